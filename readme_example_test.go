@@ -70,7 +70,7 @@ func Example_relay() {
 
 	fwd, err := forwarder.New(database, broker, forwarder.Config{}, logger)
 	must(err)
-	go fwd.Run(ctx)
+	go func() { must(fwd.Run(ctx)) }()
 
 	msg := <-received
 	fmt.Println(string(msg.Payload))

@@ -17,7 +17,7 @@ type Executor interface {
 }
 
 // ExecFunc returns an [Executor] that calls a method of another library's transaction. For pgx, write postbox.ExecFunc(tx.Exec). Of the result it needs at most
-// the number of changed rows, if the result has a method RowsAffected (see forwarder.WhenSkipped). The
+// the number of changed rows, if the result has a method RowsAffected (see forwarder.WhenSkipped). It must be that of the statement: whether a message of a unique key waits is told by it. The
 // statements are written for database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
 //
 // The method must be that of a transaction, never of a pool: a pool commits each statement by itself, and Postbox cannot see the difference. Call ExecFunc once

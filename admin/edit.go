@@ -19,7 +19,8 @@ type Edit struct {
 	// Payload replaces the payload; nil keeps it. An empty payload that is not nil is a new payload.
 	Payload message.Payload
 	// Metadata replaces all metadata; nil keeps it. The ordering key cannot be changed, and is added if it is missing. Metadata that
-	// cannot be decoded has to be replaced.
+	// cannot be decoded has to be replaced. An edited message has no unique key, so [postbox.UniqueKey] and [postbox.UniqueMode] are refused with
+	// [ErrInvalid].
 	Metadata message.Metadata
 }
 

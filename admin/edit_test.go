@@ -118,6 +118,11 @@ func TestEdit_is_refused(t *testing.T) {
 		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id+1, edit), admin.ErrNotFound)
 		other := admin.Edit{Metadata: message.Metadata{postbox.OrderingKey: "other"}}
 		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, other), admin.ErrKeyChanged)
+		for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
+			err := b.editor().EditAndRequeue(t.Context(), id, admin.Edit{Metadata: message.Metadata{name: postbox.UniqueSkip}})
+			require.ErrorIs(t, err, admin.ErrInvalid)
+			require.ErrorContains(t, err, "leave "+name+" out of the metadata")
+		}
 		require.Zero(t, b.pending())
 		require.Empty(t, b.acts(admin.AuditFilter{}))
 

@@ -64,6 +64,9 @@ type Message struct {
 	Metadata message.Metadata
 	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
 	Failures []Failure
+	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and [Admin.UniqueMessage] read it. The tables have a hash of each
+	// unique key, so Message finds it only if it is also the ordering key, as it is unless the producer has set another one.
+	UniqueKey string
 }
 
 // MessageFilter chooses the pending messages that match all fields that are set. The zero value chooses all.
@@ -130,7 +133,26 @@ func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]M
 // Message returns one message, pending or done, with its payload, metadata and failure history. It returns [ErrNotFound] if
 // there never was such a message, if it is a dead letter, or if it is done and not kept.
 func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
-	found, failures, err := a.operator.Message(ctx, target.spool, id)
+	return publicWithFailures(a.operator.Message(ctx, target.spool, id))
+}
+
+// UniqueMessage returns the message that waits under a unique key of an outbox and a topic, with its payload, metadata and failure history. It returns
+// [ErrNotFound] if none waits: then the key is free.
+func (a *Admin) UniqueMessage(ctx context.Context, outbox Target, topic, key string) (*Message, error) {
+	err := checkName("topic", topic)
+	if outbox.IsQueue() || outbox.IsInbox() {
+		err = errors.Join(err, fmt.Errorf("%s has no unique keys: name an outbox", outbox))
+	}
+	if topic == "" || key == "" {
+		err = errors.Join(err, errors.New("a unique key belongs to a topic: name both"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("admin: find the message with a unique key: %w", operate.Invalid(err))
+	}
+	return publicWithFailures(a.operator.UniqueMessage(ctx, outbox.spool, topic, key))
+}
+
+func publicWithFailures(found *operate.Listed, failures []operate.Failure, err error) (*Message, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -200,6 +222,7 @@ func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
 		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Omitted: m.Omitted, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
+		UniqueKey: m.UniqueKey,
 	}
 	if public.Status == Done {
 		public.DueAt, public.DoneAt = time.Time{}, m.At

@@ -62,20 +62,22 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 		require.NoError(t, b.admin.Pause(t.Context(), b.target))
 		paused := time.Now()
 		written, before, since := 30, 0, paused
-		// Messages come all the while, on all lanes: from some moment on none of them is handled any more.
+		// Messages come all the while, on all lanes: from some moment on none of them is handled any more. A busy machine may let drainers rest before that.
+		const quiet = 1500 * time.Millisecond
 		require.Eventually(t, func() bool {
 			for range lanes {
-				b.append(draft(fmt.Sprintf("%04d", written), "orders", strconv.Itoa(written)))
-				written++
+				if time.Since(since) < quiet/5 || written == before {
+					b.append(draft(fmt.Sprintf("%04d", written), "orders", strconv.Itoa(written)))
+					written++
+				}
 			}
 			if handled := len(h.counts()); handled > before {
 				before, since = handled, time.Now()
 			}
-			return time.Since(since) > 200*time.Millisecond
-		}, applied, 10*time.Millisecond)
+			return written > before && time.Since(since) > quiet
+		}, applied+quiet, 10*time.Millisecond)
 		t.Logf("applied after %s", since.Sub(paused))
 		handled := len(h.counts())
-		require.Never(t, func() bool { return len(h.counts()) > handled }, 1500*time.Millisecond, 50*time.Millisecond)
 		require.WithinRange(t, b.info().PausedSince, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, written-handled, b.pending(), "nothing is lost")
 

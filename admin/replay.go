@@ -44,7 +44,8 @@ type ReplayProgress struct {
 	// Skipped is the number of messages that match the filter and were not replayed: their metadata cannot be decoded, or their retention ended
 	// meanwhile.
 	Skipped int
-	// Cursor is the position of the last message. With it as [ReplayParams.After] another call goes on.
+	// Cursor is the position of the last message. With it as [ReplayParams.After] another call goes on. It is empty with the error
+	// [postbox.ErrCommitUnknown]: the last transaction may have been committed, and the entry of [Admin.Audit] has the right cursor.
 	Cursor Cursor
 }
 
@@ -59,7 +60,8 @@ type ReplayProgress struct {
 // It works in transactions of at most 100 messages and, unless a single one is larger, 4 MiB, and reports the progress after each, if progress is
 // not nil. Messages that are done after it began are ignored. The originals stay in the history, so a second call replays them again: to go on after an
 // error or a crash, pass the last cursor as [ReplayParams.After]. The entry of [Admin.Audit] has it, too. When ctx ends, Replay finishes the
-// running transaction, within five seconds, and returns the error of ctx. Several operators who replay the same messages replay them several times.
+// running transaction, within five seconds, and returns the error of ctx. If the answer to a commit is lost, Replay looks in the audit log whether the
+// transaction was committed, and goes on. Only if the database does not answer for 30 s, the error is [postbox.ErrCommitUnknown]. Several operators who replay the same messages replay them several times.
 //
 // Replay reads the history in the order of ids: the cost grows with the messages that match and with those that the filter leaves out.
 func (a *Admin) Replay(

@@ -42,3 +42,61 @@ func TestAdmin_requeues_a_message_whose_unique_key_waits_again(t *testing.T) {
 	require.True(t, publish("4"), "the requeued message has no key")
 	require.ElementsMatch(t, []string{"1", "4"}, pending())
 }
+
+// A unique key is shown with its message while that waits, and leads to it.
+func TestUniqueMessage_finds_the_message_that_waits_under_a_key(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		store := func(id, topic, key, uniqueKey string) {
+			d := draft(id, topic, key)
+			d.UniqueKey = uniqueKey
+			tx, err := database.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = b.outbox.AppendUnique(t.Context(), tx, spool.Unprepared, []spool.Draft{d})
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+		}
+		store("same", "orders", "customer 7", "customer 7")
+		store("other topic", "invoices", "customer 7", "customer 7")
+		store("two keys", "orders", "customer 8", "statement \xff of 8")
+		b.append(draft("without", "orders", "customer 9"))
+
+		for _, test := range []struct{ topic, key, want string }{
+			{"orders", "customer 7", "same"}, {"invoices", "customer 7", "other topic"}, {"orders", "statement \xff of 8", "two keys"},
+		} {
+			m, err := b.admin.UniqueMessage(t.Context(), b.target, test.topic, test.key)
+			require.NoError(t, err)
+			require.Equal(t, []string{test.want, test.key}, []string{m.MessageID, m.UniqueKey})
+			require.Equal(t, "payload of "+test.want, string(m.Payload))
+		}
+		for id, want := range map[string]string{"same": "customer 7", "other topic": "customer 7", "two keys": "", "without": ""} {
+			m, err := b.admin.Message(t.Context(), b.target, b.message(id).ID)
+			require.NoError(t, err)
+			require.Equal(t, want, m.UniqueKey, id)
+		}
+
+		for _, key := range []string{"customer 8", "customer 9", "nothing"} {
+			_, err := b.admin.UniqueMessage(t.Context(), b.target, "orders", key)
+			require.ErrorIs(t, err, admin.ErrNotFound, key)
+		}
+		same := b.message("same").ID
+		database.Exec(t, "UPDATE postbox_unique_keys SET created_at = created_at - 1 WHERE id = ?", same)
+		_, err := b.admin.UniqueMessage(t.Context(), b.target, "orders", "customer 7")
+		require.ErrorIs(t, err, admin.ErrNotFound, "a restored database has given the id again")
+		m, err := b.admin.Message(t.Context(), b.target, same)
+		require.NoError(t, err)
+		require.Empty(t, m.UniqueKey)
+		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("other topic").ID, "a test"))
+		_, err = b.admin.UniqueMessage(t.Context(), b.target, "invoices", "customer 7")
+		require.ErrorIs(t, err, admin.ErrNotFound, "a dead letter does not wait")
+
+		for _, wrong := range []struct {
+			target     admin.Target
+			topic, key string
+		}{{admin.Queue("fraud"), "orders", "a"}, {admin.Inbox("billing"), "orders", "a"}, {b.target, "", "a"}, {b.target, "orders", ""}} {
+			_, err := b.admin.UniqueMessage(t.Context(), wrong.target, wrong.topic, wrong.key)
+			require.ErrorIs(t, err, admin.ErrInvalid)
+		}
+	})
+}

@@ -28,15 +28,8 @@ func TestDashboard_says_that_the_database_does_not_answer(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Die("orders", "card declined", dashboardtest.Message("d-1", "", "{}"))
-		gate := &gate{open: database.DB.Driver().Open, dsn: database.DSN}
-		db := sql.OpenDB(gate)
-		defer func() { require.NoError(t, db.Close()) }()
-		db.SetMaxIdleConns(0) // each page connects
-		operator, err := admin.New(database.On(db), admin.Config{}, nil)
-		require.NoError(t, err)
 		logger := watermill.NewCaptureLogger()
-		b.board, err = dashboard.New(operator, dashboard.Config{}, logger)
-		require.NoError(t, err)
+		gate := b.behindGate(t, database, logger)
 		pages := []string{"", "queue?outbox=outbox", "messages", messageAt("message", 1), "letters", letterAt("letter", 1), "keys", "bulk?do=requeue"}
 
 		b.page("letters")
@@ -55,6 +48,77 @@ func TestDashboard_says_that_the_database_does_not_answer(t *testing.T) {
 		b.page("letters")
 		require.Len(t, b.letters(admin.Filter{}), 1)
 	})
+}
+
+// An operator must know what has become of a pressed button. The page must not promise to load again: its address takes no request but the action.
+func TestDashboard_says_that_an_action_may_have_been_done_while_the_database_does_not_answer(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Die("orders", "card declined", dashboardtest.Message("d-1", "", "{}"))
+		gate := b.behindGate(t, database, nil)
+
+		gate.close()
+		asked := map[string]answer{}
+		for action, back := range map[string]string{
+			"pause?outbox=outbox": "Outbox outbox", letterAt("requeue", 1): "Dead letter 1", messageAt("run-now", 1): "Message 1",
+			"pause-key?outbox=outbox&key=a": "Keys and topics",
+		} {
+			a := b.post(action, nil)
+			require.Equal(t, http.StatusServiceUnavailable, a.status, action)
+			require.Contains(t, a.text(), "It is not known whether the action was done", action)
+			require.Contains(t, a.text(), "This page neither repeats the action nor loads itself again.", action)
+			require.NotContains(t, a.text(), "loads again by itself", action)
+			require.NotContains(t, a.body, "data-live", "the script loads such a page again: %s", action)
+			require.NotEmpty(t, b.linkTo(a, back), action)
+			require.Equal(t, "audit", b.linkTo(a, "audit log"), action)
+			asked[action] = a
+		}
+		read := b.get("queue?outbox=outbox")
+		require.Contains(t, read.text(), "This page loads again by itself.")
+		require.Contains(t, read.body, `data-live="problem 503"`)
+
+		gate.reopen()
+		require.NotContains(t, b.page(b.linkTo(asked["pause?outbox=outbox"], "Outbox outbox")).text(), "An operator paused it", "the action was not done")
+		require.Contains(t, b.page(b.linkTo(asked[letterAt("requeue", 1)], "Dead letter 1")).text(), "card declined")
+		b.page(b.linkTo(asked["pause-key?outbox=outbox&key=a"], "Keys and topics"))
+		b.do(letterAt("requeue", 1), nil)
+		again := b.post(letterAt("requeue", 1), nil)
+		require.Equal(t, http.StatusNotFound, again.status)
+		require.NotContains(t, again.body, "data-live")
+		require.NotEmpty(t, b.linkTo(again, "Dead letter 1"))
+		require.Len(t, b.messages(admin.MessageFilter{}), 1)
+	})
+}
+
+// What an action looks up before it begins can fail as well.
+func TestDashboard_says_that_an_action_did_not_begin_while_the_database_does_not_answer(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		gate := b.behindGate(t, database, nil)
+		gate.close()
+		a := b.post("bulk-run?do=replay&status=DONE&outbox=outbox", nil)
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		require.Contains(t, a.text(), "The action was not done")
+		require.Contains(t, a.text(), "The action did not begin")
+		require.NotContains(t, a.text(), "may have been done")
+	})
+}
+
+// behindGate makes a dashboard that reaches the database through a gate.
+func (b *bench) behindGate(t *testing.T, database *testdb.Database, logger watermill.LoggerAdapter) *gate {
+	t.Helper()
+	way := &gate{open: database.DB.Driver().Open, dsn: database.DSN}
+	db := sql.OpenDB(way)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db.SetMaxIdleConns(0) // each page connects
+	operator, err := admin.New(database.On(db), admin.Config{}, nil)
+	require.NoError(t, err)
+	b.board, err = dashboard.New(operator, dashboard.Config{}, logger)
+	require.NoError(t, err)
+	return way
 }
 
 // gate is a way to a database that can be closed.
@@ -117,6 +181,9 @@ func TestDashboard_answers_in_time_when_the_driver_does_not_return(t *testing.T)
 		require.Contains(t, a.text(), "did not answer in time")
 		require.True(t, time.Now().Before(deadline), "pages ask a database that answers none of them")
 	}
+	action := b.post("pause?outbox=outbox", nil)
+	require.Contains(t, action.text(), "The action was not done")
+	require.Contains(t, action.text(), "The action did not begin")
 	require.GreaterOrEqual(t, late, 8)
 	close(until)
 	require.NoError(t, db.Close())

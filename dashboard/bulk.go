@@ -171,7 +171,7 @@ func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 		order, err = kind.order(q)
 	}
 	if err != nil {
-		h.failed(w, q, err)
+		h.failed(w, q, notBegunError{err})
 		return
 	}
 	chosen := q.chosenBy(kind.of.fields)

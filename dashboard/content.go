@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -124,7 +125,11 @@ func (c *content) addMetadata(metadata message.Metadata) {
 	}
 	for _, name := range names {
 		value, isCut := cut(metadata[name], maxValue)
-		value = lines(value)
+		if strings.Contains(value, "\n") {
+			value = lines(value)
+		} else {
+			value = visible(value) // as the key is shown, which is one of the values
+		}
 		if isCut {
 			value += fmt.Sprintf("… (%s)", byteSize(len(metadata[name])))
 		}

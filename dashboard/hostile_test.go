@@ -106,6 +106,16 @@ func TestMessage_with_a_payload_of_16_MiB_is_shown_in_part_and_downloaded_whole(
 	require.Less(t, len(b.page("messages").body), 20<<10)
 }
 
+// A browser shows no blank at the end of a cell.
+func TestMessage_shows_blanks_of_metadata_as_those_of_the_key(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "customer-1 ", "{}"))
+	page := b.page(messageAt("message", 1))
+	require.Contains(t, page.text(), `Key customer-1\x20`)
+	require.Contains(t, b.column(page, 1), `customer-1\x20`)
+}
+
 func TestMessage_with_much_metadata_is_bounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -21,13 +20,6 @@ type messageView struct {
 	RunNow, Reschedule, Bury, PauseKey, ResumeKey link
 	KeyMessages                                   link
 	KeyPaused                                     bool
-}
-
-// wait is something that a message waits for.
-type wait struct {
-	Text string
-	Link link
-	Name string
 }
 
 func (h *Handler) message(ctx context.Context, q *request) (any, error) {
@@ -63,65 +55,6 @@ func (h *Handler) message(ctx context.Context, q *request) (any, error) {
 
 func actOn(page string, target admin.Target, id int64) link {
 	return toTarget(page, target, "id", idText(id))
-}
-
-// waitsOf finds what holds a pending message up.
-func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
-	now, err := h.samples.count(ctx)
-	if err != nil {
-		return err
-	}
-	add := func(text, name string, l link) { view.Waits = append(view.Waits, wait{text, l, name}) }
-	if i := slices.IndexFunc(now.queues, func(info admin.QueueInfo) bool { return info.Target == view.Target }); i >= 0 {
-		queue := now.queues[i]
-		if !queue.PausedSince.IsZero() {
-			add("An operator paused the "+kindWord(view.Target)+" at "+utc(queue.PausedSince)+" UTC.", "Resume it", view.Queue)
-		}
-		if queue.Processes == 0 {
-			add("No process handles the "+kindWord(view.Target)+".", "See it", view.Queue)
-		}
-	}
-	if err := h.waitsForTopic(ctx, view); err != nil || view.Key == "" {
-		return err
-	}
-	paused, err := h.admin.PausedKeys(ctx, view.Target)
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(paused, func(key admin.PausedKey) bool { return key.Key == view.Key }); i >= 0 {
-		view.KeyPaused = true
-		add("An operator paused its key at "+utc(paused[i].Since)+" UTC.", "See paused keys", toTarget(keysPage, view.Target))
-	}
-	for _, status := range []admin.Status{admin.Retrying, admin.Parked} {
-		if err := h.waitsBehind(ctx, view, status); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitsForTopic finds a pause of its topic.
-func (h *Handler) waitsForTopic(ctx context.Context, view *messageView) error {
-	paused, err := h.admin.PausedTopics(ctx, view.Target)
-	if i := slices.IndexFunc(paused, func(topic admin.PausedTopic) bool { return topic.Topic == view.Topic }); i >= 0 {
-		text := "An operator paused its topic at " + utc(paused[i].Since) + " UTC."
-		view.Waits = append(view.Waits, wait{text, toTarget(keysPage, view.Target), "See paused topics"})
-	}
-	return err
-}
-
-// waitsBehind finds an earlier message of the key that failed.
-func (h *Handler) waitsBehind(ctx context.Context, view *messageView, status admin.Status) error {
-	earlier, err := h.admin.Messages(ctx, admin.MessageFilter{Target: view.Target, Key: view.Key, Status: status, Limit: 1})
-	if err != nil || len(earlier) == 0 || earlier[0].ID >= view.ID {
-		return err
-	}
-	text := "An earlier message of its key failed and waits for its next attempt at " + utc(earlier[0].DueAt) + " UTC."
-	if status == admin.Parked {
-		text = "An earlier message of its key has used up its attempts and waits for an operator."
-	}
-	view.Waits = append(view.Waits, wait{text, toMessage(view.Target, earlier[0].ID), "See message " + idText(earlier[0].ID)})
-	return nil
 }
 
 func kindWord(target admin.Target) string {

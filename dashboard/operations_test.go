@@ -29,7 +29,8 @@ func TestKeys_show_what_is_stuck_and_what_waits_behind_it(t *testing.T) {
 		}
 		keys := b.page("keys")
 		require.Equal(t, []string{"customer-1"}, b.column(keys, 0))
-		require.Equal(t, []string{"RETRYING"}, b.column(keys, 2))
+		require.Equal(t, []string{"Run now"}, b.column(keys, 1), "a narrow window has the button")
+		require.Equal(t, []string{"RETRYING"}, b.column(keys, 3))
 		require.Equal(t, []string{"3"}, b.column(keys, 4))
 		require.Contains(t, keys.text(), "card terminal 7 is offline")
 		require.Contains(t, b.page("").text(), "Outbox outbox has 1 stuck key")
@@ -59,7 +60,10 @@ func TestProcesses_show_which_process_holds_how_many_lanes(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
-		require.Contains(t, b.page("processes").text(), "No process handles it.")
+		untouched := b.page("processes").text()
+		require.Contains(t, untouched, "No process handles it.")
+		require.Contains(t, untouched, "No process has handled it yet")
+		require.NotContains(t, untouched, "0 of 0")
 		running := make(chan struct{})
 		var once sync.Once
 		var shown string

@@ -78,6 +78,12 @@ func kindOf(target admin.Target) string {
 	}
 }
 
+// Outage says that messages wait for the end of an outage.
+func (c queueCard) Outage() bool { return len(c.Outages) > 0 && isHeldUp(c.QueueInfo) }
+
+// isHeldUp says that an outage matters: messages wait. Right after an outage the last heartbeats still tell of it, although its messages are through.
+func isHeldUp(q admin.QueueInfo) bool { return q.Pending > 0 || q.Accuracy.Pending != admin.Exact }
+
 // outageText says what is away.
 func outageText(target admin.Target, outage admin.Outage) string {
 	what := "has a handler that reports an outage"
@@ -100,14 +106,14 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
 		add(q.MovingLanes, "has another number of lanes, and hands out no message until those in old lanes are moved.", "See who holds them", toTarget(processesPage, q.Target))
 		for _, outage := range q.Outages {
-			add(true, outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
+			add(isHeldUp(q), outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
 		}
 		if call := q.LongCall; call != nil && now.Sub(call.Since) >= admin.HangsAfter {
 			add(true, fmt.Sprintf("may hang: a call in process %s has not returned since %s UTC.", short(call.Process), utc(call.Since)), "See its message", toMessage(q.Target, call.ID))
 		}
 		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", amountOf(q.Pending, q.Accuracy.Pending, "message")),
 			"See it", toTarget(queuePage, q.Target))
-		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", amountOf(q.Parked, q.Accuracy.Parked, "message")),
+		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and %s.", amountOf(q.Parked, q.Accuracy.Parked, "message"), holdUp(q)),
 			"See them", toTarget(messagesPage, q.Target, "status", string(admin.Parked)))
 		add(q.StuckKeys > 0, fmt.Sprintf("has %s, the first for %s.", plural(q.StuckKeys, "stuck key"), span(q.StuckAge)), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedTopics > 0, fmt.Sprintf("has %s.", plural(q.PausedTopics, "paused topic")), "See them", toTarget(keysPage, q.Target))
@@ -115,6 +121,14 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 		add(q.Dead > 0, fmt.Sprintf("has %s.", amountOf(q.Dead, q.Accuracy.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
 	}
 	return all
+}
+
+// holdUp says that parked messages hold up their keys.
+func holdUp(q admin.QueueInfo) string {
+	if q.Parked == 1 && q.Accuracy.Parked == admin.Exact {
+		return "holds up its key"
+	}
+	return "hold up their keys"
 }
 
 // needsOfInboxes lists the inboxes with dead letters. Those without a history have no card on the overview.

@@ -2,10 +2,13 @@ package dashboard
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 const (
@@ -30,7 +33,9 @@ type progressView struct {
 	bulkKind
 	Back link
 	// GoOn is where the user goes on with an action that does not know by itself what is done.
-	GoOn    link
+	GoOn link
+	// Unknown is true for a replay of whose last part it is not known whether it was done.
+	Unknown bool
 	Count   int
 	Problem string
 	At      time.Time
@@ -55,6 +60,7 @@ func (p *progressPage) end(done int, goOn link, err error) {
 	view := progressView{bulkKind: p.kind, Back: p.back, Count: done, GoOn: goOn}
 	if err != nil {
 		view.Problem, _ = cut(err.Error(), maxText)
+		view.Unknown = p.kind.Replays && errors.Is(err, postbox.ErrCommitUnknown)
 	}
 	p.send("progress-end", view)
 }

@@ -14,6 +14,7 @@ type queueView struct {
 	InForce       []fact // limits
 	ProcessesLink link
 	CallLink      link // the message of the call that has not returned for longest
+	Away          []outageView
 	// Do are the addresses of the actions.
 	Pause, Resume, Set link
 }
@@ -37,7 +38,8 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 	if view.LongCall != nil {
 		view.CallLink = toMessage(target, view.LongCall.ID)
 	}
-	return view, nil
+	view.Away, err = h.outages(ctx, now.queues[i])
+	return view, err
 }
 
 // settingsOf lists the settings that operators have stored.

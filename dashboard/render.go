@@ -120,9 +120,20 @@ func (h *Handler) render(w http.ResponseWriter, q *request, status int, page str
 type problem struct {
 	Status      int
 	Title, Text string
+	// Action is true for the answer to an action. Such a page does not load itself again: its address takes no such request.
+	Action bool
+	// Begun is true for an action that may have been done, or not.
+	Begun bool
+	// Back is the page about the thing that the action changes.
+	Back     link
+	BackName string
 }
 
 func (h *Handler) fail(w http.ResponseWriter, q *request, p problem) {
+	if q.Method == http.MethodPost {
+		p.Action = true
+		p.Back, p.BackName = q.changed()
+	}
 	h.render(w, q, p.Status, "problem", p)
 }
 
@@ -136,9 +147,23 @@ func (h *Handler) failed(w http.ResponseWriter, q *request, err error) {
 			h.logger.Debug("The database does not answer the dashboard", watermill.LogFields{"error": err.Error()})
 		}
 	}
+	if q.Method == http.MethodPost && p.Status == http.StatusServiceUnavailable {
+		var notBegun notBegunError
+		p.Begun = !errors.As(err, &notBegun) && !errors.Is(err, errBusy)
+		p.Title = "The action was not done"
+		if p.Begun {
+			p.Title = "It is not known whether the action was done"
+		}
+	}
 	p.Text, _ = cut(p.Text, maxText)
 	h.fail(w, q, p)
 }
+
+// notBegunError is an error of an action that has changed nothing so far.
+type notBegunError struct{ error }
+
+// Unwrap returns the wrapped error.
+func (e notBegunError) Unwrap() error { return e.error }
 
 // answered notes that the database has answered.
 func (h *Handler) answered() {

@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"context"
+	"database/sql/driver"
 	"net/http"
 	"net/url"
 	"testing"
@@ -52,4 +54,40 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 		require.Contains(t, a.text(), want)
 	}
 	require.Empty(t, b.messages(admin.MessageFilter{}), "nothing was replayed")
+}
+
+// A replay that goes on from the wrong place copies messages a second time. If it is not known what was committed, the page names no place, but the audit log.
+func TestReplay_of_which_the_last_part_is_unknown_points_to_the_audit_log(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database, dashboard.Config{})
+	outbox := admin.Outbox(dashboardtest.Outbox)
+	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
+	b.Forward(func(*message.Message) error { return nil }, func() bool {
+		found, err := b.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		require.NoError(t, err)
+		return len(found) == 1
+	})
+
+	db, gate := database.OpenGated(t)
+	operator, err := admin.New(database.On(db), admin.Config{}, nil)
+	require.NoError(t, err)
+	b.board, err = dashboard.New(operator, dashboard.Config{}, nil)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	commits := 0
+	gate.AtCommit(func(commit func() error) error {
+		if commits++; commits == 1 { // of the row in the audit log
+			return commit()
+		}
+		gate.Shut()
+		stop() // it asks for a few seconds more
+		return driver.ErrBadConn
+	})
+	a := b.serve(b.request(http.MethodPost, "bulk-run?do=replay&status=DONE&outbox=outbox", url.Values{}).WithContext(ctx))
+	require.Contains(t, a.text(), "it is not known whether the last part was done, too")
+	require.NotContains(t, a.text(), "start the action again")
+	require.NotContains(t, a.text(), "go on with the rest")
+	require.Equal(t, "audit", b.linkTo(a, "audit log"))
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -218,6 +219,25 @@ func toOverviewOf(target admin.Target, fields ...string) link {
 		return toTarget(inboxPage, target, fields...)
 	}
 	return toTarget(queuePage, target, fields...)
+}
+
+// changed is the page about the thing that an action changes, with its name: that of the message or the dead letter which the address has, or that of the outbox,
+// the queue or the inbox. An action on a key or a topic leads to the page of these. It is the overview if the address names nothing.
+func (q *request) changed() (l link, name string) {
+	target, hasTarget := q.optionalTarget()
+	id, err := q.id()
+	switch {
+	case err == nil && hasTarget:
+		return toMessage(target, id), "Message " + idText(id)
+	case err == nil:
+		return to(letterPage, "id", idText(id)), "Dead letter " + idText(id)
+	case hasTarget && slices.Contains([]string{"pause-key", "resume-key", "pause-topic", "resume-topic"}, path.Base(q.URL.Path)):
+		return toTarget(keysPage, target), "Keys and topics"
+	case hasTarget:
+		return toOverviewOf(target), kindOf(target) + " " + target.Name()
+	default:
+		return to(overviewPage), "Overview"
+	}
 }
 
 // Page is the page, empty for no address.

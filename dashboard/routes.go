@@ -157,13 +157,13 @@ func problemOf(err error) problem {
 	var bad mistakeError
 	switch {
 	case errors.As(err, &bad), errors.Is(err, admin.ErrInvalid):
-		return problem{http.StatusBadRequest, "This request has a mistake", err.Error()}
+		return problem{Status: http.StatusBadRequest, Title: "This request has a mistake", Text: err.Error()}
 	case errors.Is(err, admin.ErrNotFound):
-		return problem{http.StatusNotFound, "It is not there", "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
+		return problem{Status: http.StatusNotFound, Title: "It is not there", Text: "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
 	case errors.Is(err, errOthersChanged), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady), errors.Is(err, admin.ErrEdited),
 		errors.Is(err, admin.ErrKeyChanged), errors.Is(err, admin.ErrEditNotAllowed):
-		return problem{http.StatusConflict, "This cannot be done now", err.Error()}
+		return problem{Status: http.StatusConflict, Title: "This cannot be done now", Text: err.Error()}
 	default:
-		return problem{http.StatusServiceUnavailable, "The database does not answer", err.Error()}
+		return problem{Status: http.StatusServiceUnavailable, Title: "The database does not answer", Text: err.Error()}
 	}
 }

@@ -88,7 +88,10 @@ type Config struct {
 	// goes on without it, and the lane of its messages is free for other forwarders when the lease has run out.
 	//
 	// At its end, Close records which messages were published, and hands back lanes. If the database does not answer, it gives up each of
-	// the two after two seconds, or after CloseTimeout if that is longer, but after 30 s at most. Defaults to 30 s.
+	// the two after two seconds, or after CloseTimeout if that is longer, but after 30 s at most. If another transaction has locked
+	// the row of a message, or the database returns errors, as during a restart, Close tries to record the outcome each second until
+	// CloseTimeout has passed, for two seconds at least and 30 s at most. Then it logs how many messages it could not record: they are
+	// published again. So close the pool of connections after the forwarder. Defaults to 30 s.
 	CloseTimeout time.Duration
 }
 

@@ -21,10 +21,27 @@ type emitter struct {
 }
 
 // slotPause is the pause between two looks for the slot. A look costs as much as the message itself. A slot that is
-// dropped meanwhile is a loss that the forwarders notice.
+// dropped meanwhile is a loss that the forwarders notice. Each message sees whether the publication is gone.
 const slotPause = time.Second
 
-var errNoSlot = errors.New("the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\"; if it was set up before, run \"postbox log accept-loss\", or call pgtail.AcceptLoss: docs/log-tailing.md says more")
+// lackError says what the log lacks to keep a message, or for a process that reads it later. Its text leaves out that of the server, which says that a setting is unknown: the statement reads one that does not exist to fail.
+type lackError struct {
+	lack   string
+	server error
+}
+
+func (e *lackError) Error() string { return e.lack }
+
+// Unwrap returns the error of the server.
+func (e *lackError) Unwrap() error { return e.server }
+
+const setUpAgain = "run pgtail.SetupOutbox, or \"postbox log setup --without-rows\", which says if messages are lost: docs/log-tailing.md says more"
+
+var logLacks = map[dialect.LogLack]string{
+	dialect.LacksSlot:        "the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\"; if it was set up before, run \"postbox log accept-loss\", or call pgtail.AcceptLoss: docs/log-tailing.md says more",
+	dialect.LacksPublication: "the publication of the log was dropped or renamed, and without it no process could read the message: " + setUpAgain,
+	dialect.LacksTrust:       "the publication of the log was renamed, altered or made again, and perhaps no process can read the log: " + setUpAgain,
+}
 
 var errUniqueInLog = errors.New("a message in the log cannot have a unique key, since it has no row: use a publisher without Log")
 
@@ -56,14 +73,15 @@ func (p *Publisher) emitPiece(ctx context.Context, db postbox.Executor, piece []
 	now := time.Now()
 	check := now.Sub(time.Unix(0, p.emitter.checked.Load())).Abs() >= slotPause
 	err := p.run(ctx, db, p.spool.Statements.Emit(piece, check))
-	switch {
-	case err == nil && check:
-		p.emitter.checked.Store(now.UnixNano())
+	if err == nil {
+		if check {
+			p.emitter.checked.Store(now.UnixNano())
+		}
 		return nil
-	case err == nil:
-		return nil
-	case check && dialect.LacksSlot(err):
-		return fmt.Errorf("%w: %w", errNoSlot, err)
+	}
+	if lacks := dialect.LogLackOf(err); lacks != dialect.LacksNothing {
+		p.emitter.checked.Store(0) // the next message looks for everything
+		return &lackError{logLacks[lacks], err}
 	}
 	return dialect.HintAtPooler(spool.Wrap("write into the log", err))
 }

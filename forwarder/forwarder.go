@@ -97,7 +97,7 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 	c.BatchSize, c.Limits, c.Meter = f.config.BatchSize, f.config.Limits, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	c.Feed = f.follow(c, measured)
-	c.Outages = func() map[string]time.Time { return f.relay.circuits.Outages() }
+	c.Circuits = func() *circuit.Circuits { return f.relay.circuits }
 	return c
 }
 

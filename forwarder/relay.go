@@ -133,7 +133,7 @@ func (r *relay) succeeded(topic string, call circuit.Call, batch []*spool.Messag
 
 // unknown decides whether the message or the broker is at fault: see [circuit.Circuits.Failed].
 func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
-	blame := r.circuits.Failed(m, call)
+	blame := r.circuits.Failed(m, call, failed.After)
 	if blame.Opened {
 		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it treats this as an outage",
 			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
@@ -147,7 +147,7 @@ func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcom
 	}
 	r.logger.Debug("Postbox counts no attempt: there is no sign yet that the broker works: "+failed.Err.Error(),
 		watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
-	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(blame.After, failed.After)}
+	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: blame.After}
 }
 
 // outage opens the circuit, and returns how long a message that was a probe waits. The log names the message, or the first of a batch:

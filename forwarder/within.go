@@ -62,12 +62,7 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 		}
 		return err
 	}
-	back := func(err error) error {
-		if backErr := rollBack(); backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
-			return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
-		}
-		return err
-	}
+	back := func(err error) error { return spool.WentBack(err, rollBack()) }
 	defer func() {
 		if !released { // fn panicked
 			_ = scope.Return()
@@ -88,8 +83,8 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 	if _, err := tx.ExecContext(live, release); err != nil {
 		if backErr := rollBack(); isGone(backErr) {
 			err = cmp.Or(ctx.Err(), spool.Ended(err))
-		} else if backErr != nil {
-			err = errors.Join(err, fmt.Errorf("roll back: %w", backErr))
+		} else {
+			err = spool.WentBack(err, backErr)
 		}
 		return fmt.Errorf("commit: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -73,6 +74,50 @@ func TestInTx_within_a_transaction_rolls_back_to_its_savepoint_after_an_error(t 
 		})))
 		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
 	})
+}
+
+// The server has rolled back the whole transaction, and the savepoint with it. The error of the deadlock says so, and is the only one. If the function
+// has ignored it, the error says that the savepoint is gone.
+func TestInTx_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t)
+	database.Exec(t, "CREATE TABLE business (name VARCHAR(20) PRIMARY KEY, n INTEGER NOT NULL)")
+	database.Exec(t, "INSERT INTO business VALUES ('a', 0), ('b', 0), ('c', 0)")
+	add := func(ctx context.Context, tx *sql.Tx, name string) error {
+		_, err := tx.ExecContext(ctx, "UPDATE business SET n = n + 1 WHERE name = ?", name)
+		return err
+	}
+	for _, ignored := range []bool{false, true} {
+		other, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, add(t.Context(), other, "a"))
+		require.NoError(t, add(t.Context(), other, "c")) // it has changed more rows, so the server does not choose it
+		ended := make(chan error, 1)
+		err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			if err := add(ctx, tx, "b"); err != nil {
+				return err
+			}
+			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
+				// One of the two is the second that waits, and closes the circle. The server chooses by what they have changed, not by their order.
+				go func() { ended <- add(context.WithoutCancel(ctx), other, "b") }()
+				err := add(ctx, tx, "a")
+				if ignored && err != nil {
+					return errBroker
+				}
+				return err
+			})
+		})
+		require.NoError(t, <-ended)
+		require.NoError(t, other.Rollback())
+		if ignored {
+			require.ErrorIs(t, err, errBroker)
+			require.ErrorContains(t, err, "SAVEPOINT")
+			continue
+		}
+		require.Equal(t, dialect.Conflict, dialect.MySQL.Classify(err), "%v", err)
+		require.NotContains(t, err.Error(), "SAVEPOINT")
+		require.NotContains(t, err.Error(), "roll back")
+	}
 }
 
 func TestInTx_within_a_transaction_runs_AfterCommit_functions_unless_it_failed(t *testing.T) {

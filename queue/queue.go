@@ -46,7 +46,7 @@ func newQueue(core *inbox.Core, name string, config Config, logger watermill.Log
 // drain sets the handler of the queue's messages. The handler is not called before run.
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 	settings.Buried, settings.Meter = q.buried, meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
-	settings.Outages = func() map[string]time.Time { return q.circuits.Outages() }
+	settings.Circuits = func() *circuit.Circuits { return q.circuits }
 	if q.config.Transactional {
 		settings.Begin = q.core.Slots.Take
 	}
@@ -155,7 +155,7 @@ func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.D
 		q.logger.Info("Postbox handles a message again: its connection was lost, but the database is available", about)
 		return spool.Outcome{Verdict: spool.Again, Err: doubt}, true
 	}
-	blame := q.circuits.Failed(stored, call)
+	blame := q.circuits.Failed(stored, call, 0)
 	if blame.Opened {
 		q.logger.Error("Postbox pauses a queue: several messages in a row failed because disk or memory is full", doubt,
 			watermill.LogFields{"message_uuid": stored.MessageID})

@@ -25,8 +25,9 @@ func Ingest() measure.Scenario {
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: onPostgresSite(ingest)},
 			{Name: "by-hand", Run: onPostgresSite(ingestByHand)},
-			{Name: "grouped-by-hand", Run: ingestGrouped(1)},   // what the target could be at most,
-			{Name: "grouped-by-hand-2", Run: ingestGrouped(2)}, // or this, with two commits under way
+			{Name: "grouped-by-hand", Run: ingestGrouped(ownQueue, 1)},               // what the target could be at most,
+			{Name: "grouped-by-hand-2", Run: ingestGrouped(ownQueue, commitsByHand)}, // or this, with two commits under way,
+			{Name: "our-rows-by-hand", Run: ingestGrouped(ourTables, commitsByHand)}, // and at most with the claims and rows of Postbox
 		},
 		Targets: []measure.Target{{
 			Name: "ingest", Ours: "ours", Other: "by-hand", OrElse: []string{"grouped-by-hand", "grouped-by-hand-2"}, AtLeast: 0.95,

@@ -31,7 +31,7 @@ func IngestMariaDB() measure.Scenario {
 			{Name: "ours", Run: onMariaDBSite(reach, ingest)},
 			{Name: "by-hand", Run: onMariaDBSite(reach, ingestByHand)},
 			{Name: "grouped-by-hand", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(1))},
-			{Name: "grouped-by-hand-2", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(maxCommitsByHand))},
+			{Name: "grouped-by-hand-2", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(commitsByHand))},
 			// The same with the rows of Postbox, which have more columns, then with their indexes, then with their lock.
 			{Name: "our-rows-by-hand", Run: onMariaDBSite(grouped, ownRows{}.contender)},
 			{Name: "our-indexes-by-hand", Run: onMariaDBSite(grouped, ownRows{indexes: true}.contender)},
@@ -45,9 +45,9 @@ func IngestMariaDB() measure.Scenario {
 
 // WorkMariaDB works off what has been stored on MariaDB.
 func WorkMariaDB() measure.Scenario {
-	inTx := func(n func(*measure.Stage) int, config queue.Config) measure.Run {
+	inTx := func(config queue.Config) measure.Run {
 		return onMariaDBSite(measure.MariaDB{}, func(ctx context.Context, stage *measure.Stage, at site) error {
-			return at.workShaped(ctx, stage, load.Usual(), n(stage), config)
+			return at.workShaped(ctx, stage, load.Usual(), some(stage), config)
 		})
 	}
 	return measure.Scenario{
@@ -60,8 +60,9 @@ func WorkMariaDB() measure.Scenario {
 			{Name: "ours", Run: onMariaDBSite(measure.MariaDB{}, func(ctx context.Context, stage *measure.Stage, at site) error {
 				return at.workNothing(ctx, stage, some(stage), queue.Config{Concurrency: concurrent})
 			})},
-			{Name: "ours-tx", Run: inTx(few, queue.Config{Concurrency: concurrent, Transactional: true})},
-			{Name: "ours-microbatch", Run: inTx(some, queue.Config{Concurrency: microBatches, MicroBatch: microBatch})},
+			// As many at a time, and as many messages, as by hand: each connection more costs either of them more.
+			{Name: "ours-tx", Run: inTx(queue.Config{Concurrency: handlersByHand, Transactional: true})},
+			{Name: "ours-microbatch", Run: inTx(queue.Config{Concurrency: microBatches, MicroBatch: microBatch})},
 			{Name: "by-hand-tx", Run: onMariaDBSite(measure.MariaDB{}, byHand)},
 		},
 		Targets: []measure.Target{

@@ -33,7 +33,7 @@ func (o ownRows) contender(ctx context.Context, stage *measure.Stage, at site) e
 			return err
 		}
 	}
-	together := load.NewGroup(inFlight, maxCommitsByHand, func(batch []*message.Message) error {
+	together := load.NewGroup(inFlight, commitsByHand, func(batch []*message.Message) error {
 		tx, err := at.database.DB.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -49,14 +49,11 @@ func (o ownRows) contender(ctx context.Context, stage *measure.Stage, at site) e
 	})
 }
 
-// maxCommitsByHand is how many commits run at a time.
-const maxCommitsByHand = 2
-
 // store claims messages, which are all new, and stores them.
 func (o ownRows) store(ctx context.Context, tx *sql.Tx, batch []*message.Message) error {
 	var claims, rows []any
 	for _, msg := range batch {
-		claims = append(claims, []byte("sixteen bytes of"+msg.UUID))
+		claims = append(claims, ownClaim(msg))
 		metadata, err := json.Marshal(msg.Metadata)
 		if err != nil {
 			return err

@@ -42,7 +42,19 @@ c AS (
 INSERT INTO queue (message_id, metadata, payload)
 SELECT r.message_id, r.metadata, r.payload FROM r JOIN c ON c.message_id = r.message_id`
 
-// The same on MariaDB, with the values of as many messages as there are.
+// insertOwnOnce does the same with the claims and messages of Postbox.
+const insertOwnOnce = `
+WITH r AS (
+	SELECT * FROM unnest($2::bytea[], $3::smallint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+		AS r(claim_key, lane, key_hash, message_id, ordering_key, payload, metadata)),
+c AS (
+	INSERT INTO postbox_claims (claim_key, claimed_at) SELECT claim_key, (date_part('epoch', statement_timestamp()) * 1000000)::bigint FROM r
+	ON CONFLICT DO NOTHING RETURNING claim_key)
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT 1, r.lane, 0, r.key_hash, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $1, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r JOIN c ON c.claim_key = r.claim_key`
+
+// The same as insertQueueOnce on MariaDB, with the values of as many messages as there are.
 const (
 	claimMany      = `INSERT IGNORE INTO processed (consumer, message_id) VALUES `
 	claimManyEnd   = ` RETURNING message_id`

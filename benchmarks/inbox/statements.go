@@ -22,5 +22,5 @@ CREATE TABLE outbox (
 
 	insertOurRow = `
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-VALUES (1, $1, 0, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4, $5, $6, $7)`
+VALUES (1, $1, 0, $2, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $3, $4, $5, $6, $7)`
 )

@@ -73,7 +73,7 @@ type failure struct {
 type Blame struct {
 	// Counts: the message is at fault, and the failure is an attempt.
 	Counts bool
-	// After is how long the message waits if the failure does not count.
+	// After is how long the message waits. If the failure counts, that is what it was given, and the number of attempts may ask for more.
 	After time.Duration
 	// Opened: the failure has opened the circuit.
 	Opened bool
@@ -81,8 +81,8 @@ type Blame struct {
 	Lasting bool
 }
 
-// Failed records a failure for an unknown reason.
-func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
+// Failed records a failure for an unknown reason. Its message waits for at least so long.
+func (c *Circuits) Failed(m *spool.Message, call Call, least time.Duration) Blame {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sequence++
@@ -98,11 +98,12 @@ func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	if evident && (before == nil || before.together != b.together) {
 		b.together.evidence++
 	}
-	result := Blame{Counts: counts, After: c.remember(m, before, b, now, counts)}
+	result := Blame{Counts: counts, After: max(c.remember(m, before, b, now, counts), least)}
 	if state.open || evident && b.together.evidence >= c.config.FailuresInRow {
 		result.Opened = c.trip(state, call, max(c.config.Width, 1))
 	}
 	if state.open {
+		c.await(state, result.After)
 		b.reported = true
 	} else if !b.reported && now.Sub(b.quietSince) >= lasting {
 		b.reported, result.Lasting = true, true

@@ -146,7 +146,7 @@ func (x *exchange) end(m *spool.Message, call Call) {
 		x.done[m.MessageID] = x.now()
 		return
 	}
-	blame := x.circuits.Failed(m, call)
+	blame := x.circuits.Failed(m, call, 0)
 	wait := blame.After
 	if blame.Counts {
 		x.waits[m.MessageID] = 0
@@ -307,7 +307,7 @@ func TestBlame_G7_a_message_that_gets_through_ends_a_long_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExchange(t, poisonous)
 		defer x.circuits.Stop()
-		fail := func(kind string) Blame { return x.circuits.Failed(x.message(kind), x.circuits.Again()) }
+		fail := func(kind string) Blame { return x.circuits.Failed(x.message(kind), x.circuits.Again(), 0) }
 		require.False(t, fail("first").Counts)
 		time.Sleep(x.config.OutageLimit) //nolint:forbidigo // the time of a synctest bubble
 		call := x.circuits.Again()

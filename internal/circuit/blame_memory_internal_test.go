@@ -19,7 +19,7 @@ func TestBlame_G7_a_proved_outage_is_remembered_longer_than_its_messages(t *test
 		x := newExchange(t, nil)
 		defer x.circuits.Stop()
 		first, other, good := x.message("first"), x.message("other"), x.message("good")
-		fail := func(m *spool.Message) Blame { return x.circuits.Failed(m, x.circuits.Again()) }
+		fail := func(m *spool.Message) Blame { return x.circuits.Failed(m, x.circuits.Again(), 0) }
 		succeed := func(m *spool.Message) { x.circuits.Succeeded(m.Topic, x.circuits.Again(), []*spool.Message{m}) }
 		require.False(t, fail(first).Counts)
 		succeed(first) // it was an outage
@@ -59,7 +59,7 @@ func TestBlame_memory_is_bounded(t *testing.T) {
 		c := New(Config{FailuresInRow: 5, ProbeMin: time.Hour, ProbeMax: time.Hour, OutageLimit: 24 * time.Hour}, func() {})
 		defer c.Stop()
 		fail := func(id int) Blame {
-			return c.Failed(&spool.Message{Ref: dialect.Ref{ID: int64(id)}, Topic: fmt.Sprint(id % 7)}, c.Again())
+			return c.Failed(&spool.Message{Ref: dialect.Ref{ID: int64(id)}, Topic: fmt.Sprint(id % 7)}, c.Again(), 0)
 		}
 		for id := range 3 * maxFailures {
 			require.False(t, fail(id).Counts)

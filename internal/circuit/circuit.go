@@ -23,7 +23,7 @@ type Config struct {
 	Width              int              // maximum number of concurrent probes if unknown reasons opened the circuit; at least one
 	OutageLimit        time.Duration    // if nothing succeeds for this time, unknown failures count; see blame.go
 	Now                func() time.Time // nil: the clock of this process
-	// Changed, if not nil, is called when an outage of a topic begins or ends. It must not call the circuits.
+	// Changed, if not nil, is called when an outage of a topic begins or ends, as [Circuits.Outages] tells. It must not call the circuits.
 	Changed func(topic string, open bool)
 }
 
@@ -50,16 +50,20 @@ type Circuits struct {
 type circuit struct {
 	topic  string
 	open   bool
-	opened time.Time
+	opened time.Time     // or told of again
 	since  int64         // number of the latest call that began before the circuit opened
 	pause  time.Duration // the current or last pause
 	until  time.Time     // end of the pause
 	width  int           // number of probes after the pause
 	left   int           // number of these probes that have not begun
 	timer  *time.Timer
-	hung   int // calls that had not returned when Hung was last called
+	hung   bool // calls had not returned when Hung was last called
 
-	running map[int64]struct{} // probes that have not ended, by their starts
+	told     bool        // of the outage, see settle
+	settled  *time.Timer // until then a message would have tried whether it is over
+	settleAt time.Time   // when it ends
+
+	running map[int64]time.Time // when the probes began that have not ended, by their starts
 
 	blame      blame
 	forgetting *time.Timer // see forget
@@ -94,7 +98,7 @@ func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 		return Call{}, false
 	}
 	state.left--
-	state.running[c.sequence] = struct{}{}
+	state.running[c.sequence] = c.config.Now()
 	return Call{Probe: true, start: c.sequence}, true
 }
 
@@ -120,13 +124,13 @@ func (c *Circuits) Open(topic string) bool {
 	return state != nil && state.open
 }
 
-// Outages returns the topics that have an outage, and since when.
+// Outages returns the topics that have an outage, and since when. A topic without messages has none: see settle.
 func (c *Circuits) Outages() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	outages := map[string]time.Time{}
 	for topic, state := range c.topics {
-		if state.open {
+		if state.told {
 			outages[topic] = state.opened
 		}
 	}
@@ -171,6 +175,7 @@ func (c *Circuits) End(topic string, call Call) {
 	if replace {
 		delete(state.running, call.start)
 		state.left++
+		c.await(state, 0)
 	}
 	c.mu.Unlock()
 	if replace {
@@ -184,7 +189,7 @@ func (s *circuit) runs(call Call) bool {
 	return runs
 }
 
-// Away records a failure that is known to be an outage. It reports whether it is the first one. If the call was a
+// Away records a failure that is known to be an outage. It reports whether it is the first one of an outage that is told. If the call was a
 // probe, it also returns how long its message waits, so that the next probe uses another one; otherwise 0.
 func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration) {
 	c.mu.Lock()
@@ -197,39 +202,49 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
-// Hung records how many calls of the topic do not return. The circuit then allows one more call, as a probe, and closes
-// when any of these calls succeeds. If the probe hangs too, and more is true, the circuit allows another one after a
-// pause. Each probe that hangs costs the drainer a worker.
-func (c *Circuits) Hung(topic string, calls int, more bool) {
+// Hung records that calls of the topic do not return. The circuit then allows one more call, as a probe, and closes when any
+// of these calls succeeds. A probe that began before the given time hangs, too: if more is true, the circuit allows another
+// one after a pause. Each probe that hangs costs the drainer a worker.
+func (c *Circuits) Hung(topic string, before time.Time, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.state(topic)
-	switch {
-	case !state.open:
+	state.hung = true
+	c.tell(state)
+	if !state.open {
 		c.trip(state, Call{}, 1)
 		state.since = 0
-	case more && calls > state.hung && state.left == 0:
-		for start := range state.running {
+		return
+	}
+	for start, began := range state.running {
+		if more && state.left == 0 && began.Before(before) {
 			c.trip(state, Call{Probe: true, start: start}, 1)
-			break
 		}
 	}
-	state.hung = calls
 }
 
-// trip records a failure. Afterwards at most width probes may run at a time.
+// Returned records that all calls of [Circuits.Hung] have returned.
+func (c *Circuits) Returned(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state := c.topics[topic]; state != nil && state.open {
+		state.hung = false
+		c.await(state, 0)
+	}
+}
+
+// trip records a failure, and reports whether it is the first one of an outage that is told. Afterwards at most width probes may run at a time.
 func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
+	if state.open && !state.runs(call) {
+		return false // the call was running when the circuit opened
+	}
+	first = c.tell(state)
 	switch {
 	case !state.open:
-		first = true
-		c.changed(state.topic, true)
 		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
-		state.opened = c.config.Now()
-	case !state.runs(call):
-		return false // the call was running when the circuit opened
 	case len(state.running) > 1:
 		delete(state.running, call.start)
-		return false // other probes are running
+		return first // other probes are running
 	case state.width < width: // try more messages soon: a healthy one may be among them
 		state.width = min(2*state.width, width)
 	default:
@@ -239,7 +254,56 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	clear(state.running)
 	state.until = c.config.Now().Add(state.pause)
 	state.timer = time.AfterFunc(state.pause, c.again)
+	c.await(state, state.pause)
 	return first
+}
+
+// untriedPauses is for how many of the longest pauses probes are awaited after a pause, or after the time for which a message waits. The message of a probe that failed
+// waits for one of them at most, unless its error asks for more.
+const untriedPauses = 2
+
+// await lets settle look after a wait, and the time in which a message would have begun a probe.
+func (c *Circuits) await(state *circuit, wait time.Duration) {
+	if state.settled != nil {
+		state.settled.Stop()
+	}
+	now := c.config.Now()
+	wait = max(wait, state.until.Sub(now)) + untriedPauses*c.config.ProbeMax
+	state.settleAt = now.Add(wait)
+	state.settled = time.AfterFunc(wait, func() { c.settle(state) })
+}
+
+// Unread records that no messages can be read now, since the database is away. That none tries a topic then shows nothing about its outage.
+func (c *Circuits) Unread() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	awaited := c.config.Now().Add(untriedPauses * c.config.ProbeMax)
+	for _, state := range c.topics {
+		if state.told && state.settleAt.Before(awaited) {
+			c.await(state, 0)
+		}
+	}
+}
+
+// settle ends what is told of an outage if no message has tried for long whether it is over: operators have buried or moved those that were there, or
+// other processes have them. The circuit stays open, so that the next message is a probe, and it does not count as a failure if the topic is still away.
+func (c *Circuits) settle(state *circuit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state.told && len(state.running) == 0 && !state.hung && !c.config.Now().Before(state.settleAt) {
+		state.told = false
+		c.changed(state.topic, false)
+	}
+}
+
+// tell tells of an outage, and reports whether it was not told of before. If a message fails long after the last one, the outage of then may have been over.
+func (c *Circuits) tell(state *circuit) (first bool) {
+	if state.told {
+		return false
+	}
+	state.told, state.opened = true, c.config.Now()
+	c.changed(state.topic, true)
+	return true
 }
 
 // close ends an outage, and reports whether there was one.
@@ -249,8 +313,11 @@ func (c *Circuits) close(topic string) bool {
 		return false
 	}
 	state.timer.Stop()
-	state.open, state.left, state.hung = false, 0, 0
-	c.changed(topic, false)
+	state.settled.Stop()
+	if state.told {
+		c.changed(topic, false)
+	}
+	state.open, state.left, state.hung, state.told = false, 0, false, false
 	clear(state.running)
 	return true
 }
@@ -264,7 +331,7 @@ func (c *Circuits) changed(topic string, open bool) {
 func (c *Circuits) state(topic string) *circuit {
 	state := c.topics[topic]
 	if state == nil {
-		state = &circuit{topic: topic, running: map[int64]struct{}{}}
+		state = &circuit{topic: topic, running: map[int64]time.Time{}}
 		c.topics[topic] = state
 	}
 	return state
@@ -294,10 +361,10 @@ func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, state := range c.topics {
-		if state.open {
+		if state.told {
 			c.changed(state.topic, false)
 		}
-		for _, timer := range []*time.Timer{state.timer, state.forgetting} {
+		for _, timer := range []*time.Timer{state.timer, state.settled, state.forgetting} {
 			if timer != nil {
 				timer.Stop()
 			}

@@ -1,6 +1,8 @@
 package circuit
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +14,7 @@ import (
 )
 
 func unknownFailure(c *Circuits, id int64, call Call) Blame {
-	return c.Failed(&spool.Message{Ref: dialect.Ref{ID: id}, Topic: "topic"}, call)
+	return c.Failed(&spool.Message{Ref: dialect.Ref{ID: id}, Topic: "topic"}, call, 0)
 }
 
 // probes begins as many calls as are allowed.
@@ -114,7 +116,7 @@ func TestCircuits_a_call_that_began_before_the_outage_neither_ends_nor_prolongs_
 		require.Zero(t, wait)
 		c.Succeeded("topic", before[2], nil)
 		require.True(t, c.Open("topic"))
-		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		rest(time.Second)
 		require.Len(t, probes(c), 1)
 		c.Away("topic", before[1])
 		require.Empty(t, c.Excluded()[1:], "the probe is still under way")
@@ -131,13 +133,13 @@ func TestCircuits_a_message_with_an_attempt_opens_no_circuit(t *testing.T) {
 		before := []Call{probesOf(c), probesOf(c), probesOf(c)}
 		require.False(t, unknownFailure(c, 1, before[0]).Opened)
 		require.True(t, unknownFailure(c, 2, before[1]).Opened)
-		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		rest(time.Second)
 		good := probesOf(c)
 		unknownFailure(c, 3, before[2])
 		c.Succeeded("topic", good, nil)
 		require.False(t, c.Open("topic"))
 		counted := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
-		require.False(t, c.Failed(counted, probesOf(c)).Opened)
+		require.False(t, c.Failed(counted, probesOf(c), 0).Opened)
 		require.False(t, c.Open("topic"))
 		require.True(t, unknownFailure(c, 5, probesOf(c)).Opened, "one that has none is further evidence")
 	})
@@ -160,12 +162,12 @@ func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 		}
 		require.True(t, away())
 		closed()
-		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		rest(time.Second)
 		require.False(t, away())
 		closed()
-		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		rest(time.Second)
 		closed()
-		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		rest(time.Second)
 		_, allowed := c.Begin("queue")
 		require.True(t, allowed)
 		closed()
@@ -202,5 +204,207 @@ func TestCircuits_reports_lasting_failures_that_open_no_circuit(t *testing.T) {
 			require.True(t, c.Succeeded("topic", probesOf(c), one), "the end is reported, too")
 			require.False(t, c.Succeeded("topic", probesOf(c), one))
 		}
+	})
+}
+
+// tellings keep what circuits tell of outages.
+type tellings struct {
+	mu      sync.Mutex
+	changes []bool
+}
+
+func (o *tellings) changed(_ string, open bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes = append(o.changes, open)
+}
+
+func (o *tellings) all() []bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.changes)
+}
+
+// rest lets timers run that are due within a time.
+func rest(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the time of a synctest bubble
+	synctest.Wait()
+}
+
+// Operators have buried the last message of a topic, or other processes have the rest: nothing can try whether its outage is over.
+func TestCircuits_tell_of_no_outage_that_no_message_has_tried_for_long(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 500 * time.Millisecond
+		var told tellings
+		c := New(Config{FailuresInRow: 5, ProbeMin: most, ProbeMax: most, Width: 8, Changed: told.changed}, func() {})
+		defer c.Stop()
+		call, _ := c.Begin("topic")
+		first, _ := c.Away("topic", call)
+		require.True(t, first)
+		rest(2 * most)
+		for range 3 { // messages that wait for as long as they may keep it
+			require.Contains(t, c.Outages(), "topic")
+			c.Away("topic", probes(c)[0])
+			rest(2*most + most/2)
+		}
+		require.Equal(t, []bool{true}, told.all())
+		probe := probes(c)[0]
+		rest(10 * most)
+		require.Contains(t, c.Outages(), "topic", "a call that has not returned is a try")
+		c.End("topic", probe) // the message was at fault, and was the last one
+		rest(2 * most)
+		require.Empty(t, c.Outages())
+		require.Equal(t, []bool{true, false}, told.all())
+		require.True(t, c.Open("topic"), "nothing shows that the topic is back")
+
+		probe = probes(c)[0]
+		require.True(t, probe.Probe, "the next message tries it")
+		require.Empty(t, c.Outages(), "nothing is known yet")
+		first, _ = c.Away("topic", probe)
+		require.True(t, first, "the outage of then may have been over")
+		require.Equal(t, map[string]time.Time{"topic": time.Now()}, c.Outages())
+		require.Equal(t, []bool{true, false, true}, told.all())
+		rest(4 * most)
+		require.Empty(t, c.Outages())
+		c.Succeeded("topic", probes(c)[0], nil)
+		require.Empty(t, c.Outages())
+		require.False(t, c.Open("topic"))
+		require.Equal(t, []bool{true, false, true, false}, told.all(), "it is told once each time, and a success tells nothing")
+		require.Empty(t, c.topics)
+	})
+}
+
+// The database is away too, so no message can be read that would try the topic. That says nothing about the topic.
+func TestCircuits_tell_of_an_outage_while_no_message_can_be_read(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 30 * time.Second
+		var told tellings
+		c := New(Config{FailuresInRow: 5, ProbeMin: most, ProbeMax: most, Width: 8, Changed: told.changed}, func() {})
+		defer c.Stop()
+		call, _ := c.Begin("topic")
+		c.Away("topic", call)
+		began := time.Now()
+		for range 600 {
+			rest(time.Second)
+			c.Unread()
+		}
+		require.Equal(t, map[string]time.Time{"topic": began}, c.Outages())
+		rest(2*most - time.Second)
+		require.Contains(t, c.Outages(), "topic", "messages have as long to try it as after a pause")
+		c.Away("topic", probesOf(c))
+		require.Equal(t, map[string]time.Time{"topic": began}, c.Outages(), "it is the same outage")
+		require.Equal(t, []bool{true}, told.all())
+
+		rest(3 * most)
+		require.Empty(t, c.Outages(), "no message has tried it")
+		c.Unread()
+		require.Empty(t, c.Outages())
+		require.Equal(t, []bool{true, false}, told.all())
+	})
+}
+
+// The error of a message may ask for a longer wait than any pause.
+func TestCircuits_tell_of_an_outage_as_long_as_its_message_waits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const least = 10 * time.Minute
+		var told tellings
+		c := New(Config{
+			FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: 30 * time.Second, Width: 8, OutageLimit: OutageLimit,
+			Changed: told.changed,
+		}, func() {})
+		defer c.Stop()
+		m := &spool.Message{Ref: dialect.Ref{ID: 1}, Topic: "topic"}
+		call, _ := c.Begin("topic")
+		for range 6 {
+			require.GreaterOrEqual(t, c.Failed(m, call, least).After, least)
+			c.Unread() // which does not shorten the wait
+			rest(least)
+			call = probesOf(c)
+		}
+		require.Equal(t, []bool{true}, told.all())
+		c.End("topic", call) // it was buried
+		rest(least)
+		require.Equal(t, []bool{true, false}, told.all())
+	})
+}
+
+// Calls that hang return with an error at last. They say nothing of calls that hang later, nor of the end of an outage.
+func TestCircuits_forget_calls_that_have_returned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 5, ProbeMin: time.Second, ProbeMax: time.Second, Width: 8}, func() {})
+		defer c.Stop()
+		c.Returned("topic")
+		require.Empty(t, c.topics)
+		call, _ := c.Begin("topic")
+		c.Hung("topic", time.Now(), true)
+		_, _ = c.Away("topic", call)
+		c.Returned("topic")
+		rest(time.Second)
+		hangs := probesOf(c)
+		rest(time.Second)
+		c.Hung("topic", time.Now(), true)
+		rest(2 * time.Second)
+		require.Empty(t, c.Excluded(), "another probe is allowed, since this one hangs, too")
+		_, _ = c.Away("topic", hangs)
+		require.Contains(t, c.Outages(), "topic")
+		rest(time.Hour)
+		require.Contains(t, c.Outages(), "topic", "a call hangs")
+		c.Returned("topic")
+		rest(time.Hour)
+		require.Empty(t, c.Outages(), "no message has tried since")
+	})
+}
+
+// A probe hangs. It counts as such by when it began, whatever becomes of the other calls that hang.
+func TestCircuits_G7_let_another_message_probe_when_a_probe_hangs(t *testing.T) {
+	t.Parallel()
+	hangs := func(t *testing.T, test func(c *Circuits, first, probe Call, began time.Time)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			c := New(Config{FailuresInRow: 5, ProbeMin: time.Second, ProbeMax: time.Second, Width: 8}, func() {})
+			defer c.Stop()
+			first, _ := c.Begin("topic")
+			c.Hung("topic", time.Now(), true)
+			rest(time.Second)
+			began := time.Now()
+			probe := probesOf(c)
+			require.True(t, probe.Probe)
+			rest(time.Minute)
+			test(c, first, probe, began)
+		})
+	}
+	t.Run("the first call returns before that is noticed", func(t *testing.T) {
+		t.Parallel()
+		hangs(t, func(c *Circuits, first, _ Call, _ time.Time) {
+			_, _ = c.Away("topic", first)
+			c.Hung("topic", time.Now(), true) // as many calls hang as before
+			rest(time.Second)
+			require.Empty(t, c.Excluded())
+		})
+	})
+	t.Run("there was no worker for another one", func(t *testing.T) {
+		t.Parallel()
+		hangs(t, func(c *Circuits, _, _ Call, _ time.Time) {
+			c.Hung("topic", time.Now(), false)
+			rest(time.Second)
+			require.Equal(t, []string{"topic"}, c.Excluded())
+			c.Hung("topic", time.Now(), true)
+			rest(time.Second)
+			require.Empty(t, c.Excluded())
+		})
+	})
+	t.Run("it has not run for so long", func(t *testing.T) {
+		t.Parallel()
+		hangs(t, func(c *Circuits, _, probe Call, began time.Time) {
+			c.Hung("topic", began, true) // others do
+			rest(time.Second)
+			require.Equal(t, []string{"topic"}, c.Excluded())
+			c.Succeeded("topic", probe, nil)
+			require.False(t, c.Open("topic"))
+		})
 	})
 }

@@ -198,3 +198,18 @@ func (s *Shop) run(query dialect.Query) {
 	_, err := s.Database.DB.ExecContext(s.Context(), query.Text, query.Args...)
 	require.NoError(s, err)
 }
+
+// Beat stores the heartbeat of a process that handles the outbox, as the process would.
+func (s *Shop) Beat(process string, beat spool.Heartbeat) {
+	s.Helper()
+	id, err := spool.New(s.names, Outbox, lanes).Open(s.Context(), s.Database.DB)
+	require.NoError(s, err)
+	s.run(s.names.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: process}, InFlight: beat.Encode(), TTL: time.Hour.Microseconds()}))
+}
+
+// Park makes a message that has not been handled yet one that has used up its attempts.
+func (s *Shop) Park(messageID string) {
+	s.Helper()
+	s.Database.Exec(s, "UPDATE postbox_messages SET state = 2, attempts = 3, available_at = ? WHERE message_id = ?", dialect.ParkedFrom, []byte(messageID))
+	s.Database.MoveWaiting(s)
+}

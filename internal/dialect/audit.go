@@ -32,6 +32,13 @@ UPDATE {audit} SET affected = affected + ?, note = ? WHERE operation = ?`
 {insert ignore} INTO {audit} (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) {or ignore}`
 
+	// Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE needs on MySQL.
+	s.LockAct = `
+UPDATE {audit} SET affected = affected WHERE operation = ?`
+
+	s.NoteOfAct = `
+SELECT note FROM {audit} WHERE operation = ?`
+
 	// Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out are still read. The sums keep databases from
 	// reading all rows of a span by the index on the time, and sorting them.
 	s.auditRows = `

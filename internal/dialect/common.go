@@ -304,7 +304,12 @@ const variants = 8
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
 // A read that sees a message in an old lane returns [VersionMoving] as the version: see lanes.go.
 var (
-	spoolVersion = `CASE WHEN ` + usedOldLane + ` IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
+	spoolVersion = versionUnless(usedOldLane)
 	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
 	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
 )
+
+// versionUnless is the version of a spool, unless a search has found an old lane.
+func versionUnless(search string) string {
+	return `CASE WHEN ` + search + ` IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
+}

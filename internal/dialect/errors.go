@@ -179,6 +179,13 @@ func RolledBack(err error) bool {
 	return found && !said.unconnected && said.kind() != Unavailable
 }
 
+// EndedByConflict reports whether going back to a savepoint failed because the conflict in err had ended the whole
+// transaction, and so the savepoint, as a deadlock does on MySQL and MariaDB.
+func EndedByConflict(err, backErr error) bool {
+	said, found := findReport(backErr, MySQL)
+	return found && said.number == 1305 && MySQL.Classify(err) == Conflict // no such savepoint
+}
+
 // NothingToCommit reports whether an error of COMMIT means that there is no transaction. Database servers do not treat
 // that as an error.
 func NothingToCommit(err error) bool {

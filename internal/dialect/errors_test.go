@@ -185,6 +185,17 @@ func TestRolledBack_needs_an_error_of_the_server(t *testing.T) {
 	require.False(t, dialect.RolledBack(errors.New("connection reset")))
 }
 
+// After another error than a conflict, a savepoint that is gone is news.
+func TestEndedByConflict_needs_a_conflict_and_a_savepoint_that_is_gone(t *testing.T) {
+	t.Parallel()
+	deadlock, gone := &mysql.MySQLError{Number: 1213}, &mysql.MySQLError{Number: 1305}
+	require.True(t, dialect.EndedByConflict(fmt.Errorf("append: %w", deadlock), gone))
+	require.False(t, dialect.EndedByConflict(deadlock, &mysql.MySQLError{Number: 1317}))
+	require.False(t, dialect.EndedByConflict(deadlock, errors.New("connection reset")))
+	require.False(t, dialect.EndedByConflict(&mysql.MySQLError{Number: 1062}, gone))
+	require.False(t, dialect.EndedByConflict(errors.New("no stock"), gone))
+}
+
 func TestClassify_a_busy_file_is_a_conflict(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "busy.db")

@@ -73,8 +73,11 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Fetch, one lane, excluded topics\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Excluded: []string{"topic"},
 	}).Text)
-	if s.ReadsUpTo {
+	if s.ReadsUpTo { // and the text has parts that are left out where they are not needed
 		fmt.Fprintf(&out, "-- Fetch, two lanes up to an id\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), UpTo: 1}).Text)
+		fmt.Fprintf(&out, "-- Fetch, one lane, due messages, many known ones, after a change of the number of lanes\n%s\n\n", s.Fetch(dialect.FetchParams{
+			Cursors: make([]dialect.Cursor, 1), Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)}, Layout: dialect.Layout{First: 32, Lanes: 64},
+		}).Text)
 	}
 	fmt.Fprintf(&out, "-- Fetch, one lane, held keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Held: []int64{1},
@@ -104,6 +107,9 @@ func printUnique(out *strings.Builder, s *dialect.Statements) {
 		for i, query := range slices.Concat(unique.Before, []dialect.Query{unique.Store}, unique.After) {
 			fmt.Fprintf(out, "-- AppendUnique, replace %t, state %d, statement %d\n%s\n\n", p.Replace, p.Row.State, i+1, query.Text)
 		}
+		if free := unique.StoreFree.Text; free != "" && !p.Replace {
+			fmt.Fprintf(out, "-- AppendUnique, state %d, of a free key\n%s\n\n", p.Row.State, free)
+		}
 	}
 }
 
@@ -121,6 +127,9 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1}),
 			s.Fetch(dialect.FetchParams{UpTo: 1}),
+			s.Fetch(dialect.FetchParams{UpTo: 1, Due: 1, Layout: dialect.Layout{First: 1, Lanes: 1}}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Due: 1, Excluded: []string{"topic"}, Held: []int64{1, 2}}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)}}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Excluded: []string{"topic"}}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Excluded: []string{"topic"}, Held: []int64{1, 2}}),
 			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3)}),

@@ -28,9 +28,16 @@ const isRetired = `l.holder = '' AND l.expires_at = ` + never
 var usedOldLane = `COALESCE(` + firstLane("{ready}", StateReady, "<") + `,
 	` + firstLane("{retrying}", StateScheduled, "<") + `,
 	` + firstLane("{retrying}", StateRetrying, "<") + `,
-	` + firstLane("{ready}", StateReady, ">=") + `,
+	` + higherLanes + `)`
+
+// usedHigherLane is an old lane behind those of the layout that has messages, or NULL. Before the first change of the number of lanes
+// no lane is below them.
+var (
+	usedHigherLane = `COALESCE(` + higherLanes + `)`
+	higherLanes    = firstLane("{ready}", StateReady, ">=") + `,
 	` + firstLane("{retrying}", StateScheduled, ">=") + `,
-	` + firstLane("{retrying}", StateRetrying, ">=") + `)`
+	` + firstLane("{retrying}", StateRetrying, ">=")
+)
 
 // firstLane is the first lane below a number, or from it on, that has messages of a state, or NULL.
 func firstLane(table string, state int, side string) string {
@@ -39,7 +46,12 @@ func firstLane(table string, state int, side string) string {
 
 // usedOldLaneArgs and versionArgs return the arguments of usedOldLane and of spoolVersion.
 func usedOldLaneArgs(spool int64, of Layout) []any {
-	return []any{spool, of.First, spool, of.First, spool, of.First, spool, of.Next(), spool, of.Next(), spool, of.Next()}
+	return append([]any{spool, of.First, spool, of.First, spool, of.First}, usedHigherLaneArgs(spool, of)...)
+}
+
+// usedHigherLaneArgs returns the arguments of usedHigherLane.
+func usedHigherLaneArgs(spool int64, of Layout) []any {
+	return []any{spool, of.Next(), spool, of.Next(), spool, of.Next()}
 }
 
 func versionArgs(spool int64, of Layout) []any { return append(usedOldLaneArgs(spool, of), spool) }

@@ -31,6 +31,10 @@ var (
 	readersLogRights = logRights + `a.rolcanlogin AND has_table_privilege(a.oid, '{log_position}', 'UPDATE') ORDER BY a.rolname, n.place`
 )
 
+// readerSchema tells in which schema the table of messages is, and whether a role may look into that one.
+const readerSchema = `
+SELECT c.relnamespace::regnamespace::text, has_schema_privilege(?::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = '{messages}'::regclass`
+
 // GrantLogRight returns the statement that gives a role what it lacks, as the statements for these rights return it.
 func GrantLogRight(rights, object, role string) string {
 	return fmt.Sprintf("GRANT %s ON %s TO %s", rights, object, pq.QuoteIdentifier(role))

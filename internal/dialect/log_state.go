@@ -19,10 +19,6 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
 // LogReader is how the application_name of a process of Postbox begins that reads the log. Anyone may see that of each process.
 const LogReader = "postbox log reader"
 
-// publicationIsNew tells whether the publication of a slot may be younger than the log that the slot has to read.
-const publicationIsNew = `
-SELECT COALESCE(age(p.xmin) <= age(s.catalog_xmin), TRUE) FROM pg_replication_slots s JOIN pg_publication p ON p.pubname = s.slot_name WHERE s.slot_name = ?`
-
 // logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
 // of which this role may see nothing.
 const logSlotState = `

@@ -3,7 +3,6 @@ package dialect
 import (
 	"database/sql"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -11,9 +10,11 @@ import (
 // mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no LATERAL.
 type mysql struct {
 	repeated
-	upTo      string // the ready messages of all lanes up to an id
-	calmTurns [variants]string
-	rows      mysqlRows
+	upTo          string // the ready messages of all lanes up to an id
+	calmTurns     [variants]string
+	versions      [2]string // the version of the spool, if its first lane is 0, and otherwise
+	removeOneText string
+	rows          mysqlRows
 }
 
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
@@ -112,7 +113,6 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 
 	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
-	const known = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j`
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
 	const storedRow = `
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
@@ -121,24 +121,23 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
 	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	fill := mysqlFill(names)
-	unknown := nameInSQL + ` NOT IN (` + known + `)`
 	// Each state has a part of its own, which reads along the index as far as its limit. Of both states together the server
 	// would read and sort all messages that are due.
 	dueOf := func(state int) string {
 		return `(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state = ` + strconv.Itoa(state) + ` AND m.available_at <= {now} AND FIND_IN_SET(m.lane, ?)
-  AND ` + unknown + `{topics}
+  AND {unknown}{topics}
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`
 	}
 	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
 	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
 	// each message, which costs less than a derived table of them.
-	lists := mysql{upTo: fill.Replace(`(SELECT ` + fetchColumns + `
+	lists := mysql{removeOneText: strings.TrimSpace(fill.Replace(mysqlRemoveOne)), upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)
 WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
-  AND ` + unknown + `{topics}
+  AND {unknown}{topics}
   AND {turn or calm}
 ORDER BY m.id)`), repeated: newRepeated(repeated{
 		insertHead:  mysqlInsert,
@@ -148,7 +147,7 @@ ORDER BY m.id)`), repeated: newRepeated(repeated{
 (SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ` + unknown + `{topics}
+  AND {unknown}{topics}
   AND {turn}
 ORDER BY m.id LIMIT ?)`,
 		sweepText: newReplacer(
@@ -160,17 +159,11 @@ ORDER BY m.id LIMIT ?)`,
 		unique: mysqlUnique(),
 		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
 		// before a mark have ended.
-		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
+		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, {version},
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, ` + highestStored + `, NULL
 ` + mysqlCatalog,
-		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
-		removeText: `
-DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
+		removeText: mysqlRemove,
 		keepText: `
 INSERT IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
@@ -204,6 +197,9 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.stat
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
 	}, fill)}
+	for i, search := range []string{usedHigherLane, usedOldLane} {
+		lists.versions[i] = fill.Replace(fill.Replace(versionUnless(search)))
+	}
 	for variant, turn := range turns {
 		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))
 	}
@@ -280,48 +276,4 @@ func mysqlFill(names Names) replacer {
 // firstDue is the time of the first message of a state.
 func firstDue(names Names, state int) string {
 	return fmt.Sprintf("COALESCE((SELECT m.available_at FROM %s m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = %d ORDER BY m.available_at LIMIT 1), %s)", names.Table("messages"), state, never)
-}
-
-// lookFrom returns the id from which messages are looked for, which no message has if that is not needed.
-func (f FetchParams) lookFrom() int64 {
-	if !f.Mark || f.LookFrom == 0 {
-		return math.MaxInt64
-	}
-	return f.LookFrom
-}
-
-// fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as
-// much as 100 messages, since it opens its tables and lists again.
-func (m mysql) fetch(f FetchParams) Query {
-	shape := fetchShape{lanes: len(f.Cursors), upTo: f.UpTo > 0 && len(f.Cursors) > 0, excluded: len(f.Excluded) > 0, variant: f.variant()}
-	all, unwanted, lanes := List(names(f.known())), f.unwanted(), make([]string, len(f.Cursors))
-	for i, c := range f.Cursors {
-		lanes[i] = strconv.Itoa(c.Lane)
-	}
-	ofLanes := strings.Join(lanes, ",")
-	var args []any
-	if shape.upTo {
-		args = append(args, f.Inline, f.Inline, f.Cursors[0].After, f.UpTo, f.Spool, ofLanes, all)
-		args = append(args, f.unwantedTopics()...)
-		if !f.Unordered {
-			args = append(args, f.Spool) // of mysqlCalm
-		}
-		args = append(args, f.unwantedKeys()...)
-	} else {
-		for _, c := range f.Cursors {
-			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])))
-			args = append(append(args, unwanted...), f.PerLane)
-		}
-	}
-	for range 2 { // retrying and scheduled messages
-		args = append(args, f.Inline, f.Inline, f.Spool, ofLanes, all)
-		args = append(append(args, unwanted...), f.Due)
-	}
-	args = append(append(args, f.metaArgs(f.Spool, f.Spool)...), f.lookFrom())
-	return Query{Args: args, Text: m.fetchText(shape, func() string {
-		if shape.upTo {
-			return strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant]) + unionAll
-		}
-		return strings.Repeat(m.ready+unionAll, shape.lanes)
-	})}
 }

@@ -100,6 +100,7 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.moveToWaiting = moveToWaiting
 	s.uniqueKeys(postgresUniqueKeyGone)
+	s.loadPayload = strings.Replace(s.loadPayload, "state = ?", "state = (SELECT ?::smallint)", 1) // planned once, as a fetch is
 	for _, ofOne := range []*string{&s.loadPayload, &s.retry, &s.standsToRetry, &s.countStart, &s.takeBackStart, &s.buryMessage} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
@@ -110,25 +111,25 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	s.usePostgresLog()
 	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
 
-	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")
+	insert := insertRows("{messages}", isReady, `(`+packedReady+`) AS r`, "")
 
 	// ingest claims in the order of the keys. If two transactions claim the same keys, one then waits for the other,
 	// and there is no deadlock. It locks the claims that it makes, and waits for those of open transactions.
 	const claimed = `r JOIN c ON c.claim_key = r.claim_key`
-	ingest := func(inserts string) string {
+	ingest := func(packed, inserts string) string {
 		return `
-WITH r AS MATERIALIZED (` + packedRows + `),
+WITH r AS MATERIALIZED (` + packed + `),
 c AS (
 	INSERT INTO {claims} (claim_key, claimed_at)
-	SELECT claim_key, {now} FROM r ORDER BY claim_key
+	SELECT claim_key, (SELECT {arrival}) FROM r ORDER BY claim_key
 	ON CONFLICT DO NOTHING
 	RETURNING claim_key),
 ` + inserts + `
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 	}
-	ingestReady := ingest(`m AS (` + insertRows("{messages}", claimed, "") + `)`)
-	ingestMixed := ingest(`m AS (` + insertRows("{messages}", claimed, ofReady) + `),
-w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
+	ingestReady := ingest(packedReady, `m AS (`+insertRows("{messages}", isReady, claimed, "")+`)`)
+	ingestMixed := ingest(packedMixed, `m AS (`+insertRows("{messages}", isReady, claimed, ofReady)+`),
+w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction that
 	// ended, and many running transactions may have higher ids. The sequence is read first, since the id depends on its
@@ -288,7 +289,7 @@ const anyLane = `
 func (p postgres) append(spool int64, rows []Row) []Query {
 	switch {
 	case !allReady(rows):
-		return []Query{{Text: p.appendMixedText, Args: append(pack(nil, rows), spool, spool)}}
+		return []Query{{Text: p.appendMixedText, Args: append(packMixed(nil, rows), spool, spool)}}
 	case len(rows) == 1:
 		return []Query{{Text: p.appendOneText, Args: readyValues(spool, rows[0])}}
 	default:

@@ -1,28 +1,56 @@
 package dialect
 
-import (
-	"database/sql/driver"
-	"strconv"
-	"strings"
-)
+import "strconv"
 
-// nullInt64Array is a bigint[] with NULLs, for which lib/pq has no fast type.
-type nullInt64Array []*int64
+// arrayText is an array in PostgreSQL's text form, to which items are added one by one. A driver would write it too, but pgx takes
+// only a string as it is: the text of a Valuer it parses and encodes again, which took half of the time of an insert.
+type arrayText []byte
 
-// Value writes the array in PostgreSQL's text form, which every driver passes on unchanged.
-func (a nullInt64Array) Value() (driver.Value, error) {
-	var out strings.Builder
-	out.WriteByte('{')
-	for i, n := range a {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if n == nil {
-			out.WriteString("NULL")
-		} else {
-			out.WriteString(strconv.FormatInt(*n, 10))
-		}
+// newArrayText returns an empty array with room for so many numbers.
+func newArrayText(items int) arrayText {
+	const digits = 6 // most numbers are sizes and places
+	return make(arrayText, 0, len("{}")+digits*items)
+}
+
+func (a *arrayText) begin() {
+	if len(*a) == 0 {
+		*a = append(*a, '{')
+	} else {
+		*a = append(*a, ',')
 	}
-	out.WriteByte('}')
-	return out.String(), nil
+}
+
+func (a *arrayText) addNumber(n int64) {
+	a.begin()
+	*a = strconv.AppendInt(*a, n, 10)
+}
+
+// addNullable adds a number, or NULL for nil.
+func (a *arrayText) addNullable(n *int64) {
+	if n != nil {
+		a.addNumber(*n)
+		return
+	}
+	a.begin()
+	*a = append(*a, "NULL"...)
+}
+
+func (a *arrayText) addWord(word string) {
+	a.begin()
+	*a = append(*a, '"')
+	for i := range len(word) {
+		if c := word[i]; c == '"' || c == '\\' {
+			*a = append(*a, '\\')
+		}
+		*a = append(*a, word[i])
+	}
+	*a = append(*a, '"')
+}
+
+// String returns the array with all items that were added.
+func (a arrayText) String() string {
+	if len(a) == 0 {
+		return "{}"
+	}
+	return string(append(a, '}'))
 }

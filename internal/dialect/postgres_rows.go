@@ -1,16 +1,11 @@
 package dialect
 
-import (
-	"database/sql/driver"
-
-	"github.com/lib/pq"
-)
-
 // packedRows is how PostgreSQL takes many a Row, and the claim of each where there are claims: the bytes of all of them in one
 // piece, and in arrays of numbers where each row's begin and how long its parts are. As an array of bytes each of them
 // would be written and read in an array's text form, which took a third of an insert's time.
-const packedRows = `
-SELECT n, lane, state, key_hash, due, delay, topic,
+func packedRows(moreColumns, moreArrays string) string {
+	return `
+SELECT n, lane, key_hash, topic` + moreColumns + `,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
@@ -18,19 +13,33 @@ SELECT n, lane, state, key_hash, due, delay, topic,
        substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
 FROM (SELECT ?::bytea AS bytes) AS b,
      unnest(?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[],
-            ?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[])
+            ?::smallint[], ?::bigint[], ?::text[]` + moreArrays + `)
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
-                          lane, state, key_hash, due, delay, topic, n)`
+                          lane, key_hash, topic` + moreColumns + `, n)`
+}
+
+// Rows that are all ready, as they usually are, do without the arrays that rows need of which some wait.
+var (
+	packedReady = packedRows(``, ``)
+	packedMixed = packedRows(`, state, due, delay`, `, ?::smallint[], ?::bigint[], ?::bigint[]`)
+)
+
+// The state of a row and the time when it is due, for insertRows: of ready rows, whose time is not looked at, and of those that wait.
+const (
+	isReady = `0, 0`
+	waits   = `r.state, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END`
+)
 
 // insertRows appends the messages r, or those of which a further condition holds, to a table: in the order of r.n, and to the
-// spool of its first argument.
+// spool of its first argument. Their time is that at which the statement arrived, as with insertReady; the subquery reads it
+// once for all of them.
 //
 // PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the id is
 // checked first, so a transaction that has a number has an id too: the watermark of a drain depends on it.
-func insertRows(table, from, condition string) string {
+func insertRows(table, standing, from, condition string) string {
 	return `
-INSERT INTO ` + table + ` (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END, {now},
+INSERT INTO ` + table + ` (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?::integer, r.lane, r.key_hash, ` + standing + `, (SELECT {arrival}),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM ` + from + `
 WHERE pg_current_xact_id() IS NOT NULL` + condition + `
@@ -58,16 +67,15 @@ func readyValues(spool int64, r Row) []any {
 }
 
 func (p postgres) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
-	args := append(pack(claims, rows), spool)
 	if allReady(rows) {
-		return Ingest{Whole: Query{Text: p.ingestText, Args: args}}
+		return Ingest{Whole: Query{Text: p.ingestText, Args: append(pack(claims, rows), spool)}}
 	}
-	return Ingest{Whole: Query{Text: p.ingestMixedText, Args: append(args, spool)}}
+	return Ingest{Whole: Query{Text: p.ingestMixedText, Args: append(packMixed(claims, rows), spool, spool)}}
 }
 
-// pack returns the arguments for packedRows. There are no claims, or one for each row.
+// pack returns the arguments for packedReady. There are no claims, or one for each row.
 func pack(claims [][]byte, rows []Row) []any {
-	n, size := len(rows), 0
+	size := 0
 	for i, r := range rows {
 		size += len(r.MessageID) + len(r.Key) + len(r.Payload) + len(r.Metadata)
 		if claims != nil {
@@ -75,36 +83,40 @@ func pack(claims [][]byte, rows []Row) []any {
 		}
 	}
 	bytes := make([]byte, 0, size)
-	at, claimSizes, idSizes, keySizes := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	payloadSizes, metadataSizes := make(pq.Int64Array, n), make(pq.Int64Array, n)
-	lanes, states, hashes := make(pq.Int64Array, n), make(pq.Int64Array, n), make(nullInt64Array, n)
-	dues, delays, topics := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.StringArray, n)
-	for i, r := range rows {
-		at[i] = int64(len(bytes)) + 1
-		put := func(part []byte) int64 {
-			bytes = append(bytes, part...)
-			return int64(len(part))
-		}
-		if claims != nil {
-			claimSizes[i] = put(claims[i])
-		}
-		idSizes[i], keySizes[i], payloadSizes[i], metadataSizes[i] = put(r.MessageID), put(r.Key), put(r.Payload), put(r.Metadata)
-		lanes[i], states[i], hashes[i], dues[i], delays[i], topics[i] = int64(r.Lane), int64(r.State), r.KeyHash, r.Due, r.Delay, r.Topic
+	begins, lanes, hashes, topics := newArrayText(len(rows)), newArrayText(len(rows)), newArrayText(len(rows)), newArrayText(len(rows))
+	var sizes [5]arrayText
+	for part := range sizes {
+		sizes[part] = newArrayText(len(rows))
 	}
-	return append([]any{bytes}, arrayTexts(at, claimSizes, idSizes, keySizes, payloadSizes, metadataSizes,
-		lanes, states, hashes, dues, delays, topics)...)
+	for i, r := range rows {
+		parts := [len(sizes)][]byte{nil, r.MessageID, r.Key, r.Payload, r.Metadata}
+		if claims != nil {
+			parts[0] = claims[i]
+		}
+		begins.addNumber(int64(len(bytes)) + 1)
+		for part, content := range parts {
+			bytes = append(bytes, content...)
+			sizes[part].addNumber(int64(len(content)))
+		}
+		lanes.addNumber(int64(r.Lane))
+		hashes.addNullable(r.KeyHash)
+		topics.addWord(r.Topic)
+	}
+	const arguments = 12 // with room for those after them
+	args := append(make([]any, 0, arguments), bytes, begins.String())
+	for _, size := range sizes {
+		args = append(args, size.String())
+	}
+	return append(args, lanes.String(), hashes.String(), topics.String())
 }
 
-// arrayTexts writes arrays in PostgreSQL's text form. The driver would do that too, but pgx takes only a string as it
-// is: the text of a Valuer it parses and encodes again, which took half of the time of an insert.
-func arrayTexts(arrays ...driver.Valuer) []any {
-	texts := make([]any, len(arrays))
-	for i, array := range arrays {
-		text, err := array.Value()
-		if err != nil {
-			panic("dialect: an array of numbers or words has no text: " + err.Error()) // cannot happen for these types
-		}
-		texts[i] = text
+// packMixed returns the arguments for packedMixed.
+func packMixed(claims [][]byte, rows []Row) []any {
+	var states, dues, delays arrayText
+	for _, r := range rows {
+		states.addNumber(int64(r.State))
+		dues.addNumber(r.Due)
+		delays.addNumber(r.Delay)
 	}
-	return texts
+	return append(pack(claims, rows), states.String(), dues.String(), delays.String())
 }

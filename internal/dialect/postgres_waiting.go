@@ -53,8 +53,8 @@ const (
 
 // appendMixed appends such rows.
 var appendMixed = `
-WITH r AS MATERIALIZED (` + packedRows + `),
-w AS (` + insertRows("{waiting}", `r`, ofWaiting) + `)` + insertRows("{messages}", `r`, ofReady)
+WITH r AS MATERIALIZED (` + packedMixed + `),
+w AS (` + insertRows("{waiting}", waits, `r`, ofWaiting) + `)` + insertRows("{messages}", isReady, `r`, ofReady)
 
 // ready restricts a statement on messages to the table of the ready ones.
 func ready(statement string) string {

@@ -27,7 +27,7 @@ type repeated struct {
 	lockText, countText   string
 	releaseText           string
 	unique                uniqueTexts
-	fetches               *sync.Map // fetchShape → text
+	fetches               *sync.Map // text by shape
 	portion               int       // maximum number of rows of an insert, a power of two; 0 means no limit
 }
 
@@ -81,10 +81,8 @@ func (r repeated) insert(head, first, row string, n int, values func(i int) []an
 	return queries
 }
 
-// fetchShape holds everything on which the text of a fetch depends.
+// fetchShape holds everything on which the text of a fetch depends. On MySQL it is a part of mysqlShape.
 type fetchShape struct {
-	lanes    int
-	upTo     bool
 	excluded bool
 	variant  int
 }
@@ -108,19 +106,23 @@ func (f FetchParams) unwantedKeys() []any {
 	return []any{List(f.Held)}
 }
 
-// fetchText returns a fetch whose first part reads ready messages.
-func (r repeated) fetchText(shape fetchShape, ready func() string) string {
+// fetchText returns a fetch that reads all lanes in one part.
+func (r repeated) fetchText(shape fetchShape) string {
 	if text, ok := r.fetches.Load(shape); ok {
 		return text.(string)
 	}
-	text := ready() + r.due + unionAll + r.meta
+	text := r.withTurns(shape, r.ready+unionAll+r.due+unionAll+r.meta)
+	r.fetches.Store(shape, text)
+	return text
+}
+
+// withTurns fills in the conditions of a shape.
+func (r repeated) withTurns(shape fetchShape, text string) string {
 	topics := ""
 	if shape.excluded {
 		topics = r.topics
 	}
-	text = newReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
-	r.fetches.Store(shape, text)
-	return text
+	return newReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
 }
 
 func (r repeated) remove(spool int64, refs []Ref) Query {

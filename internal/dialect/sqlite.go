@@ -164,8 +164,7 @@ func (s sqlite) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
 	}
-	ready := func() string { return s.ready + unionAll }
-	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}, ready), Args: slices.Concat(
+	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}), Args: slices.Concat(
 		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known}, unwanted, []any{f.Due},
 		f.metaArgs(f.Spool, f.Spool),

@@ -187,6 +187,8 @@ type Statements struct {
 	receiptsOf      string
 	addToAct        string // see audit.go
 	recordAct       string
+	LockAct         string // operation; locks its row
+	NoteOfAct       string // operation → its note
 	stuckHeads      string // see stuck.go
 	headOfKey       string
 	waitingOfKeys   string
@@ -208,8 +210,9 @@ type Statements struct {
 
 	// Unique keys: unique.go.
 
-	uniqueKeysPage  string
-	removeUniqueKey string
+	uniqueKeysPage     string
+	removeUniqueKey    string
+	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
 
 	// Migrations.
 
@@ -265,13 +268,15 @@ type Statements struct {
 	LogSlotState      string // slot → temporary, ours, still being made, active, process that reads, its role and address, wal_status, why it is invalid, bytes that it keeps, bytes that were not confirmed, failover, synced
 	PublicationRights string // → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there
 	PublicationOwner  string // publication → this role, its owner, whether this role has the rights of that one
+	ReaderSchema      string // role → schema of the table of messages, whether the role may look into it
 	OwnLogRights      string // → role, rights that it lacks to store messages of the log, on what: log_rights.go
 	ReadersLogRights  string // → the same for the roles of forwarders
 
 	// Messages that are in the log alone: log_outbox.go.
 
 	FormerSlot        string // slot → the slot, if it is one of this database whose table of messages is gone
-	PublicationIsNew  string // slot → whether its publication may be younger than the log that the slot has to read
+	PublicationTrust  string // slot → its publication as it is now, whether publishers may rely on it: log_emit.go
+	OpenTransactions  string // → number of the oldest open transaction, number of the next one
 	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
 	LogEnd            string // → end of the log
 	LogPosition       string // → slot, position, part, epoch, when it was stored
@@ -280,10 +285,11 @@ type Statements struct {
 	emit, emitChecked string
 	markLog           string
 	saveLogPosition   string
+	passLog           string
+	logEnds           string
 	reserveLog        string
 	setLogPosition    string
 	logAhead          string
-	keysWithRows      string
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -298,13 +304,13 @@ func (s *Statements) each(f func(*string)) {
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
-		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.auditRows, &s.auditSearchEnd,
+		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
-		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
+		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.OwnLogRights, &s.ReadersLogRights,
-		&s.OutboxSlot, &s.PublicationIsNew, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
+		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.FormerSlot, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
 	} {
 		f(text)
 	}

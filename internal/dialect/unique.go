@@ -14,6 +14,10 @@ type UniqueParams struct {
 type Unique struct {
 	// Before locks the key, and finds out whether its message waits. It may delete that message.
 	Before []Query
+	// StoreFree inserts the row without looking for another message. It replaces the rest of Before, and Store, as soon as a
+	// statement of Before has changed a row: the key is new, or its message was deleted. Its text is empty where the number of
+	// changed rows does not show that. Where it is not known, Before and Store do the same.
+	StoreFree Query
 	// Store inserts the row. It changes no row if another message waits and is not to be replaced.
 	Store Query
 	// After notes which message has the key, if Store inserted one. It deletes the message that waits, if Before does not.
@@ -34,15 +38,16 @@ type uniqueTexts struct {
 	// remove deletes the message that waits, unless it has failed: then others of its ordering key may wait behind it, and
 	// drainers read those again when they settle the failed message.
 	remove string
-	// The next two insert a message, the second one if none waits; then the next two note it under its key.
-	store, storeIfNone [2]string // for ready messages, and for those with a time, if they are in different tables
-	note, noteIfNone   string
+	// The next three insert a message: storeFree looks for no other one, store deletes one that waits if there is no After, and storeIfNone inserts the
+	// message if none waits. Then the next two note it under its key.
+	storeFree, store, storeIfNone [2]string // for ready messages, and for those with a time, if they are in different tables
+	note, noteIfNone              string
 }
 
 // filled returns the texts with everything filled in.
 func (u uniqueTexts) filled(text func(string) string) uniqueTexts {
 	for _, t := range []*string{
-		&u.lock, &u.find, &u.remove, &u.store[0], &u.store[1], &u.storeIfNone[0], &u.storeIfNone[1], &u.note, &u.noteIfNone,
+		&u.lock, &u.find, &u.remove, &u.storeFree[0], &u.storeFree[1], &u.store[0], &u.store[1], &u.storeIfNone[0], &u.storeIfNone[1], &u.note, &u.noteIfNone,
 	} {
 		*t = text(strings.TrimSpace(*t))
 	}
@@ -81,6 +86,9 @@ func (s *Statements) uniqueKeys(gone string) {
 	s.uniqueKeysPage = `
 SELECT u.digest, u.id, u.created_at, CASE WHEN ` + gone + ` THEN 1 ELSE 0 END
 FROM {unique_keys} u WHERE u.digest > {blob ?} ORDER BY u.digest LIMIT ?`
+
+	s.MessageOfUniqueKey = `
+SELECT id, created_at FROM {unique_keys} WHERE digest = ?`
 
 	s.removeUniqueKey = `
 DELETE FROM {unique_keys} WHERE digest = ? AND id = ? AND created_at = ?`

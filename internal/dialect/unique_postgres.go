@@ -6,8 +6,8 @@ import (
 )
 
 // atUniqueKey looks up the message of a key u in states, and so in both tables. {where} are the lanes in which it may be.
-const atUniqueKey = `(VALUES {states}) AS s(state)
-CROSS JOIN LATERAL unnest({where}) AS l(lane)
+const atUniqueKey = `{where} AS l(lane)
+CROSS JOIN (VALUES {states}) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
@@ -15,13 +15,18 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1) AS m`
 
-// ownLanes are the lane in which the message was stored, and that of the new message. If the message was stored in an old lane, it
-// may have been moved to any later one. A key without an id has never had a message.
-const ownLanes = `CASE
-	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM {spools} s WHERE s.id = u.spool)
-		THEN ARRAY(SELECT g::smallint FROM {spools} s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
-	WHEN u.lane = ?::smallint THEN ARRAY[u.lane]
-	ELSE ARRAY[u.lane, ?::smallint] END`
+// ownLane is the lane in which the message was stored.
+const ownLane = `(SELECT u.lane)`
+
+// ownLanes is ownLane, and then those to which the message may have been moved: all later ones if it was stored in an old lane, and all of the layout if
+// it is behind them, since the database had lost the layout by which it was stored: see [Layout]. They are looked up after ownLane, so mostly not at
+// all. Their numbers have two bounds, so that the planner expects few of them: see leastNumber.
+const ownLanes = `(
+	SELECT u.lane
+	UNION ALL
+	SELECT g.lane::smallint
+	FROM {spools} o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
+	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767)`
 
 // withoutMessage is true for a key u without a message in these lanes that meets the condition on m, which has these columns. With the LIMIT,
 // the planner cannot make a join of it, which might read the whole table.
@@ -37,7 +42,7 @@ var noneWaits = withoutMessage("m.xmax AS touched", ownLanes, `
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')`)
 
 // postgresUniqueKeyGone looks in all lanes, if the message is not where it was stored.
-var postgresUniqueKeyGone = withoutMessage("m.id", `ARRAY[u.lane]`, "") + `
+var postgresUniqueKeyGone = withoutMessage("m.id", ownLane, "") + `
   AND (SELECT 1 FROM {messages} m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at {any lane} LIMIT 1) IS NULL`
 
 // postgresUnique gives the message its id before it is inserted, and notes it under the key in the same statement. The
@@ -48,7 +53,7 @@ var postgresUniqueKeyGone = withoutMessage("m.id", `ARRAY[u.lane]`, "") + `
 func postgresUnique() uniqueTexts {
 	remove := inPlace(`
 FROM {unique_keys} u
-CROSS JOIN `+strings.NewReplacer("{columns}", place, "{states}", "(0::smallint), (1::smallint)", "{where}", ownLanes).Replace(atUniqueKey)+`
+CROSS JOIN LATERAL `+strings.NewReplacer("{columns}", place, "{states}", "(0::smallint), (1::smallint)", "{where}", ownLanes).Replace(atUniqueKey)+`
 WHERE u.digest = ?`, `DELETE FROM {messages} m`, `id, state`)
 	store := func(before, table, condition string) string {
 		return `
@@ -70,6 +75,7 @@ FROM k`
 INSERT INTO {unique_keys} AS u (digest, spool, lane, id, created_at) VALUES (?, ?, 0, 0, 0)
 ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE`,
 		remove:      remove,
+		storeFree:   [2]string{store("", "{messages}", ""), store("", "{waiting}", "")},
 		store:       [2]string{store(again, "{messages}", ""), store(again, "{waiting}", "")},
 		storeIfNone: [2]string{store("", "{messages}", ifNone), store("", "{waiting}", ifNone)},
 	}
@@ -85,15 +91,18 @@ func (p postgres) appendUnique(params UniqueParams) Unique {
 	if row.KeyHash != nil {
 		hash = *row.KeyHash
 	}
-	key := []any{row.Lane, params.Digest}
 	values := []any{row.State, hash, row.Due, row.Due, row.Delay, row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata}
-	lock := p.lockUnique(params.Spool, params.Digest)
+	noted := []any{row.Lane, params.Digest}
+	unique := Unique{
+		Before:    []Query{p.lockUnique(params.Spool, params.Digest)},
+		StoreFree: Query{Text: p.unique.storeFree[of], Args: slices.Concat(noted, values)},
+	}
 	if !params.Replace {
-		return Unique{Before: []Query{lock}, Store: Query{Text: p.unique.storeIfNone[of], Args: slices.Concat(key, []any{row.Lane, row.Lane}, values)}}
+		unique.Store = Query{Text: p.unique.storeIfNone[of], Args: slices.Concat(noted, values)}
+		return unique
 	}
-	remove := []any{row.Lane, row.Lane, params.Digest}
-	return Unique{
-		Before: []Query{lock, {Text: p.unique.remove, Args: remove}},
-		Store:  Query{Text: p.unique.store[of], Args: slices.Concat(remove, key, values)},
-	}
+	removed := []any{params.Digest}
+	unique.Before = append(unique.Before, Query{Text: p.unique.remove, Args: removed})
+	unique.Store = Query{Text: p.unique.store[of], Args: slices.Concat(removed, noted, values)}
+	return unique
 }

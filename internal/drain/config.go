@@ -5,6 +5,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -81,8 +82,8 @@ type Config struct {
 	Close  time.Duration // how long handlers may continue after Close
 	// Feed, if not nil, brings messages from the log of the database, see tail.go.
 	Feed *tail.Feed
-	// Outages, if not nil, returns the topics that have an outage, and since when, for operators.
-	Outages func() map[string]time.Time
+	// Circuits, if not nil, returns those of the handler, for operators. They learn when no messages can be read.
+	Circuits func() *circuit.Circuits
 	// Meter, if not nil, reports what happens.
 	Meter *meter.Spool
 }

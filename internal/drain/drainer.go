@@ -139,7 +139,10 @@ func (d *Drainer) run(ctx context.Context) error {
 	defer d.removal.running.Wait()
 
 	live := context.WithoutCancel(ctx)
-	if err := d.open(ctx, live); err != nil {
+	stepping, halt := context.WithCancel(live)
+	defer halt()
+	defer afterEnd(ctx, handBackTime, halt)()
+	if err := d.open(ctx, stepping); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -150,6 +153,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	handling, abort := context.WithCancel(live)
 	defer abort()
 	d.handling = handling
+	defer afterEnd(ctx, d.config.Close+handBackTime, abort)() // even if the stop waits for the database
 	d.shareLimits()
 	d.resize()
 
@@ -157,7 +161,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil && d.fatal == nil {
-		d.step(live)
+		d.step(stepping)
 		d.turned()
 		timer.Reset(d.wait())
 		select {
@@ -175,6 +179,19 @@ func (d *Drainer) run(ctx context.Context) error {
 	}
 	d.stop(live, abort)
 	return d.fatal
+}
+
+// afterEnd calls f when ctx has ended so long ago, unless stop is called before.
+func afterEnd(ctx context.Context, wait time.Duration, f func()) (stop func()) {
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(wait, f)
+		context.AfterFunc(over, func() { timer.Stop() })
+	})
+	return func() {
+		forget()
+		end()
+	}
 }
 
 // open opens the spool. If the database is unavailable, it waits.
@@ -335,7 +352,7 @@ func (d *Drainer) wait() time.Duration {
 		return max(time.Until(d.restsUntil()), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
-	case len(d.lanes.hasMore()) > 0:
+	case d.lanes.anyMore():
 		return 0
 	}
 	if check := d.controlDue(); check.Before(next) {

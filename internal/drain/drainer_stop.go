@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/health"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -17,26 +19,39 @@ import (
 // message is left to settle. It hands back each other lane when the lane's messages are settled. Messages that were
 // read and not begun are dropped, so that they hold no lane.
 //
+// A step that is under way has handBackTime to end: it may wait for a lock on a whole table, or for a server that does not answer. What it
+// was about to settle is settled again.
+//
 // Handlers may continue for the configured time. Then their context ends, and they have handBackTime to return. A
 // handler that ignores the end of its context cannot be stopped. Run returns without it and keeps its lane, so that no
 // other process handles later messages of its key before the lease has expired. The handler's later result is dropped,
 // and its message is handled again.
 
-// handBackTime is how long handlers have to return after their context has ended. It is also the minimum time for each
+// handBackTime is how long handlers have to return after their context has ended, and a step that is under way when the stop begins. It is also the minimum time for each
 // of the two steps that follow: settling the messages of the handlers, and handing back the lanes. A lane that is not
 // handed back waits for the end of its lease, and its messages are treated as after a crash.
 const handBackTime = 2 * time.Second
 
+// If the row of a message is locked, if the database refuses to settle it, or if it is unavailable, the drainer keeps the
+// message's lane, renews the lease, and tries again until the time for the handlers is over. If its lane were handed back,
+// or the outcome forgotten, the next holder would handle the message a second time. Locks usually end soon: a transaction
+// that replaces a message has one until it commits. A restart or a failover may also end in time. If another process has
+// taken the lane meanwhile, the fencing token keeps this one from settling its messages.
+
 // errIgnoresContext is the reason for stopping a drainer before a handler has returned.
 var errIgnoresContext = errors.New("a handler or a publisher does not return when its context ends")
 
+// errUnrecorded is the reason why messages that are done are handled again after a stop.
+var errUnrecorded = errors.New("their rows are locked, or the database does not store their outcomes")
+
 // stop ends a run.
 func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
+	began := time.Now()
 	d.stopping = true
 	d.enter(health.Stopping)
 	d.scheduler.Stop()
 	d.awaitHandlers(live, abort)
-	d.whileStopping(live, d.settleRest)
+	d.recordOutcomes(live, began.Add(d.config.Close))
 	d.whileStopping(live, d.leave)
 }
 
@@ -78,6 +93,61 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	}
 }
 
+// recordOutcomes settles all messages. It tries again while some have an outcome that is not stored, until this time or
+// for handBackTime, whichever is longer. Meanwhile it hands back the other lanes.
+func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
+	now := time.Now()
+	if until = later(until, now.Add(handBackTime)); until.After(now.Add(spool.StatementTimeout)) {
+		until = now.Add(spool.StatementTimeout)
+	}
+	inTime, end := context.WithDeadline(live, until)
+	defer end()
+	pause := min(heldInterval, d.config.Renew)
+	goesOn := d.tryToStop(live, d.settleRest, d.handBackOthers)
+	for goesOn && unrecorded(d.unsettledYet()) > 0 && time.Now().Add(pause).Before(until) {
+		<-time.After(pause)
+		goesOn = d.tryToStop(inTime, d.renewInTime, d.settleRest, d.handBackOthers)
+	}
+	if n := unrecorded(append(d.unsettledYet(), d.scheduler.TakeFinished()...)); n > 0 {
+		d.logger.Error("Postbox stops although it could not record the outcomes of some messages: they are handled again",
+			errUnrecorded, watermill.LogFields{"spool": d.spool.Name(), "messages": n})
+	}
+}
+
+// handBackOthers hands back the lanes whose messages are settled.
+func (d *Drainer) handBackOthers(ctx context.Context) error {
+	d.giveAway()
+	return d.releaseLeaving(ctx)
+}
+
+// renewInTime renews the leases if that is due.
+func (d *Drainer) renewInTime(ctx context.Context) error {
+	if !d.renewalDue() {
+		return nil
+	}
+	return d.upkeep(ctx)
+}
+
+// unsettledYet returns the messages that this drainer has tried to settle, or is about to.
+func (d *Drainer) unsettledYet() []*schedule.Entry {
+	return slices.Concat(d.unsettled, d.removal.waiting, d.held.entries, d.setbacks.resting)
+}
+
+// unrecorded returns how many of these messages have an outcome that must be stored.
+func unrecorded(entries []*schedule.Entry) (n int) {
+	for _, e := range entries {
+		if mustBeStored(e.Outcome.Verdict) {
+			n++
+		}
+	}
+	return n
+}
+
+// mustBeStored reports whether an outcome must be stored. After any other one, the message is handled again anyway.
+func mustBeStored(verdict spool.Verdict) bool {
+	return verdict == spool.Done || verdict == spool.Retry || verdict == spool.Dead
+}
+
 // tellOfHandlersLeft logs that the stop continues although handlers are still running.
 func (d *Drainer) tellOfHandlersLeft() {
 	lanes := d.scheduler.RunningLanes()
@@ -93,13 +163,47 @@ func (d *Drainer) tellOfHandlersLeft() {
 // whileStopping runs functions until one fails. A failure loses nothing: messages that are not settled are handled
 // again, and leases expire.
 func (d *Drainer) whileStopping(live context.Context, works ...func(context.Context) error) {
+	if err := d.inTurn(live, works); err != nil {
+		d.notStopped(err)
+	}
+}
+
+// tryToStop runs functions until one fails, and reports whether they may be tried again.
+func (d *Drainer) tryToStop(live context.Context, works ...func(context.Context) error) bool {
+	err := d.inTurn(live, works)
+	switch {
+	case err == nil:
+		d.stepSucceeded()
+	case d.forGood(err) || isClosed(live, d.db):
+		d.notStopped(err)
+		return false
+	default:
+		d.stepFailed(err)
+	}
+	return true
+}
+
+func (d *Drainer) notStopped(err error) {
+	d.logger.Error("Postbox could not finish its work in the database while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
+}
+
+// inTurn runs functions until one fails, and gives each of them the time that a stop has for a step in the database.
+func (d *Drainer) inTurn(live context.Context, works []func(context.Context) error) error {
 	for _, work := range works {
 		ctx, cancel := context.WithTimeout(live, min(spool.StatementTimeout, max(handBackTime, d.config.Close)))
 		err := work(ctx)
 		cancel()
 		if err != nil {
-			d.logger.Error("Postbox could not finish its work in the database while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
-			return
+			return err
 		}
 	}
+	return nil
+}
+
+// isClosed reports whether the user has closed the pool of connections, after which no statement works. A pool says so
+// before it looks whether the context has ended, and its error has no code and no type.
+func isClosed(ctx context.Context, db *sql.DB) bool {
+	ended, end := context.WithCancel(ctx)
+	end()
+	return !errors.Is(db.PingContext(ended), context.Canceled)
 }

@@ -53,8 +53,18 @@ func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
 // numbers returns the lanes that are not leaving, in order.
 func (s *laneSet) numbers() []int { return s.staying(func(*lane) bool { return true }) }
 
-// hasMore returns those of these lanes that have more messages than were read. A drainer asks for them at each step.
+// hasMore returns those of these lanes that have more messages than were read.
 func (s *laneSet) hasMore() []int { return s.staying(func(l *lane) bool { return l.hasMore }) }
+
+// anyMore reports whether hasMore returns any. A drainer asks at each step, so it makes no list.
+func (s *laneSet) anyMore() bool {
+	for _, l := range s.held {
+		if !l.leaving && l.hasMore {
+			return true
+		}
+	}
+	return false
+}
 
 func (s *laneSet) staying(wanted func(l *lane) bool) []int {
 	var numbers []int

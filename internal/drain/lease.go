@@ -78,7 +78,7 @@ func (d *Drainer) giveAway() {
 	if d.alone() && d.lanes.held[d.layout.First] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
-	leaving := d.lanes.surplus(share, d.held.lanes())
+	leaving := d.lanes.surplus(share, d.keptLanes())
 	if len(leaving) == 0 {
 		return
 	}
@@ -124,8 +124,8 @@ func (d *Drainer) permit() {
 // heartbeat returns what operators see of this drainer.
 func (d *Drainer) heartbeat() string {
 	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits, LongCall: d.longCall()}
-	if d.config.Outages != nil {
-		beat.Outages = d.config.Outages()
+	if d.config.Circuits != nil {
+		beat.Outages = d.config.Circuits().Outages()
 	}
 	return beat.Encode()
 }
@@ -152,7 +152,7 @@ func (d *Drainer) unfair() bool {
 		return d.free == d.layout.Lanes
 	}
 	share := d.share()
-	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.held.lanes())) > 0
+	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.keptLanes())) > 0
 }
 
 // tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby does not know the

@@ -73,6 +73,9 @@ func (d *Drainer) standsBy() bool {
 // spared returns those of these lanes that can be handed back without a running message losing its slot. An old lane has no
 // slot.
 func (d *Drainer) spared(lanes []int) (spared []int) {
+	if len(lanes) == 0 { // as in nearly each step: do not list what is held
+		return nil
+	}
 	kept := slices.Collect(maps.Keys(d.lanes.held))
 	for _, number := range lanes {
 		without := slices.DeleteFunc(slices.Clone(kept), func(of int) bool { return of == number })

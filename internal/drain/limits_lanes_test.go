@@ -15,7 +15,9 @@ import (
 func (b *bench) changeLanes(w *watch, limits postbox.Limits) (messages int) {
 	b.T.Helper()
 	for _, name := range []string{"one", "two", "three"} {
-		p := b.spawn(name, w.handler, func(c *drain.Config) { c.Limits, c.Workers, c.BatchSize, c.Renew = limits, 8, 1, config("").Renew })
+		p := b.spawn(name, w.handler, func(c *drain.Config) {
+			c.Limits, c.Workers, c.BatchSize, c.Lease, c.Renew = limits, 8, 1, config("").Lease, config("").Renew
+		})
 		signal(b.T, p.Ready(), "it is there")
 	}
 	const part = 40

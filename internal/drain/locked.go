@@ -59,11 +59,17 @@ func (d *Drainer) hiddenKeys() (keys []int64) {
 	return slices.Compact(keys)
 }
 
-// lanes returns the lanes of the held messages.
-func (h *heldMessages) lanes() map[int]bool {
+// keptLanes returns the lanes that are not handed back: those of held messages, and of resting ones whose outcome is not recorded yet. Their next holder would
+// handle these messages a second time.
+func (d *Drainer) keptLanes() map[int]bool {
 	lanes := map[int]bool{}
-	for _, e := range h.entries {
+	for _, e := range d.held.entries {
 		lanes[e.Message.Ref.Lane] = true
+	}
+	for _, e := range d.setbacks.resting {
+		if mustBeStored(e.Outcome.Verdict) {
+			lanes[e.Message.Ref.Lane] = true
+		}
 	}
 	return lanes
 }
@@ -153,20 +159,26 @@ func (d *Drainer) hold(e *schedule.Entry) {
 		d.held.tryAt = now.Add(heldInterval)
 	}
 	d.held.entries = append(d.held.entries, e)
+	d.keepLane(e)
 	if !e.Held {
 		e.Held = true
 		d.scheduler.Hold(e)
-		if l := d.lanes.of(e.Message); l != nil && l.leaving && d.layout.Has(l.number) {
-			l.stay(pagesInMemory * d.config.PageSize)
-			d.shareLimits()
-			d.pollAt = time.Time{}
-		}
 		return
 	}
 	if !e.Announced { // still locked at the second try: most locks are gone by then
 		e.Announced = true
 		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
 			spool.ErrRowLocked, d.lockFields(e))
+	}
+}
+
+// keepLane keeps the lane of a held or resting message if it was to be handed back. The obstacle may last for long, and no process reads such a lane meanwhile. That may also
+// have been decided while the message was tried again, when it is not among these: a settlement that takes long renews the leases, and gives lanes away.
+func (d *Drainer) keepLane(e *schedule.Entry) {
+	if l := d.lanes.of(e.Message); l != nil && l.leaving && d.layout.Has(l.number) {
+		l.stay(pagesInMemory * d.config.PageSize)
+		d.shareLimits()
+		d.pollAt = time.Time{}
 	}
 }
 

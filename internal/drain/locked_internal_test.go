@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -60,6 +61,47 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 			require.Equal(t, map[int64]bool{locked: true}, left.locked)
 		}
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	})
+}
+
+// Another process has joined, and the leases are renewed while a held message is tried again. Half of the lanes are handed back, but not the lane of that
+// message: no process would read it before the lock is gone.
+func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		const last = 1 // the lane that would go first
+		own := newOutbox(t, database, last+1)
+		for n := range counted {
+			key := fmt.Sprint(n)
+			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: key, Key: key}}))
+		}
+		d, end := newStepped(database.DB, own, counted)
+		t.Cleanup(end)
+		require.NoError(t, d.tryOpen(t.Context()))
+		require.NoError(t, d.upkeep(t.Context()))
+		found, err := d.fetch(t.Context(), d.params(d.lanes.numbers(), counted))
+		require.NoError(t, err)
+		inLast := slices.IndexFunc(found.messages, func(m *spool.Message) bool { return m.Ref.Lane == last })
+		require.GreaterOrEqual(t, inLast, 0)
+		m := found.messages[inLast]
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var id int64
+		require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), m.Ref.ID).Scan(&id))
+		d.scheduler.Limit(1)
+		d.scheduler.Load([]*spool.Message{m})
+		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
+		d.hold(d.scheduler.TakeFinished()[0])
+
+		d.members, d.renewAt, d.held.tryAt = 2, time.Time{}, time.Time{}
+		require.NoError(t, d.settleFinished(t.Context()))
+		require.False(t, d.renewalDue(), "the leases are renewed")
+		require.Len(t, d.held.entries, 1, "the row is still locked")
+		require.False(t, d.lanes.held[last].leaving, "its lane stays")
+		d.giveAway()
+		require.True(t, d.lanes.held[0].leaving, "the other one goes")
+		require.False(t, d.lanes.held[last].leaving)
 	})
 }
 

@@ -159,7 +159,7 @@ func (p *modelProcess) publishOne(call circuit.Call, began int64, message *spool
 		return OutcomeOf(err)
 	}
 	failed := p.seen.add(modelCall{began: began, ended: p.tick(), at: p.broker.now, topic: message.Topic, messages: []spool.Identity{message.Identity()}})
-	blame := p.circuits.Failed(message, call)
+	blame := p.circuits.Failed(message, call, 0)
 	p.log("fails to publish %s, which counts: %v", m.name, blame.Counts)
 	m.until = p.broker.now
 	if blame.Counts {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -227,15 +228,19 @@ func TestLanes_G3_an_interrupted_change_goes_on_with_a_second_call(t *testing.T)
 		b.Append(database.DB, draft("none/0", ""), draft("none/1", ""))
 		database.Exec(t, "UPDATE postbox_lanes SET holder = 'gone', token = token + 1, expires_at = ?", time.Now().Add(time.Hour).UnixMicro())
 
-		ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Settling(0)
+		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		_, err := b.setLanes(ctx, 3)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err := operator.SetLanes(ctx, b.Spool.Name(), 3, func(p operate.Progress) {
+			if p.Waits != "" {
+				stop()
+			}
+		})
+		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "held by gone")
 		require.Equal(t, 42, b.inLanes(0, lanes-1), "nothing leaves a lane that is held")
 
 		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 1 WHERE holder = 'gone' AND lane < 4")
-		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Settling(0)
 		cut, end := context.WithCancel(t.Context())
 		moved, err := operator.SetLanes(cut, b.Spool.Name(), 3, func(operate.Progress) { end() })
 		require.ErrorIs(t, err, context.Canceled)
@@ -307,30 +312,64 @@ func TestLanes_G2_a_unique_key_finds_a_message_that_was_moved(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		write := func(into *spool.Spool, id, key string, replace bool) (skipped []int) {
-			d := draft(id, key)
-			d.UniqueKey, d.Replace = "unique "+id[:1], replace
-			require.NoError(t, spool.InTx(t.Context(), database.DB, b.Statements, func(tx *sql.Tx) (err error) {
-				skipped, err = into.AppendUnique(t.Context(), tx, spool.Unprepared, []spool.Draft{d})
-				return err
-			}))
-			return skipped
-		}
-		write(b.Spool, "a1", "a", false)
-		write(b.Spool, "b1", "key", false)
-		write(b.Spool, "c1", "c", false)
+		b.writeUnique(b.Spool, "a1", "a", false)
+		b.writeUnique(b.Spool, "b1", "key", false)
+		b.writeUnique(b.Spool, "c1", "c", false)
 		for _, n := range []int{3, 7} {
 			_, err := b.setLanes(t.Context(), n)
 			require.NoError(t, err)
 		}
 		for i, producer := range []*spool.Spool{b.Spool, spool.New(b.Statements, b.Spool.Name(), lanes)} { // the first one is stale
-			require.NotEmpty(t, write(producer, "a2", "a", false), "producer %d", i)
-			require.NotEmpty(t, write(producer, "b2", "another key", false), "producer %d", i)
+			require.NotEmpty(t, b.writeUnique(producer, "a2", "a", false), "producer %d", i)
+			require.NotEmpty(t, b.writeUnique(producer, "b2", "another key", false), "producer %d", i)
 		}
-		require.Empty(t, write(b.Spool, "c2", "c", true))
+		require.Empty(t, b.writeUnique(b.Spool, "c2", "c", true))
 		handler := newSequences()
 		b.start(database.DB, handler, config("one"))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "all are handled")
 		require.ElementsMatch(t, []string{"a1", "b1", "c2"}, handler.ids())
 	})
+}
+
+// A producer may use a layout for some seconds that the database has lost by a restore. Its messages are moved to lower lanes then.
+func TestLanes_G4_a_unique_key_finds_a_message_that_was_moved_down(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		id, err := b.Spool.Open(t.Context(), database.DB)
+		require.NoError(t, err)
+		const lostLanes = 64
+		lost := spool.Registered(b.Statements, b.Spool.Name(), spool.Found{ID: id, Layout: dialect.Layout{First: spool.MaxLanes, Lanes: lostLanes}})
+		keys := map[string][2]string{ // the ordering keys of the message that waits, and of the next one
+			"a": {"a", "a"}, "b": {"b", "another"}, "c": {"c", ""}, "d": {"", "d"}, "e": {}, "f": {}, "g": {}, "h": {},
+		}
+		for unique, ordering := range keys {
+			b.writeUnique(lost, unique+"1", ordering[0], false)
+		}
+		require.Equal(t, len(keys), b.inLanes(spool.MaxLanes, spool.MaxLanes+lostLanes-1))
+		for moved := 1; moved > 0; {
+			moved, err = b.Spool.MoveFromOldLanes(t.Context(), database.DB, b.Spool.Layout())
+			require.NoError(t, err)
+		}
+		require.Zero(t, b.inLanes(spool.MaxLanes, spool.MaxLanes+lostLanes-1))
+		for unique, ordering := range keys {
+			require.NotEmpty(t, b.writeUnique(b.Spool, unique+"2", ordering[1], false), "the message of key %s waits", unique)
+		}
+		for unique, ordering := range keys {
+			require.Empty(t, b.writeUnique(b.Spool, unique+"3", ordering[1], true))
+		}
+		require.Equal(t, len(keys), b.Pending(), "each message has replaced the one before")
+	})
+}
+
+// writeUnique stores a message under a unique key, the first letter of its id.
+func (b *bench) writeUnique(into *spool.Spool, id, key string, replace bool) (skipped []int) {
+	b.T.Helper()
+	d := draft(id, key)
+	d.UniqueKey, d.Replace = "unique "+id[:1], replace
+	require.NoError(b.T, spool.InTx(b.T.Context(), b.Database.DB, b.Statements, func(tx *sql.Tx) (err error) {
+		skipped, err = into.AppendUnique(b.T.Context(), tx, spool.Unprepared, []spool.Draft{d})
+		return err
+	}))
+	return skipped
 }

@@ -121,7 +121,7 @@ func TestLanes_G3_change_at_random_while_handlers_fail_and_a_process_crashes(t *
 		a := &attempts{random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a test
 		spawn := func(name string) *process {
 			p := b.spawn(name, a.handler, func(c *drain.Config) {
-				c.Renew, c.Retry.Attempts = config("").Renew, postbox.Unlimited
+				c.Lease, c.Renew, c.Retry.Attempts = config("").Lease, config("").Renew, postbox.Unlimited
 			})
 			signal(t, p.Ready(), "it is there")
 			return p

@@ -84,6 +84,9 @@ func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 					w.run("SET plan_cache_mode = " + mode)
 					w.run("PREPARE p AS " + s.query.Text)
 					seen := w.execute("p", s)
+					if seen.buffers() > s.most() { // the session may have read catalogs, too: other tests make tables, which empties its caches
+						seen = w.execute("p", s)
+					}
 					w.run("DEALLOCATE p")
 					require.LessOrEqual(t, seen.buffers(), s.most(), "%s, %s", s.name, mode)
 					require.Nil(t, seen.JIT, "%s, %s: it is compiled", s.name, mode)
@@ -120,7 +123,7 @@ func TestPlans_hold_while_a_table_grows_on_postgres(t *testing.T) {
 				}
 				w.fill(plannedReady, plannedWaiting)
 				for i, s := range w.statements(w.refs("postbox_messages", dialect.StateReady), w.refs("postbox_waiting", dialect.StateRetrying)) {
-					if s.rows == 1 && before <= 1 { // a known limit, see docs/architecture.md
+					if s.rows == 1 && before <= 1 || s.whole { // a known limit, see docs/architecture.md
 						continue
 					}
 					require.LessOrEqual(t, w.execute(fmt.Sprintf("p%d", i), s).buffers(), s.most(), s.name)
@@ -255,6 +258,8 @@ type planned struct {
 	rows    int
 	changes bool // it changes or deletes them
 	buffers int  // that it may read and write; 0 for maxBuffers a message
+	// whole: a plan that was made for a few rows may read the whole table once, see inPlace in package dialect.
+	whole bool
 }
 
 // maxOfOne is for a statement of one message, which looks in both tables and may write to all indexes of another one. The whole table has more pages.
@@ -283,42 +288,42 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		sweep.Ranges = append(sweep.Ranges, dialect.Range{Lane: lane, After: first - 1, UpTo: 1 << 40})
 	}
 	s := w.own.Statements
-	return []planned{
-		{"remove", s.Remove(w.spool, ready), plannedRefs, true, 0},
-		{"remove one", s.Remove(w.spool, ready[:1]), 1, true, 0},
-		{"remove what waited", s.Remove(w.spool, mixed), plannedRefs, true, 0},
-		{"keep", s.Keep(w.spool, ready), plannedRefs, false, 0},
-		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false, 0},
-		{"lock", s.Lock(w.spool, mixed), plannedRefs, false, 0},
-		{"find", s.Find(w.spool, mixed), plannedRefs, false, 0},
-		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false, 0},
-		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true, 0},
-		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false, 0},
+	return append(w.unique(), []planned{
+		{"remove", s.Remove(w.spool, ready), plannedRefs, true, 0, false},
+		{"remove one", s.Remove(w.spool, ready[:1]), 1, true, 0, false},
+		{"remove what waited", s.Remove(w.spool, mixed), plannedRefs, true, 0, false},
+		{"keep", s.Keep(w.spool, ready), plannedRefs, false, 0, false},
+		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false, 0, false},
+		{"lock", s.Lock(w.spool, mixed), plannedRefs, false, 0, false},
+		{"find", s.Find(w.spool, mixed), plannedRefs, false, 0, false},
+		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false, 0, false},
+		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true, 0, false},
+		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false, 0, false},
 		{"fetch ready, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.PausedKeys, p.Excluded = plannedPage/plannedLanes, true, []string{"another"}
-		}), plannedPage, false, 0},
+		}), plannedPage, false, 0, false},
 		{"fetch ready, beside a held key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.Held = plannedPage/plannedLanes, []int64{1}
-		}), plannedPage, false, 0},
-		{"fetch due, beside a held key", fetch(func(p *dialect.FetchParams) { p.Due, p.Held = plannedPage, []int64{1} }), plannedPage, false, 0},
-		{"fetch due", fetch(func(p *dialect.FetchParams) { p.Due = plannedPage }), plannedPage, false, 0},
+		}), plannedPage, false, 0, false},
+		{"fetch due, beside a held key", fetch(func(p *dialect.FetchParams) { p.Due, p.Held = plannedPage, []int64{1} }), plannedPage, false, 0, false},
+		{"fetch due", fetch(func(p *dialect.FetchParams) { p.Due = plannedPage }), plannedPage, false, 0, false},
 		{"fetch due, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.Due, p.PausedKeys, p.Excluded = plannedPage, true, []string{"another"}
-		}), plannedPage, false, 0},
-		{"sweep", s.Sweep(sweep), plannedLanes, false, 0},
-		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true, 0},
-		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0},
-		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0},
-		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0},
-		{"retry", s.Retry(w.retry(retrying[0])), 1, true, maxOfOne},
-		{"move to waiting", s.MoveToWaiting(w.retry(ready[0])), 1, false, maxOfOne},
-		{"stands to retry", s.StandsToRetry(w.retry(retrying[0]).AsRead), 1, false, maxOfOne},
-		{"count start", s.CountStart(dialect.CountStartParams{Spool: w.spool, Ref: ready[0], Add: 1, MostStarts: 9}), 1, true, maxOfOne},
-		{"bury", s.BuryMessage(w.bury(ready[0])), 1, true, maxOfOne},
-		{"bury what waited", s.BuryMessage(w.bury(retrying[0])), 1, true, maxOfOne},
-		{"load payload", s.LoadPayload(w.spool, ready[0]), 1, false, maxOfOne},
-		{"take back a start", s.TakeBackStart(w.spool, ready[0]), 1, true, maxOfOne},
-	}
+		}), plannedPage, false, 0, false},
+		{"sweep", s.Sweep(sweep), plannedLanes, false, 0, false},
+		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true, 0, false},
+		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0, false},
+		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0, false},
+		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0, false},
+		{"retry", s.Retry(w.retry(retrying[0])), 1, true, maxOfOne, false},
+		{"move to waiting", s.MoveToWaiting(w.retry(ready[0])), 1, false, maxOfOne, false},
+		{"stands to retry", s.StandsToRetry(w.retry(retrying[0]).AsRead), 1, false, maxOfOne, false},
+		{"count start", s.CountStart(dialect.CountStartParams{Spool: w.spool, Ref: ready[0], Add: 1, MostStarts: 9}), 1, true, maxOfOne, false},
+		{"bury", s.BuryMessage(w.bury(ready[0])), 1, true, maxOfOne, false},
+		{"bury what waited", s.BuryMessage(w.bury(retrying[0])), 1, true, maxOfOne, false},
+		{"load payload", s.LoadPayload(w.spool, ready[0]), 1, false, maxOfOne, false},
+		{"take back a start", s.TakeBackStart(w.spool, ready[0]), 1, true, maxOfOne, false},
+	}...)
 }
 
 // retry has conditions that hold for each message in the tables.
@@ -377,7 +382,14 @@ func literals(t *testing.T, args []any) string {
 	for i, arg := range args {
 		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
 		require.NoError(t, err)
-		texts[i] = "'" + strings.ReplaceAll(fmt.Sprint(value), "'", "''") + "'"
+		switch value := value.(type) {
+		case nil:
+			texts[i] = "NULL"
+		case []byte:
+			texts[i] = fmt.Sprintf(`'\x%x'`, value)
+		default:
+			texts[i] = "'" + strings.ReplaceAll(fmt.Sprint(value), "'", "''") + "'"
+		}
 	}
 	return "(" + strings.Join(texts, ", ") + ")"
 }

@@ -30,8 +30,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	d.leaveOut()
 	page := d.pageSize().messages
 	room, full := d.room()
-	lanes := d.lanes.hasMore()
-	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
+	everything := !time.Now().Before(d.pollAt) || !d.lanes.anyMore()
 	d.full = full
 	d.logFullMemory(page)
 	if d.control.paused {
@@ -44,6 +43,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	if everything && time.Now().Before(d.pollAt) {
 		return nil
 	}
+	lanes := d.lanes.hasMore()
 	if everything {
 		lanes = d.lanes.numbers()
 	}

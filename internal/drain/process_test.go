@@ -28,13 +28,14 @@ type process struct {
 	once sync.Once
 }
 
-// spawn starts a process. It renews nothing by itself, so a lease that a test has ended stays so; an end of the test
+// spawn starts a process. It renews nothing by itself, so a lease that a test has ended stays so. After a lease that ends by itself it does nothing more, so a lease is long
+// enough for a busy machine, and still ends before a test gives up: a renewal that was under way may come after [process.kill] has ended the leases. An end of the test
 // ends it at once, whatever its handlers do.
 func (b *bench) spawn(name string, handler func(p *process) drain.Handler, change func(c *drain.Config)) *process {
 	b.T.Helper()
 	p := &process{b: b, name: name, db: b.Database.Open(b.T), dead: make(chan struct{})}
 	c := config(name)
-	c.Renew, c.Close = time.Hour, 100*time.Millisecond
+	c.Lease, c.Renew, c.Close = patience/3, time.Hour, 100*time.Millisecond
 	if change != nil {
 		change(&c)
 	}

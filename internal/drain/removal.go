@@ -57,9 +57,7 @@ func newRemoval() *removal {
 // settleFinished settles the messages that the workers finished, or begins to. It keeps messages that cannot be settled
 // now for the next step. Until then nothing is fetched, because a read would return messages that must wait.
 func (d *Drainer) settleFinished(ctx context.Context) error {
-	if err := d.takeRemoved(ctx); err != nil {
-		return err
-	}
+	err := d.takeRemoved(ctx)
 	for _, e := range d.held.take(time.Now()) {
 		d.revoke(e)
 		d.unsettled = append(d.unsettled, e)
@@ -74,6 +72,9 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 		} else {
 			d.unsettled = append(d.unsettled, e)
 		}
+	}
+	if err != nil {
+		return err
 	}
 	for {
 		if err := d.settleUnsettled(ctx); err != nil || len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
@@ -234,9 +235,13 @@ func (d *Drainer) takeRemoved(ctx context.Context) error {
 	}
 }
 
-// settleRest settles all messages, and waits for the removals while ctx lives. It does not wait for a locked row.
+// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows, and messages that rest,
+// once, and does not wait for them.
 func (d *Drainer) settleRest(ctx context.Context) error {
 	d.held.tryAt = time.Time{}
+	for _, e := range d.setbacks.resting {
+		e.Until = time.Time{}
+	}
 	for {
 		if err := d.settleFinished(ctx); err != nil {
 			return err

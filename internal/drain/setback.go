@@ -225,8 +225,8 @@ func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error
 	d.rest(ctx, e, reason)
 }
 
-// rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not
-// wait for it.
+// rest lets a message rest that has finished and could not be settled, with its key closed. If it has an outcome, its lane is
+// not handed back meanwhile.
 func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if errors.Is(reason, spool.ErrLost) { // or its row cannot be removed: if the lane was lost, the renewal finds out now
 		d.pollAgain()
@@ -236,19 +236,23 @@ func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
 		d.setBack(ctx, e, reason)
 	}
 	d.setbacks.resting = append(d.setbacks.resting, e)
+	if mustBeStored(e.Outcome.Verdict) {
+		d.keepLane(e)
+	}
 	d.scheduler.Hold(e)
 }
 
 // takeRested returns the messages that have rested. Messages that must be read again are returned as postponed, the
-// others with their outcome. If the lane is lost, or is to be handed back, its messages do not rest, and the next
-// holder decides about them.
+// others with their outcome. If the lane is lost, or is handed back, as an old lane always is, its messages do not
+// rest, and the next holder decides about them. A drainer that stops hands back all lanes, and keeps each one until the outcomes of its
+// messages are stored.
 func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 	now := time.Now()
 	slices.SortStableFunc(d.setbacks.resting, byID)
 	waits := map[int64]time.Time{} // until when an earlier message rests, by key
 	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
 		lane := d.lanes.of(e.Message)
-		mine := lane != nil && !lane.leaving
+		mine := lane != nil && (!lane.leaving || d.stopping && mustBeStored(e.Outcome.Verdict))
 		if until := waits[e.Message.KeyHash]; e.Message.HasKey && until.After(e.Until) {
 			e.Until = until
 		}

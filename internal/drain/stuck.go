@@ -10,7 +10,8 @@ import (
 // A publisher may wait for its broker for ever, and its call then blocks a worker. If a topic has more messages than
 // there are workers, all workers would come to wait like this, and no other topic would be published. So the owner of a
 // drainer asks now and then for calls that have not returned for long, and closes their topic. Each worker that such a
-// call blocks is replaced, by at most as many as there are workers.
+// call blocks is replaced, by at most as many as there are workers. If more calls hang, theirs are replaced after a pause,
+// or a topic whose probes hang would never go on although its broker is back.
 
 // Stuck describes the calls of a topic that have not returned for long.
 type Stuck struct {
@@ -43,6 +44,12 @@ func (d *Drainer) longCall() *spool.Call {
 		}
 	}
 	return longest
+}
+
+// MayHang reports whether the worker of each of so many calls may be replaced. If not, and more is true, they may be from now
+// on, until all have returned.
+func (d *Drainer) MayHang(calls int, more bool) (may, added bool) {
+	return d.scheduler.MayLose(calls, more)
 }
 
 // Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the topics of these calls

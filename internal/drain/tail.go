@@ -130,7 +130,7 @@ func (d *Drainer) observeRead(ctx context.Context, params dialect.FetchParams, f
 	if found.version != d.control.version {
 		return nil // the page was thrown away
 	}
-	complete := len(params.Cursors) == len(d.lanes.numbers()) && len(d.lanes.hasMore()) == 0
+	complete := len(params.Cursors) == len(d.lanes.numbers()) && !d.lanes.anyMore()
 	if !complete || found.seen == nil {
 		return nil
 	}

@@ -17,7 +17,7 @@ func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 	}
 	lowest := slices.Min(slices.Collect(maps.Values(from)))
 	upTo := lowest + int64(limit)
-	toTheEnd := d.given <= upTo && len(d.lanes.hasMore()) == 0
+	toTheEnd := d.given <= upTo && !d.lanes.anyMore()
 	// Beyond the watermark no cursor moves, so the next read would return the same range again.
 	within := d.given > upTo && d.dense && upTo <= d.watermark.safe
 	if !toTheEnd && !within {

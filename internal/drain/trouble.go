@@ -40,6 +40,9 @@ func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.rest
 // the pause is short enough for several tries before they expire.
 func (d *Drainer) stepFailed(err error) {
 	d.failed(err)
+	if d.config.Circuits != nil {
+		d.config.Circuits().Unread()
+	}
 	t := &d.trouble
 	t.steps++
 	most := d.config.PollMax
@@ -76,7 +79,7 @@ func (d *Drainer) reason(err error) (begin, end string) {
 		return "Postbox is blocked by conflicts with other transactions", over
 	case of == dialect.Interrupted:
 		return fmt.Sprintf("Postbox could not finish a statement: it was ended by statement_timeout (max_statement_time on MariaDB) "+
-			"of this role or database, by an operator, or by Postbox itself after %s,", spool.StatementTimeout), over
+			"of this role or database, by an operator, or by Postbox itself, after %s or because it stops,", spool.StatementTimeout), over
 	case of != dialect.Unavailable && dialect.Coded(err):
 		return "Postbox is blocked by an error of its database", over
 	default:

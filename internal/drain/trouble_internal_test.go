@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lib/pq"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -49,6 +51,31 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 			require.Equal(t, trouble{}, d.trouble)
 		})
 	}
+}
+
+// While the steps fail, no messages are read, and none can try whether a topic is back.
+func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
+	t.Parallel()
+	statements, err := dialect.For(dialect.SQLite, "", "", "")
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		circuits := circuit.New(circuit.Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
+		defer circuits.Stop()
+		d := &Drainer{
+			spool: spool.New(statements, "outbox", 1), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now},
+			config: Config{PollMin: time.Second, PollMax: time.Second, Renew: time.Second, Circuits: func() *circuit.Circuits { return circuits }},
+		}
+		began := time.Now()
+		circuits.Away("topic", circuit.Call{})
+		for range 1000 {
+			d.stepFailed(spool.ErrLost)
+			time.Sleep(d.trouble.pause) //nolint:forbidigo // the time of a synctest bubble
+		}
+		require.Equal(t, map[string]time.Time{"topic": began}, circuits.Outages())
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of a synctest bubble
+		synctest.Wait()
+		require.Empty(t, circuits.Outages())
+	})
 }
 
 // What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.

@@ -144,6 +144,36 @@ func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) e
 	return spool.Run(ctx, tx, a.statements.RecordAct(row))
 }
 
+// askPause is the pause between two tries to ask what became of a transaction.
+const askPause = 200 * time.Millisecond
+
+// Committed reports whether the last transaction of an action was committed, if the answer to its commit was lost. That transaction must have changed
+// the note of the action. If it has not ended, Committed waits for it. If the database does not answer, Committed asks again for a while.
+func (a *Auditor) Committed(ctx context.Context, db *sql.DB, act *Act) (committed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
+	defer cancel()
+	for {
+		var note string
+		err := spool.InTx(ctx, db, a.statements, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, a.statements.LockAct, act.operation); err != nil {
+				return err
+			}
+			return tx.QueryRowContext(ctx, a.statements.NoteOfAct, act.operation).Scan(&note)
+		})
+		switch {
+		case err == nil:
+			return note == auditText(act.Note), nil
+		case errors.Is(err, sql.ErrNoRows): // the first transaction was rolled back
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("look in the audit log: %w", err)
+		case <-time.After(askPause):
+		}
+	}
+}
+
 // auditText bounds a text and makes it fit for each database.
 func auditText(text string) string {
 	if text == "" {

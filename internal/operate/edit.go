@@ -104,6 +104,9 @@ func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
 	}
 	if edit.Metadata != nil {
 		draft.Metadata = maps.Clone(edit.Metadata)
+		if err := refuseUnique(draft.Metadata); err != nil {
+			return spool.Draft{}, err
+		}
 		if err := l.keepKey(draft.Metadata); err != nil {
 			return spool.Draft{}, err
 		}
@@ -113,6 +116,16 @@ func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
 	}
 	draft.Metadata[EditedFrom] = strconv.FormatInt(l.ID, 10)
 	return draft, Invalid(draft.Check())
+}
+
+// refuseUnique returns an error for new metadata that asks for a unique key. The message is stored in any case, and the broker would get the metadata.
+func refuseUnique(metadata map[string]string) error {
+	for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
+		if _, has := metadata[name]; has {
+			return Invalid(fmt.Errorf("a message that is edited cannot have a unique key: leave %s out of the metadata", name))
+		}
+	}
+	return nil
 }
 
 // ErrKeyChanged is returned for an edit with another ordering key.

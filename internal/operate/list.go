@@ -27,9 +27,11 @@ type Listed struct {
 	// Omitted is the number of further bytes that the history has not kept.
 	Omitted int
 
-	// Payload and Metadata are read only with a single message. Metadata is nil if it cannot be decoded.
-	Payload  []byte
-	Metadata map[string]string
+	// Payload, Metadata and UniqueKey are read only with a single message. Metadata is nil if it cannot be decoded. UniqueKey is empty if it
+	// is not known: the tables have a hash of it.
+	Payload   []byte
+	Metadata  map[string]string
+	UniqueKey string
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
@@ -82,17 +84,24 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	}
 	lookup := dialect.Lookup{Spool: s.ID(), ID: id}
 	m, err := o.read(ctx, o.statements.PendingMessage(lookup))
-	if errors.Is(err, ErrNotFound) { // messages move from pending to done, and never back
+	switch {
+	case err == nil:
+		m.UniqueKey, err = o.orderingKeyIfUnique(ctx, s, m)
+	case errors.Is(err, ErrNotFound): // messages move from pending to done, and never back
 		m, err = o.read(ctx, o.statements.DoneMessage(lookup))
 	}
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
-	failures, err := readFailures(ctx, o.db, o.statements, spool.MessageSubject(id, m.CreatedAt.UnixMicro()), maxHistory)
+	failures, err := o.failuresOf(ctx, m)
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
 	return m, failures, nil
+}
+
+func (o *Operator) failuresOf(ctx context.Context, m *Listed) ([]Failure, error) {
+	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
 }
 
 func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, error) {

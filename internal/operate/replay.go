@@ -46,8 +46,12 @@ func (c ReplayCursor) String() string {
 // ReplayProgress says how far a replay has got, after each of its transactions.
 type ReplayProgress struct {
 	Done, Skipped int
-	Cursor        ReplayCursor // the zero value if no message was chosen yet
+	// Cursor is that of the last message. It is the zero value if no message was chosen yet, or if it is not known what became of the last transaction.
+	Cursor ReplayCursor
 }
+
+// partTries is how often the transaction of a part is tried whose connection is lost in its commit.
+const partTries = 3
 
 // replay is a running Replay.
 type replay struct {
@@ -125,8 +129,43 @@ func (r *replay) page(ctx context.Context, page []*Listed) error {
 func (r *replay) part(ctx context.Context, messages []*Listed) error {
 	ctx, cancel := finishing(ctx)
 	defer cancel()
-	next := r.progress
-	err := spool.InTx(ctx, r.db, r.statements, func(tx *sql.Tx) error {
+	next, err := r.copied(ctx, messages)
+	if len(messages) > 0 && errors.Is(err, postbox.ErrCommitUnknown) {
+		r.progress.Cursor = ReplayCursor{}
+	}
+	if err != nil {
+		return err
+	}
+	r.progress = next
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := r.to.Announce(ctx, r.db); err != nil {
+		r.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
+	}
+	return nil
+}
+
+// copied is copy, whose transaction is run again if it was rolled back because its connection was lost. A replay that goes on after a part that may have been
+// committed could copy its messages a second time, so the audit log is asked what became of it.
+func (r *replay) copied(ctx context.Context, messages []*Listed) (next ReplayProgress, err error) {
+	for range partTries {
+		if next, err = r.copy(ctx, messages); !errors.Is(err, postbox.ErrCommitUnknown) {
+			break
+		}
+		switch committed, askErr := r.audit.Committed(ctx, r.db, r.act); {
+		case askErr != nil:
+			return next, errors.Join(err, askErr)
+		case committed:
+			return next, nil
+		}
+	}
+	return next, err
+}
+
+// copy is the transaction of a part. It returns how far the replay has got with it.
+func (r *replay) copy(ctx context.Context, messages []*Listed) (next ReplayProgress, err error) {
+	err = spool.InTx(ctx, r.db, r.statements, func(tx *sql.Tx) error {
 		next = r.progress
 		for _, m := range messages {
 			copied, err := r.one(ctx, tx, m)
@@ -146,17 +185,7 @@ func (r *replay) part(ctx context.Context, messages []*Listed) error {
 		}
 		return r.audit.Record(ctx, tx, r.act)
 	})
-	if err != nil {
-		return err
-	}
-	r.progress = next
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := r.to.Announce(ctx, r.db); err != nil {
-		r.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
-	}
-	return nil
+	return next, err
 }
 
 // one copies a message. It skips one whose retention has just ended, one that was too large to be kept whole, and one whose metadata cannot be decoded.

@@ -18,7 +18,9 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	s.batches--
 	if batch[0].stuck {
 		batch[0].stuck = false
-		s.lost--
+		if s.lost--; s.lost == 0 {
+			s.beyond = 0
+		}
 	}
 	s.room.leave(batch)
 	s.leaveLimits(t.name, batch)

@@ -102,6 +102,15 @@ func (g *gate) admits(now time.Time, messages int) int {
 	return max(messages, 0)
 }
 
+// soon is how many messages the limit lets go within a second, as far as it is one of messages a second. AtOnce does not count here: with too few
+// slots the gate closes as soon as a worker tries to start a message.
+func (g *gate) soon() float64 {
+	if g.bucket == nil {
+		return 0
+	}
+	return g.bucket.perSecond
+}
+
 // exhausted reports whether all slots are taken.
 func (g *gate) exhausted() bool { return g.limit.AtOnce > 0 && g.running+g.pending >= g.slots }
 

@@ -22,12 +22,13 @@ type LeftOut struct {
 	Keys   []int64 // their hashes
 }
 
-// manyShare is how many times the messages that may wait for limits one topic or key may have in memory before it is known
-// whether its limit holds it up: the first reads may bring many before one is handed out.
+// manyShare is how many times the messages that may wait for limits one topic or key may have in memory whose gate is open: it may be open
+// at this moment alone, or no worker has tried to start one of them, as after the first reads.
 const manyShare = 2
 
-// LeftOut returns what to leave out now, with pages of this size. The topics and keys that wait share the messages that may
-// wait for limits in memory. One that is left out is read again when half of its share is left.
+// LeftOut returns what to leave out now, with pages of this size. The topics and keys that wait, or have waited since the last
+// call, share the messages that may wait for limits in memory. One that is left out is read again when half of its share is left.
+// A limit that is far from being reached leaves nothing out, however many messages are in memory.
 func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 		if g.full {
 			g.full = g.inMemory > share/2
 		} else {
-			g.full = g.closed && g.inMemory >= share || g.inMemory >= s.limits.many
+			g.full = g.closed && g.inMemory >= share || g.inMemory >= l.many
 		}
 		switch {
 		case g.full:

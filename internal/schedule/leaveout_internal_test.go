@@ -149,6 +149,34 @@ func TestLimits_G3_messages_that_made_room_come_back_in_their_order(t *testing.T
 	})
 }
 
+// A limit that is not reached costs no reads: messages of its topic and keys fill the memory as those without a limit do.
+func TestLimits_that_hold_up_no_message_leave_nothing_out(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]postbox.Limits{
+		"topic": {Topics: map[string]postbox.Limit{"topic": {PerSecond: 1_000_000, AtOnce: 10_000}}},
+		"key":   {EachKey: perSecond(1_000_000)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const page = 20
+			s := limiting(1, limits)
+			defer stop(s)
+			pass(time.Second)
+			require.Empty(t, s.LeftOut(page), name)
+			var list []*spool.Message
+			for id := range int64(3 * page) {
+				m := keyed(id+1, 1, true)
+				m.Topic = "topic"
+				list = append(list, m)
+			}
+			s.Load(list)
+			require.Empty(t, s.LeftOut(page), name)
+			batch := s.TryTake()
+			require.Len(t, batch, 1, name)
+			require.Empty(t, s.LeftOut(page), name)
+		})
+	}
+}
+
 func TestLimits_tell_the_drainer_of_a_full_memory_when_one_begins_to_hold_up_messages(t *testing.T) {
 	t.Parallel()
 	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"slow": perSecond(0.1)}})

@@ -32,9 +32,10 @@ type limits struct {
 	// forgotten that had no message in memory: a key that is new starts with a bucket that was empty at that time.
 	few, most, prune int
 	forgot           time.Time
-	timed            gates              // closed gates that open at a time
-	crowd            map[*gate]struct{} // gates of topics and keys that are closed, full, or have many messages in memory
-	many             int                // see leaveout.go
+	timed            gates // closed gates that open at a time
+	// crowd are the gates of topics and keys that are full, have been closed since the last decision what to leave out, or have many messages in memory.
+	crowd map[*gate]struct{}
+	many  int // see leaveout.go
 	// left are the gates that reads leave out, and known is the number of the crowd when that was decided. When room is made,
 	// share is the number of messages that each of them keeps. cramped is set if the memory was full since then.
 	left         map[*gate]struct{}
@@ -237,9 +238,10 @@ func (s *Scheduler) enter(e *Entry, now time.Time) {
 	l.count(g)
 }
 
-// count counts a message in memory.
+// count counts a message in memory. A gate may hold up messages before a worker has tried to start one, if they are more than its
+// limit lets go within a second.
 func (l *limits) count(g *gate) {
-	if g.inMemory++; g.inMemory >= l.many {
+	if g.inMemory++; g.inMemory >= l.many && float64(g.inMemory) > g.soon() {
 		l.crowd[g] = struct{}{}
 	}
 }

@@ -28,6 +28,7 @@ type Scheduler struct {
 	batches  int // number of running batches
 	most     int // maximum number of running batches
 	lost     int // workers with stuck batches, which do not count as running: see stuck.go
+	beyond   int // how many more of them there may be than batches that run
 	spares   int // workers that were added for stuck ones, and stay
 	paused   bool
 	perLane  map[int]int

@@ -26,11 +26,22 @@ func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 // busy reports whether the maximum number of batches is running.
 func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
 
-// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most as many as may run
-// at a time. It returns how many workers must be added in their places.
+// MayLose reports whether workers may be lost to so many batches: at first to as many as may run at a time. If they may not, and more is
+// true, they may from now on, until none is lost.
+func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if added = more && batches > s.most+s.beyond; added {
+		s.beyond = batches - s.most
+	}
+	return batches <= s.most+s.beyond, added
+}
+
+// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most as many as MayLose
+// allows. It returns how many workers must be added in their places.
 func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 	s.EachStuck(before, func(e *Entry) {
-		if e.stuck || s.lost >= s.most {
+		if e.stuck || s.lost >= s.most+s.beyond {
 			return
 		}
 		e.stuck = true

@@ -113,6 +113,19 @@ var errEnded = errors.New("the transaction had already ended: the function calle
 // committed. It wraps the error that shows this.
 func Ended(err error) error { return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err) }
 
+// WentBack returns the error of a function that ran in a savepoint, after the transaction was told to go back to it. The error of going back is added
+// if it says something new. It does not if the database had rolled back the whole transaction before, since the connection was lost, or because of
+// the conflict that the function returned.
+func WentBack(err, backErr error) error {
+	switch {
+	case backErr == nil, errors.Is(backErr, sql.ErrTxDone), dialect.EndedByConflict(err, backErr),
+		!dialect.Coded(backErr) && postbox.ClassifyNetwork(backErr) == postbox.Outage:
+		return err
+	default:
+		return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
+	}
+}
+
 // Intact returns [postbox.ErrCommitUnknown] if the transaction on conn has ended although the function that used it
 // returned no error. On MySQL and MariaDB it costs a statement, unless the last statement of the function has changed
 // rows. It cannot detect this if the driver does not expose the status.

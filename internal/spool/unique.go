@@ -46,10 +46,13 @@ func (d *Draft) SetUnique(metadata message.Metadata) error {
 }
 
 // digest returns the unique key of a draft in a spool, as it is stored.
-func (d *Draft) digest(spool int64) []byte {
+func (d *Draft) digest(spool int64) []byte { return UniqueDigest(spool, d.Topic, d.UniqueKey) }
+
+// UniqueDigest returns a unique key as it is stored.
+func UniqueDigest(spool int64, topic, key string) []byte {
 	text := binary.BigEndian.AppendUint64(nil, uint64(spool)) //nolint:gosec // the bits are meant
-	text = binary.BigEndian.AppendUint64(text, uint64(len(d.Topic)))
-	text = append(append(text, d.Topic...), d.UniqueKey...)
+	text = binary.BigEndian.AppendUint64(text, uint64(len(topic)))
+	text = append(append(text, topic...), key...)
 	sum := sha256.Sum256(text)
 	return sum[:]
 }
@@ -76,7 +79,8 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 		_, err := run(ctx, db, query)
 		return err
 	}
-	if err := s.lockUnique(ctx, db, execute, into.ID, drafts); err != nil {
+	free, err := s.lockUnique(ctx, db, run, into.ID, drafts)
+	if err != nil {
 		return nil, Wrap(fmt.Sprintf("lock unique keys of spool %q", s.name), err)
 	}
 	for i := 0; i < len(drafts); {
@@ -91,7 +95,7 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 			i += plain
 			continue
 		}
-		stored, err := s.appendUnique(ctx, db, run, into, drafts[i])
+		stored, err := s.appendUnique(ctx, db, run, into, drafts[i], free)
 		if err != nil {
 			return nil, Wrap(fmt.Sprintf("append to spool %q under a unique key", s.name), err)
 		}
@@ -103,8 +107,9 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 	return skipped, nil
 }
 
-// lockUnique locks the unique keys of drafts in one order, if there are several.
-func (s *Spool) lockUnique(ctx context.Context, db Executor, run Runner, id int64, drafts []Draft) error {
+// lockUnique locks the unique keys of drafts in one order, if there are several. It returns the digests of those that
+// are known to be new, as far as [dialect.Unique] has a StoreFree.
+func (s *Spool) lockUnique(ctx context.Context, db Executor, run ResultRunner, id int64, drafts []Draft) (free map[string]bool, err error) {
 	var digests [][]byte
 	for _, d := range drafts {
 		if d.UniqueKey != "" {
@@ -112,19 +117,33 @@ func (s *Spool) lockUnique(ctx context.Context, db Executor, run Runner, id int6
 		}
 	}
 	if len(digests) < 2 {
-		return nil // it is locked when its message is stored
+		return nil, nil // it is locked when its message is stored
 	}
+	free = map[string]bool{}
 	slices.SortFunc(digests, bytes.Compare)
 	for _, digest := range slices.CompactFunc(digests, bytes.Equal) {
 		query := s.Statements.LockUnique(id, digest)
 		if query.Text == "" {
-			return nil
+			return nil, nil
 		}
-		if err := run(ctx, db, query); err != nil {
-			return err
+		result, err := run(ctx, db, query)
+		if err != nil {
+			return nil, err
+		}
+		if n, known := changed(result); known && n > 0 {
+			free[string(digest)] = true
 		}
 	}
-	return nil
+	return free, nil
+}
+
+// changed returns how many rows a statement has changed, if its result tells.
+func changed(result sql.Result) (rows int64, known bool) {
+	if result == nil { // that of another library may be
+		return 0, false
+	}
+	rows, err := result.RowsAffected()
+	return rows, err == nil
 }
 
 // errUnknownFate is returned for a message whose receipts are awaited. They would be awaited of a message that was skipped, and then reported as
@@ -133,29 +152,34 @@ var errUnknownFate = errors.New("receipts of the message are awaited, but the tr
 	"give postbox.ExecFunc a function whose result has a method RowsAffected() int64, or use postbox.ReplaceWaiting")
 
 // appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
-// true, or returns an error if receipts of the message are awaited.
-func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into Found, draft Draft) (stored bool, err error) {
+// true, or returns an error if receipts of the message are awaited. A key of free is new, and locked.
+func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into Found, draft Draft, free map[string]bool) (stored bool, err error) {
 	row, err := newRow(draft)
 	if err != nil {
 		return false, err
 	}
 	row.Lane = s.laneOf(into.Layout, row.KeyHash)
-	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: into.ID, Digest: draft.digest(into.ID), Replace: draft.Replace, Row: row})
-	for _, query := range unique.Before {
-		if _, err := run(ctx, db, query); err != nil {
+	digest := draft.digest(into.ID)
+	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: into.ID, Digest: digest, Replace: draft.Replace, Row: row})
+	isFree := unique.StoreFree.Text != "" && free[string(digest)]
+	delete(free, string(digest)) // from now on it has a message
+	for i := 0; i < len(unique.Before) && !isFree; i++ {
+		result, err := run(ctx, db, unique.Before[i])
+		if err != nil {
 			return false, err
 		}
+		n, known := changed(result)
+		isFree = unique.StoreFree.Text != "" && known && n > 0
 	}
-	result, err := run(ctx, db, unique.Store)
+	store := unique.Store
+	if isFree {
+		store = unique.StoreFree
+	}
+	result, err := run(ctx, db, store)
 	if err != nil {
 		return false, err
 	}
-	changed, known := int64(1), false
-	if result != nil { // that of another library may be
-		if n, err := result.RowsAffected(); err == nil {
-			changed, known = n, true
-		}
-	}
+	n, known := changed(result)
 	if !known && draft.Awaited && !draft.Replace {
 		return false, postbox.Permanent(errUnknownFate)
 	}
@@ -164,5 +188,5 @@ func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner,
 			return false, err
 		}
 	}
-	return draft.Replace || changed > 0, nil
+	return draft.Replace || !known || n > 0, nil
 }

@@ -22,6 +22,7 @@ type Outbox struct {
 	Name       string
 	DB         *sql.DB // for statements beside the log
 	Statements *dialect.Statements
+	Unprepared bool // see [spool.Prepared]
 	Feed       *Feed
 	Direct     Direct // for messages that have no row
 	Meter      *meter.Spool

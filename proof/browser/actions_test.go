@@ -28,7 +28,7 @@ func TestActions_work_by_mouse(t *testing.T) {
 	b.click("Resume")
 	b.sees("Resumed. Processes notice within a second.")
 	b.unfold("Pause")
-	b.click("Pause the Queue")
+	b.click("Pause the queue")
 	b.sees("Paused. Processes notice within a second.")
 
 	b.visit("message?outbox=outbox&id=3")
@@ -159,7 +159,7 @@ func TestActions_work_by_keyboard_alone(t *testing.T) {
 	b.sees("Resumed. Processes notice within a second.")
 	b.tabTo("Pause")
 	b.press(kb.Enter)
-	b.tabTo("Pause the Queue")
+	b.tabTo("Pause the queue")
 	b.enter()
 	b.sees("Paused. Processes notice within a second.")
 
@@ -286,6 +286,13 @@ func TestPages_update_themselves(t *testing.T) {
 	tx, err := s.Database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	b.sees("Not updated: The database does not answer.")
+	where := evaluate[string](b, `(() => {
+		document.querySelector("main").style.minHeight = "300vh";
+		scrollTo(0, 0);
+		const said = document.getElementById("live-status").getBoundingClientRect();
+		return said.height > 0 && said.top >= 0 && said.bottom <= innerHeight ? "in sight" : "out of sight";
+	})()`)
+	require.Equal(t, "in sight", where, "at the top of a long page")
 	require.Contains(t, b.text(), "2 pending", "what was shown stays")
 	b.visit("letters")
 	b.sees("This page loads again by itself.")

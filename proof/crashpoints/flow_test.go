@@ -233,8 +233,11 @@ func (s *survey) meet(ctx context.Context, t *testing.T, p *process) {
 		ended <- s.flow.life(ctx, p)
 	})
 	<-ctx.Done()
-	if p.fate.isDead() && s.flow.lingers {
-		return
+	if p.fate.isDead() {
+		_ = p.db.Close() // a stop would wait for the database to answer again
+		if s.flow.lingers {
+			return
+		}
 	}
 	if err := <-ended; !p.fate.isDead() {
 		require.NoError(t, err, "the process lives on, and must get through")

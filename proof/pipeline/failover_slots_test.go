@@ -79,6 +79,30 @@ func TestFailover_slots_of_PostgreSQL_G2_lose_nothing(t *testing.T) {
 	}
 }
 
+// Standbys lag that have failover slots, and do not keep the slot of this forwarder. The server sends its log all the same, so the forwarder must not wait for
+// them either: the server would keep its log for ever.
+func TestFailover_slots_of_PostgreSQL_do_not_hold_up_a_slot_that_standbys_do_not_keep(t *testing.T) {
+	t.Parallel()
+	if version, err := testcluster.PostgresVersion(t.Context()); err == nil && version < 17 {
+		t.Skipf("PostgreSQL 17 or later is missing: version %d cannot keep slots in a failover. make test-versions runs this test on 17 and 18", version)
+	}
+	p, err := testcluster.StartPostgres(t.Context())
+	clustertest.Require(t, p, err)
+	s := newTailed(t, p, "log_", true)
+	require.NoError(t, pgtail.SetupOutbox(t.Context(), s.database(), pgtail.OutboxConfig{DSN: s.dsn, NoFailover: true}))
+	require.NoError(t, p.KeepSlots(t.Context()))
+	require.NoError(t, p.Sever(t.Context()))
+	s.start(t)
+	s.publish(t, 20)
+	s.delivered(t)
+	require.Eventually(t, func() bool {
+		var is bool
+		require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT s.confirmed_flush_lsn = '0/0'::pg_lsn + p.position FROM log_log_position p JOIN pg_replication_slots s ON s.slot_name = p.slot").Scan(&is))
+		return is
+	}, patience, testdb.PollPause, "the position is confirmed")
+	s.stop(t)
+}
+
 // slotPatience is how long standbys may take, which look for slots every 30 s if nothing happens.
 const slotPatience = 3 * time.Minute
 

@@ -275,6 +275,42 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "G12_a_handler_that_never_returns|G12_hands_back_idle_lanes",
 	},
 	{
+		name: "a stop tries again to record the outcome of a locked row", guarantees: "G2, G12",
+		edits: []edit{{
+			file: "internal/drain/drainer_stop.go",
+			from: "	for goesOn && unrecorded(",
+			to:   "	for goesOn && !d.stopping && unrecorded(",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_records_the_outcome",
+	},
+	{
+		name: "a stop tries again to record an outcome after an outage of the database", guarantees: "G2, G12",
+		edits: []edit{{
+			file: "internal/drain/drainer_stop.go",
+			from: "	case d.forGood(err) || ",
+			to:   "	case d.stopping || ",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_records_an_outcome_after_an_outage",
+	},
+	{
+		name: "a stop tries again to record an outcome that was refused", guarantees: "G2, G12",
+		edits: []edit{{
+			file: "internal/drain/setback.go",
+			from: "d.stopping && mustBeStored(",
+			to:   "!d.stopping && mustBeStored(",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_records_an_outcome_that_was_refused",
+	},
+	{
+		name: "a lane whose message is done and cannot be removed is not handed back", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/drain/locked.go",
+			from: "		if mustBeStored(e.Outcome.Verdict) {\n",
+			to:   "		if mustBeStored(e.Outcome.Verdict) && e.Held {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G2_hands_back_a_lane_with_a_refused",
+	},
+	{
 		name: "a lane in which a handler still runs is not handed back", guarantees: "G6, G12",
 		edits: []edit{{
 			file: "internal/drain/lease.go",

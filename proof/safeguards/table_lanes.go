@@ -6,8 +6,8 @@ var ofLanes = []safeguard{
 		name: "a read that sees a message in an old lane is thrown away", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/dialect/common.go",
-			from: "usedOldLane + ` IS NOT NULL THEN -2 ELSE",
-			to:   "usedOldLane + ` IS NOT NULL AND 1 = 0 THEN -2 ELSE",
+			from: "search + ` IS NOT NULL THEN -2 ELSE",
+			to:   "search + ` IS NOT NULL AND 1 = 0 THEN -2 ELSE",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
 	},
@@ -78,9 +78,18 @@ var ofLanes = []safeguard{
 		name: "a unique key finds a message that was moved to another lane", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/unique_postgres.go",
-			from: "WHEN u.id > 0 AND u.lane <",
-			to:   "WHEN 1 = 0 AND u.lane <",
+			from: "u.lane NOT BETWEEN o.first_lane AND",
+			to:   "u.lane >",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G2",
+	},
+	{
+		name: "a unique key finds a message that was moved to a lower lane", guarantees: "G4",
+		edits: []edit{{
+			file: "internal/dialect/unique_postgres.go",
+			from: "u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1",
+			to:   "u.lane < o.first_lane",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G4_a_unique_key",
 	},
 }

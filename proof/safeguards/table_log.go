@@ -142,6 +142,15 @@ var ofTheLog = []safeguard{
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_stores_what_a_process",
 	},
 	{
+		name: "the epochs of a log that was removed do not come again", guarantees: "G6",
+		edits: []edit{{
+			file: "internal/dialect/log_outbox.go",
+			from: "SELECT 1, ?::text, ?::bigint, 0, n.now, n.now, ?::bigint, n.now FROM",
+			to:   "SELECT 1, ?::text, ?::bigint, 0, 1, n.now, ?::bigint, 1 FROM",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestKeeper_G6",
+	},
+	{
 		name: "a process whose database has moved to another server stores no position in the log", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/log_outbox.go",
@@ -154,8 +163,8 @@ var ofTheLog = []safeguard{
 		name: "a position in the log is confirmed after its messages are published or stored", guarantees: "G2",
 		edits: []edit{{
 			file: "tail/pgtail/outbox_stream.go",
-			from: "s.confirmed = max(s.confirmed, s.intake.confirmable(s.reached))",
-			to:   "s.confirmed = max(s.confirmed, s.intake.confirmable(s.reached), end)",
+			from: "		if !s.decoder.Within() {\n			s.intake.passedBy(end)\n",
+			to:   "		s.confirmed = max(s.confirmed, end)\n		if !s.decoder.Within() {\n			s.intake.passedBy(end)\n",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_confirms_no_message_before",
 	},
@@ -163,8 +172,8 @@ var ofTheLog = []safeguard{
 		name: "a message of the log waits behind rows of its key", guarantees: "G3",
 		edits: []edit{{
 			file: "tail/pgtail/outbox_direct.go",
-			from: "h.keys[key.Int64] = true",
-			to:   "_ = key.Int64",
+			from: "h.keys[*hash] = true",
+			to:   "_ = *hash",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G3_a_row_that_is|TestOutbox_G3_a_failing",
 	},
@@ -176,5 +185,59 @@ var ofTheLog = []safeguard{
 			to:   "if !r.publish(ctx, called, i) && i < 0 {",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G3_holds_with_messages_that_fail",
+	},
+	{
+		name: "a position in the log is confirmed when it is on the disk", guarantees: "G2",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_keeper.go",
+			from: "if k.savedBy != 0 && safe >= k.savedBy {",
+			to:   "if k.savedBy != 0 && safe > 0 {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestKeeper_G2_confirms",
+	},
+	{
+		name: "a message of the log needs the publication of its slot", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: "return `(` + readsUnpublished + ` OR (",
+			to:   "return `(TRUE OR (",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_loses_no_message_with",
+	},
+	{
+		name: "the publication of the slot stays until transactions that have published have ended", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: "(pg_get_object_address('publication', ARRAY[` + name + `], ARRAY[]::text[])).objid IS NOT NULL)`",
+			to:   "EXISTS (SELECT 1 FROM pg_publication e WHERE e.pubname = ` + name + `))`",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_its_publication_stays",
+	},
+	{
+		name: "a publication that was missing for a time is not trusted", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: " OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin))`",
+			to:   " OR age(p.xmin) >= 0 OR s.catalog_xmin IS NULL)`",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_loses_no_message_with",
+	},
+	{
+		name: "a set-up looks whether the log can be read before publishers go on", guarantees: "G1",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_trust.go",
+			from: "	if _, err := a.unread(ctx, copied); err != nil {\n		return err\n	}\n",
+			to:   "",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_loses_no_message_with",
+	},
+	{
+		name: "a lost slot is not removed before the loss is accepted", guarantees: "G1",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_remove.go",
+			from: "if err := a.lost(); err != nil {",
+			to:   "if err := a.lost(); err != nil && a.session == nil {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestRemoveOutbox_G1",
 	},
 }

@@ -69,8 +69,8 @@ var ofOutages = []safeguard{
 		name: "probes of unknown failures take turns", guarantees: "G3, F30",
 		edits: []edit{{
 			file: "forwarder/relay.go",
-			from: "	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(",
-			to:   "	return spool.Outcome{Verdict: spool.Postpone, Err: failed.Err, After: max(",
+			from: "	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: blame",
+			to:   "	return spool.Outcome{Verdict: spool.Postpone, Err: failed.Err, After: blame",
 		}},
 		packages: []string{module + "forwarder"}, tests: "take_turns",
 	},

@@ -24,6 +24,15 @@ var ofTheSettlement = []safeguard{
 		packages: []string{module + "internal/drain", module + "queue"}, tests: "F10|G6|lost_the_lease|lease_was_lost|leases_are_lost|lane_of_a_commit|keeps_its_lease|TestRemoval_G4|TestSettlement_G3|Model",
 	},
 	{
+		name: "fencing in the settle of one message, on MariaDB", guarantees: "G6, F10",
+		edits: []edit{{
+			file: "internal/dialect/mysql_removal.go",
+			from: "AND l.lane = m.lane AND l.token = ?\n",
+			to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)\n",
+		}},
+		packages: []string{module + "internal/drain", module + "queue"}, tests: "F10|G6|lost_the_lease|lease_was_lost",
+	},
+	{
 		name: "settle by id list", guarantees: "G2, F4",
 		edits: []edit{
 			{

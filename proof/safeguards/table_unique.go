@@ -16,7 +16,7 @@ var ofUniqueKeys = []safeguard{
 		edits: []edit{{
 			file: "internal/dialect/unique_postgres.go",
 			from: "again, ifNone := `d AS (`+remove+`),",
-			to:   "again, ifNone := `d AS (SELECT ?::smallint, ?::smallint, ?::bytea),",
+			to:   "again, ifNone := `d AS (SELECT ?::bytea),",
 		}},
 		packages: []string{module + "forwarder"}, tests: "that_changes_meanwhile",
 	},
@@ -37,5 +37,23 @@ var ofUniqueKeys = []safeguard{
 			to:   "WHERE digest = ? AND (id = ? OR created_at = ?)",
 		}},
 		packages: []string{module + "internal/cleanup"}, tests: "unique_key",
+	},
+	{
+		name: "only the first message of a new unique key is stored without a search", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/unique.go",
+			from: "	delete(free, string(digest)) // from now on it has a message\n",
+			to:   "",
+		}},
+		packages: []string{module + "forwarder"}, tests: "free_unique_key",
+	},
+	{
+		name: "a unique key is free only if a statement has changed a row", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/unique.go",
+			from: "known && n > 0\n	}\n	store :=",
+			to:   "known && n >= 0\n	}\n	store :=",
+		}},
+		packages: []string{module + "forwarder"}, tests: "unique_key_waits",
 	},
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.produce(t)
 			p.forward(t, errBroker, 2)
 			p.produceUnique(t)
+			p.produceUniqueAtOnce(t)
 			p.takeOver(t)
 			p.receive(t)
 			p.consume(t)
@@ -165,6 +168,49 @@ func (p *play) produceUnique(t *testing.T) {
 	}))
 	require.Equal(t, 1, p.database.Count(t, storedMessages))
 	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
+}
+
+// produceUniqueAtOnce skips and replaces messages with the fewest rights: those that the document leaves out for a producer that never delays a message
+// and awaits no receipts, and none to delete for one that replaces no message.
+func (p *play) produceUniqueAtOnce(t *testing.T) {
+	t.Helper()
+	producer := without(grants(t, "producer"), " postbox_waiting ", " postbox_receipts ", " SEQUENCE ")
+	unique := grants(t, "unique_producer")
+	publish := func(name string, rights []string, as func(*message.Message, string) *message.Message) error {
+		db := p.granted(t, "", name, slices.Concat(producer, rights))
+		outbox, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{}, p.logger)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = outbox.Close() })
+		return forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+			for _, id := range []string{name, name + " again"} {
+				if err := outbox.Publish("at once", as(messageIn(ctx, id), name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	before := p.database.Count(t, storedMessages)
+	require.NoError(t, publish("replacer", unique, postbox.ReplaceWaiting))
+	require.Equal(t, before+1, p.database.Count(t, storedMessages))
+	if p.database.Dialect != postbox.PostgreSQL {
+		return // no sequence, and no rights of a producer that only skips
+	}
+	skips := append(without(unique, " DELETE "), "GRANT SELECT (id, spool, state, lane, created_at, xmax) ON postbox_messages TO unique_producer")
+	require.NoError(t, publish("skipper", skips, postbox.SkipIfWaiting))
+	require.Equal(t, before+2, p.database.Count(t, storedMessages))
+	for name, as := range map[string]func(*message.Message, string) *message.Message{"no_skipper": postbox.SkipIfWaiting, "no_replacer": postbox.ReplaceWaiting} {
+		err := publish(name, without(unique, " SEQUENCE "), as)
+		require.True(t, forbidden(err), "%v", err)
+		require.ErrorContains(t, err, "postbox_messages_id_seq")
+	}
+}
+
+// without returns the grants that contain none of the parts.
+func without(grants []string, parts ...string) []string {
+	return slices.DeleteFunc(slices.Clone(grants), func(grant string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(grant, part) })
+	})
 }
 
 func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {

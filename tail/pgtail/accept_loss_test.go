@@ -52,6 +52,34 @@ func TestAcceptLoss_G1_loses_nothing_that_is_published_afterwards(t *testing.T) 
 	again.stop(t)
 }
 
+// Without the slot and the position, no program would say any more that messages were lost.
+func TestRemoveOutbox_G1_does_not_hide_a_loss(t *testing.T) {
+	t.Parallel()
+	for what, lose := range map[string]string{
+		"dropped":  "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = " + permanentSlot,
+		"moved on": "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE slot_name = " + permanentSlot,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newOutboxWorld(t)
+			w.emit(keyed("lost", "key"))
+			w.Exec(t, lose)
+			for range 2 { // the first one must not remove what tells it
+				err := pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig())
+				require.ErrorIs(t, err, pgtail.ErrSlotLost)
+				require.ErrorContains(t, err, "accept it first, or call pgtail.DiscardOutbox")
+			}
+			status, err := pgtail.InspectOutbox(t.Context(), w.Postbox(), w.outboxConfig())
+			require.NoError(t, err)
+			require.Len(t, about(status, pgtail.AboutSlot), 1)
+			require.Empty(t, about(status, pgtail.AboutReader), "it does not tell to remove the slot")
+
+			require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
+			require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+		})
+	}
+}
+
 // clock is that of the server, in microseconds.
 func (w *world) clock() time.Time {
 	return time.UnixMicro(int64(w.Count(w.T, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))).UTC()

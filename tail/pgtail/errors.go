@@ -1,6 +1,8 @@
 package pgtail
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,10 +86,21 @@ func explainRole(role string, err error) error {
 	return err
 }
 
-// explainTable is [explain] for an error of a session that looks for the table of messages in the schemas of DSN.
-func explainTable(err error) error {
+// explainTable is [explain] for an error of a session that looks for the table of messages in the schemas of DSN. A role does not see the tables of a schema into which
+// it may not look, so that is found out through the database of the forwarder.
+func (s *session) explainTable(ctx context.Context, db *sql.DB, statements *dialect.Statements, err error) error {
 	var from *pgconn.PgError
-	if errors.As(err, &from) && from.Code == codeUndefinedTable {
+	if !errors.As(err, &from) || from.Code != codeUndefinedTable && from.Code != codeNoRight {
+		return explain(err)
+	}
+	var schema string
+	may := true
+	if again := db.QueryRowContext(ctx, statements.ReaderSchema, s.role).Scan(&schema, &may); again == nil && !may {
+		return &setupError{ // without the code of the server, which says that the table is missing
+			"the role of DSN may not look into the schema " + schema, dialect.GrantLogRight("USAGE", "SCHEMA "+schema, s.role), errors.New(from.Message),
+		}
+	}
+	if from.Code == codeUndefinedTable {
 		return &setupError{"DSN does not lead to the table of messages", "give it the database and the search_path of the forwarder, or call postbox.Migrate if there is no such table", err}
 	}
 	return explain(err)

@@ -113,11 +113,23 @@ func (w *world) follows(sharing ...*running) {
 	w.eventually(func() bool {
 		return slices.ContainsFunc(sharing, func(r *running) bool { return r.log.count("Postbox reads the log") > 0 })
 	}, "the log is read")
+	w.takes(func(m *message.Message) { w.publish("warm-up", m) })
+}
+
+// takes publishes messages until one of them is taken from the log.
+func (w *world) takes(publish func(m *message.Message)) {
+	w.Helper()
 	before := w.recorder.value(metrics.LogTaken)
 	w.eventually(func() bool {
-		w.publish("warm-up", message.NewMessage(watermill.NewULID(), nil))
+		publish(message.NewMessage(watermill.NewULID(), nil))
 		return w.recorder.value(metrics.LogTaken) > before
 	}, "messages are taken from the log")
+}
+
+// done waits until no message is stored. Those that came through the log are counted by then.
+func (w *world) done() {
+	w.Helper()
+	w.eventually(func() bool { return w.rows() == 0 }, "no message is stored any more")
 }
 
 func (w *world) eventually(condition func() bool, what string) {

@@ -347,6 +347,7 @@ func (h *history) requeue(id int64, m *posted, cured bool) {
 	h.judge.change(func() {
 		m.died, m.pardoned = true, true
 		m.excused++
+		m.deaths = 0 // it has all its attempts again
 		if cured {
 			m.poison, m.deadly = false, false
 		}

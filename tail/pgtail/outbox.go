@@ -5,17 +5,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
 // was made anew, or if its publication was dropped or renamed, so that the server cannot read its log from there on. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
-// What is written to the log before that call is lost, too, so accept the loss first, and only then publish again what is missing.
+// What is written to the log before that call is lost, too, so accept the loss first, and only then publish again what is missing. Publishers get errors until then if the slot or the publication is missing, and see no error
+// otherwise.
 var ErrSlotLost = errors.New("messages that were in the log alone may be lost, and so are those that are written to it from now on: run \"postbox log accept-loss\", or call pgtail.AcceptLoss, which says from when to when messages may be missing, and publish these again afterwards, not before")
 
 // OutboxConfig says how messages are read that are in the log alone.
@@ -95,16 +96,12 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, says says) err
 		}
 		return err
 	}
-	position, err := slot.claim(ctx, outbox) // after the slot is ours, so that a process that stands by does not fence out the one that reads
-	if err != nil {
+	sent := s.stream(o.hear)
+	var begins beginning
+	err = sent.during(ctx, func(ctx context.Context) (err error) { // after the slot is ours, so that a process that stands by does not fence out the one that reads
+		begins, err = slot.begin(ctx, outbox, s.server)
 		return err
-	}
-	position.Server, _, _ = strings.Cut(s.server, " ")
-	since, err := begunBefore(ctx, outbox, position)
-	if err != nil {
-		return err
-	}
-	told, err := toldTables(ctx, outbox)
+	})
 	if err != nil {
 		return err
 	}
@@ -113,8 +110,11 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, says says) err
 	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel, reached: &s.reached}
 	watch.lacks = func(ctx context.Context) error { return o.tellBy(ctx, outbox, slot.name) }
 	defer watch.begin(within)()
-	in := newIntake(position)
-	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}, succeeds: says.stored}
+	in := newIntake(begins.position)
+	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: begins.position, saved: slot.confirmed, since: begins.since, spools: map[string]*target{}, succeeds: says.stored}
+	if !outbox.Unprepared {
+		k.prepared = spool.NewPrepared(outbox.DB)
+	}
 	says.started(slot.name)
 	stored := make(chan struct{})
 	go func() {
@@ -126,12 +126,12 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, says says) err
 	defer func() { <-stored }()
 	defer cancel(nil)
 	o.hear(time.Now())
-	if err := o.tellBy(within, outbox, slot.name); err != nil {
+	if err := sent.during(within, func(ctx context.Context) error { return o.tellBy(ctx, outbox, slot.name) }); err != nil {
 		return cause(within, err)
 	}
 	o.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer o.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	from := &emittedStream{stream: s.stream(o.hear), decoder: tail.NewEmittedDecoder(s.table, append(told, s.table)...), change: o.change, intake: in, logger: outbox.Logger}
+	from := &emittedStream{stream: sent, decoder: tail.NewEmittedDecoder(s.table, append(begins.told, s.table)...), change: o.change, intake: in, logger: outbox.Logger}
 	err = from.receive(within, func(data []byte) error { return from.take(within, data) })
 	if lacksPublication(err, slot.name) {
 		close(in.ended) // what the server could still read is not lost

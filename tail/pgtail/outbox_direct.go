@@ -2,7 +2,6 @@ package pgtail
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -74,8 +73,9 @@ func (k *keeper) direct(portions []portion) map[string][]candidate {
 // publishFor publishes messages of one outbox.
 func (k *keeper) publishFor(ctx context.Context, f *follower, portions []portion, messages []candidate) (some bool, err error) {
 	var found ahead
+	keys := keysOf(messages)
 	err = untilVisible(ctx, func() error {
-		if found, err = k.look(ctx, f.Name); err != nil {
+		if found, err = k.look(ctx, f.Name, keys); err != nil {
 			return err
 		}
 		return visible(found.seen, portions)
@@ -83,10 +83,7 @@ func (k *keeper) publishFor(ctx context.Context, f *follower, portions []portion
 	if err != nil || found.spool == 0 || found.paused {
 		return false, err
 	}
-	held, err := k.withRows(ctx, found, messages)
-	if err != nil {
-		return false, err
-	}
+	held := &found.held
 	var batch []*spool.Message
 	var of []candidate
 	for _, c := range messages {
@@ -130,18 +127,22 @@ type ahead struct {
 	spool    int64         // 0: the outbox is not registered
 	settings spool.Settings
 	paused   bool
-	keys     bool     // some keys are paused
 	topics   []string // the paused ones
+	held     holds
 }
 
-// look asks what is to be known, and whether this process still has the log.
-func (k *keeper) look(ctx context.Context, outbox string) (found ahead, err error) {
+// look asks what is to be known before messages of these keys are published, and whether this process still has the log.
+func (k *keeper) look(ctx context.Context, outbox string, keys []int64) (found ahead, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	query := k.outbox.Statements.LogAhead(k.position.Server, outbox)
-	var snapshot, settings, topics string
+	ready := 0
+	if len(keys) > 0 {
+		ready = readyMost
+	}
+	var snapshot, settings, topics, withRows string
 	var now, epoch int64
-	err = k.outbox.DB.QueryRowContext(ctx, query.Text, query.Args...).Scan(&snapshot, &now, &epoch, &found.spool, &settings, &found.paused, &found.keys, &topics)
+	var pausedKeys bool
+	err = k.row(ctx, k.outbox.Statements.LogAhead(k.position.Server, outbox, keys, ready), &snapshot, &now, &epoch, &found.spool, &settings, &found.paused, &pausedKeys, &topics, &withRows)
 	if err != nil {
 		return found, fmt.Errorf("look at the outbox: %w", err)
 	}
@@ -151,6 +152,9 @@ func (k *keeper) look(ctx context.Context, outbox string) (found ahead, err erro
 	found.clock = time.Until(time.UnixMicro(now))
 	if err := json.Unmarshal([]byte(topics), &found.topics); err != nil {
 		return found, fmt.Errorf("read the paused topics: %w", err)
+	}
+	if found.held, err = heldBy(withRows, pausedKeys); err != nil {
+		return found, err
 	}
 	if found.settings, err = spool.DecodeSettings(settings); err != nil {
 		found.paused = true // the forwarder logs that, and rows are safe in any case
@@ -174,41 +178,28 @@ func (h *holds) add(m *spool.Message) {
 	}
 }
 
-// withRows returns the keys that have rows which must be published first.
-func (k *keeper) withRows(ctx context.Context, found ahead, messages []candidate) (*holds, error) {
-	h := &holds{all: found.keys, keys: map[int64]bool{}}
-	var keys []int64
+// heldBy returns the keys that have rows which must be published first, as [dialect.Statements.LogAhead] lists them, or all keys if any is paused or there are too many rows.
+func heldBy(withRows string, paused bool) (h holds, err error) {
+	var hashes []*int64 // nil for a row without a key
+	if err := json.Unmarshal([]byte(withRows), &hashes); err != nil {
+		return h, fmt.Errorf("read the keys of rows: %w", err)
+	}
+	h = holds{all: paused || len(hashes) >= readyMost, keys: map[int64]bool{}}
+	for _, hash := range hashes {
+		if hash != nil {
+			h.keys[*hash] = true
+		}
+	}
+	return h, nil
+}
+
+// keysOf returns the hash of each key once.
+func keysOf(messages []candidate) (keys []int64) {
 	for _, c := range messages {
 		if c.draft.Key != "" {
 			keys = append(keys, postbox.KeyHash(c.draft.Key))
 		}
 	}
-	if h.all || len(keys) == 0 {
-		return h, nil
-	}
 	slices.Sort(keys)
-	keys = slices.Compact(keys)
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	query := k.outbox.Statements.KeysWithRows(found.spool, keys, readyMost)
-	rows, err := k.outbox.DB.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, fmt.Errorf("look for rows of keys: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	n := 0
-	for ; rows.Next(); n++ {
-		var key sql.NullInt64
-		if err := rows.Scan(&key); err != nil {
-			return nil, fmt.Errorf("look for rows of keys: %w", err)
-		}
-		if key.Valid {
-			h.keys[key.Int64] = true
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("look for rows of keys: %w", err)
-	}
-	h.all = n >= readyMost
-	return h, nil
+	return slices.Compact(keys)
 }

@@ -23,16 +23,40 @@ func newOutboxWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, Database: testdb.PostgresLog(t), recorder: &recorder{values: map[string]float64{}}}
 	w.needsMessages()
-	w.Migrate(t)
-	t.Cleanup(func() { // slots have one name space for the whole server, and make it keep its log
-		var name string
-		require.NoError(t, w.DB.QueryRowContext(context.Background(), "SELECT "+permanentSlot).Scan(&name))
-		_, err := w.DB.ExecContext(context.Background(), "DROP PUBLICATION IF EXISTS "+name)
-		require.NoError(t, err)
-		require.Eventually(t, func() bool { return w.dropSlot() }, patience, testdb.PollPause)
-	})
-	require.NoError(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	w.setUpOutbox()
 	return w
+}
+
+// newOutboxWorldAlone is newOutboxWorld in a database of its own, in which no other test changes a table.
+func newOutboxWorldAlone(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, Database: testdb.PostgresLog(t), recorder: &recorder{values: map[string]float64{}}}
+	w.needsMessages()
+	database := *w.Database
+	database.DSN = w.otherDatabase()
+	database.DB = database.Open(t)
+	w.Database = &database
+	w.setUpOutbox()
+	return w
+}
+
+// setUpOutbox sets the log up for messages.
+func (w *world) setUpOutbox() {
+	w.Helper()
+	w.Migrate(w.T)
+	w.Cleanup(func() { // slots have one name space for the whole server, and make it keep its log
+		_, err := w.DB.ExecContext(context.Background(), "DROP PUBLICATION IF EXISTS "+w.permanentSlot())
+		require.NoError(w, err)
+		require.Eventually(w, func() bool { return w.dropSlot() }, patience, testdb.PollPause)
+	})
+	require.NoError(w, pgtail.SetupOutbox(w.Context(), w.Postbox(), w.outboxConfig()))
+}
+
+// permanentSlot is the name of the slot, and of its publication.
+func (w *world) permanentSlot() (name string) {
+	w.Helper()
+	require.NoError(w, w.DB.QueryRowContext(context.Background(), "SELECT "+permanentSlot).Scan(&name))
+	return name
 }
 
 // acceptLoss is [pgtail.AcceptLoss] for tests that do not look at what was lost.
@@ -103,7 +127,7 @@ func (w *world) rows() int { return w.Count(w.T, "SELECT COUNT(*) FROM postbox_m
 func (w *world) needsMessages() {
 	w.Helper()
 	if version := w.Count(w.T, "SELECT current_setting('server_version_num')::int"); version < 140_000 {
-		w.Skipf("version %d of the server does not send messages of its log", version)
+		w.Skipf("PostgreSQL 14 or later is missing: version %d does not send messages of its log", version)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pgtail
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,11 @@ type portion struct {
 	marked      bool   // it has a mark, see [dialect.LogMark]
 }
 
+// needsRows reports whether there is a message that was not published.
+func (p portion) needsRows() bool {
+	return slices.ContainsFunc(p.messages, func(m received) bool { return !m.direct })
+}
+
 // commit is the end of a transaction in the log.
 type commit struct {
 	final uint64 // where it begins
@@ -56,14 +62,13 @@ type intake struct {
 	skip     int                 // so many messages of the next transaction were stored before
 	current  portion
 
-	mu       sync.Mutex
-	portions []portion
-	messages int
-	bytes    int
-	passed   uint64 // everything up to here was added
-	marked   uint64 // the end of the last transaction with a mark
-	// confirm may be confirmed when the server has reached after; 0 for none.
-	confirm, after uint64
+	mu        sync.Mutex
+	portions  []portion
+	messages  int
+	bytes     int
+	passed    uint64 // everything up to here was added
+	marked    uint64 // the end of the last transaction with a mark
+	confirmed uint64 // the server need not keep the log up to here
 }
 
 func newIntake(from dialect.LogPosition) *intake {
@@ -176,28 +181,18 @@ func (i *intake) take() (portions []portion, passed uint64) {
 	return portions, passed
 }
 
-// allow lets a position be confirmed when the server has reached another one.
-func (i *intake) allow(confirm, after uint64) {
+// confirm notes that the server need not keep the log up to a position.
+func (i *intake) confirm(position uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.confirm, i.after = confirm, after
+	i.confirmed = position
 }
 
-// confirmable returns the position that may be confirmed, 0 for none.
-func (i *intake) confirmable(reached uint64) (position uint64) {
+// confirmable returns the position up to which the server need not keep the log.
+func (i *intake) confirmable() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.confirm != 0 && reached >= i.after {
-		position, i.confirm = i.confirm, 0
-	}
-	return position
-}
-
-// confirming reports whether a position waits to be confirmed.
-func (i *intake) confirming() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.confirm != 0
+	return i.confirmed
 }
 
 // signal puts a token into a channel unless it has one.

@@ -1,10 +1,12 @@
 package pgtail
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -38,10 +40,12 @@ type keeper struct {
 	group    *group
 	intake   *intake
 	position dialect.LogPosition // as it is stored
-	saved    int64               // the last position that was confirmed, or given for that
+	saved    int64               // the position that was confirmed last, or is to be confirmed when the log is on the disks up to savedBy
+	savedBy  uint64              // 0 if it was confirmed
 	since    uint64              // messages that were committed before this position get rows, see reserve
 	begun    bool                // messages were perhaps published whose position is not stored
 	spools   map[string]*target
+	prepared *spool.Prepared
 	succeeds func() // is called when something was stored
 }
 
@@ -73,6 +77,7 @@ func (k *keeper) run(ctx context.Context) error {
 		for _, t := range k.spools {
 			t.announcer.Close()
 		}
+		k.prepared.Close()
 	}()
 	ticker := time.NewTicker(confirmInterval)
 	defer ticker.Stop()
@@ -166,10 +171,13 @@ func after(before dialect.LogPosition, p portion) dialect.LogPosition {
 }
 
 // store stores messages and the position in one transaction. The row of the position is locked first, which fences out a
-// process that has lost the slot.
+// process that has lost the slot. If all messages were published, which was after they were visible, there is the position alone.
 func (k *keeper) store(ctx context.Context, portions []portion, next dialect.LogPosition) error {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
+	if !slices.ContainsFunc(portions, portion.needsRows) {
+		return k.pass(ctx, next)
+	}
 	return spool.InTx(ctx, k.outbox.DB, k.outbox.Statements, func(tx *sql.Tx) error {
 		seen, err := k.save(ctx, tx, next)
 		if err != nil {
@@ -192,27 +200,42 @@ func visible(seen tail.Snapshot, portions []portion) error {
 	return nil
 }
 
-func (k *keeper) save(ctx context.Context, db spool.Querier, position dialect.LogPosition) (seen tail.Snapshot, err error) {
+// save stores the position in a transaction, and returns what it sees.
+func (k *keeper) save(ctx context.Context, tx *sql.Tx, position dialect.LogPosition) (seen tail.Snapshot, err error) {
 	query := k.outbox.Statements.SaveLogPosition(position)
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return seen, err
-	}
-	defer func() { _ = rows.Close() }()
-	if !rows.Next() {
-		if err := rows.Err(); err != nil {
-			return seen, err
-		}
-		return seen, errFenced
-	}
 	var text string
-	if err := rows.Scan(&text); err != nil {
-		return seen, err
-	}
-	if err := rows.Close(); err != nil {
+	switch err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&text); {
+	case errors.Is(err, sql.ErrNoRows):
+		return seen, errFenced
+	case err != nil:
 		return seen, err
 	}
 	return tail.ParseSnapshot(text)
+}
+
+// pass stores the position alone. The next message need not wait until it is on the disk of the server.
+func (k *keeper) pass(ctx context.Context, position dialect.LogPosition) error {
+	err := k.row(ctx, k.outbox.Statements.PassLog(position), new(string))
+	if errors.Is(err, sql.ErrNoRows) {
+		return errFenced
+	}
+	return err
+}
+
+// row runs a prepared query outside a transaction. The error is [sql.ErrNoRows] if it returns no row.
+func (k *keeper) row(ctx context.Context, query dialect.Query, into ...any) error {
+	rows, err := k.prepared.Query(ctx, k.outbox.DB, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		return cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := rows.Scan(into...); err != nil {
+		return err
+	}
+	return rows.Close()
 }
 
 // append stores the messages of each outbox in the order of the log.
@@ -270,7 +293,8 @@ func (k *keeper) announce(portions []portion) {
 	}
 }
 
-// confirm stores the position if much log without messages has passed, or a mark, and allows the receiver to confirm what is stored.
+// confirm stores the position if much log without messages has passed, or a mark, and lets the receiver confirm what is stored and cannot be lost with
+// the disk of this server: see [dialect.Statements.LogEnds]. The log may be much longer than what was read of it.
 func (k *keeper) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
@@ -278,20 +302,28 @@ func (k *keeper) confirm(ctx context.Context) error {
 		next := k.position
 		next.Position = int64(passed) //nolint:gosec // a position
 		next.Reserved = k.reservation(next.Position)
-		if _, err := k.save(ctx, k.outbox.DB, next); err != nil {
+		if err := k.pass(ctx, next); err != nil {
 			return fmt.Errorf("store the position in the log: %w", err)
 		}
 		k.position = next
 		k.succeeds()
 	}
-	if k.position.Position == k.saved || k.intake.confirming() {
+	if k.position.Position == k.saved && k.savedBy == 0 {
 		return nil
 	}
-	var end uint64
-	if err := k.outbox.DB.QueryRowContext(ctx, k.outbox.Statements.LogEnd).Scan(&end); err != nil {
+	var end, safe uint64
+	switch err := k.row(ctx, k.outbox.Statements.LogEnds(k.position.Server), &end, &safe); {
+	case errors.Is(err, sql.ErrNoRows):
+		return errFenced
+	case err != nil:
 		return fmt.Errorf("read the end of the log: %w", err)
 	}
-	k.saved = k.position.Position
-	k.intake.allow(uint64(k.saved), end) //nolint:gosec // a position
+	if k.savedBy != 0 && safe >= k.savedBy {
+		k.intake.confirm(uint64(k.saved)) //nolint:gosec // a position
+		k.savedBy = 0
+	}
+	if k.savedBy == 0 && k.position.Position != k.saved {
+		k.saved, k.savedBy = k.position.Position, end
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pgtail_test
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -18,17 +19,22 @@ import (
 func (w *world) withoutPublication() {
 	w.Helper()
 	if w.Count(w.T, "SELECT current_setting('server_version_num')::int") >= 180_000 {
-		w.Skip("this server reads its log without a publication, too")
+		w.Skip("PostgreSQL 17 or earlier is missing: this version reads its log without a publication, too")
 	}
-	var name string
-	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT "+permanentSlot).Scan(&name))
+	name := w.permanentSlot()
 	tx, err := w.DB.BeginTx(w.Context(), nil)
 	require.NoError(w, err)
 	require.NoError(w, w.emitter("outbox").Bind(tx).Publish("orders", keyed("readable", "key")))
 	_, err = tx.ExecContext(w.Context(), "DROP PUBLICATION "+name)
 	require.NoError(w, err)
 	require.NoError(w, tx.Commit())
-	require.ErrorContains(w, pgtail.CheckOutbox(w.Context(), w.Postbox(), w.outboxConfig()), "the publication "+name+" is gone")
+	require.ErrorContains(w, pgtail.CheckOutbox(w.Context(), w.Postbox(), w.outboxConfig()), "the publication "+name, "it is gone, and perhaps other tests have changed tables already")
+	w.changeTable()
+}
+
+// changeTable changes a table that is in no publication. Without the publication the server cannot read its log from then on.
+func (w *world) changeTable() {
+	w.Helper()
 	w.Exec(w.T, "CREATE TABLE business AS SELECT 1 AS n")
 	w.Exec(w.T, "INSERT INTO business VALUES (2)")
 	w.Exec(w.T, "DROP TABLE business")
@@ -42,6 +48,7 @@ func (w *world) saysThatTheSlotIsLost() {
 	require.Empty(w, about(status, pgtail.AboutPublication))
 	lost := about(status, pgtail.AboutSlot)
 	require.Len(w, lost, 1)
+	require.Empty(w, about(status, pgtail.AboutReader), "it does not tell to remove the slot")
 	require.True(w, lost[0].Problem)
 	require.Contains(w, lost[0].What, "messages that were in the log alone may be lost")
 	require.Contains(w, lost[0].Fix, "postbox log accept-loss")
@@ -56,7 +63,7 @@ func TestOutbox_notices_that_its_publication_was_dropped(t *testing.T) {
 	w.emit(keyed("before", "key"))
 	w.eventually(func() bool { return b.has("before") }, "it is published")
 	w.withoutPublication()
-	w.emit(keyed("lost", "key"))
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "dropped or renamed")
 	err := <-f.ended
 	require.ErrorIs(t, err, pgtail.ErrSlotLost)
 	require.ErrorContains(t, err, "was dropped or renamed")
@@ -65,11 +72,13 @@ func TestOutbox_notices_that_its_publication_was_dropped(t *testing.T) {
 
 	require.ErrorIs(t, pgtail.SetupOutbox(ctx, db, config), pgtail.ErrSlotLost)
 	require.Equal(t, 1, w.Count(t, "SELECT COUNT(*) FROM pg_publication WHERE pubname = "+permanentSlot), "it was made again")
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
 	require.ErrorIs(t, pgtail.CheckOutbox(ctx, db, config), pgtail.ErrSlotLost)
 	w.saysThatTheSlotIsLost()
 	blind, err := pgtail.InspectOutbox(ctx, db, pgtail.OutboxConfig{})
 	require.NoError(t, err)
 	require.Contains(t, about(blind, pgtail.AboutReader)[0].Fix, "If the forwarder ends with pgtail.ErrSlotLost, messages are lost", "without an address it cannot be known")
+	require.NotContains(t, about(blind, pgtail.AboutReader)[0].Fix, "log remove")
 	require.ErrorIs(t, <-w.reader(b).ended, pgtail.ErrSlotLost)
 
 	require.NoError(t, acceptLoss(ctx, db, config))
@@ -81,7 +90,9 @@ func TestOutbox_notices_that_its_publication_was_dropped(t *testing.T) {
 	again.stop(t)
 
 	w.withoutPublication()
-	w.eventually(func() bool { err = pgtail.RemoveOutbox(ctx, db, config); return err == nil }, "it is removed once the server knows that the process is gone")
+	w.eventually(func() bool { err = pgtail.RemoveOutbox(ctx, db, config); return errors.Is(err, pgtail.ErrSlotLost) }, "the loss is found once the server knows that the process is gone")
+	require.ErrorContains(t, err, "hide a loss")
+	require.NoError(t, pgtail.DiscardOutbox(ctx, db, config))
 	require.Zero(t, w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot))
 }
 
@@ -117,7 +128,8 @@ func TestAcceptLoss_drops_the_slot_of_tables_that_were_restored(t *testing.T) {
 		}
 		call := acceptLoss
 		if remove {
-			call = pgtail.RemoveOutbox
+			require.ErrorIs(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
+			call = pgtail.DiscardOutbox
 		}
 		if !remove { // a copy beside the tables must not take their slot
 			require.NoError(t, call(t.Context(), w.Postbox(), w.outboxConfig()))
@@ -138,7 +150,14 @@ func TestOutbox_refuses_a_slot_of_another_kind(t *testing.T) {
 	for _, made := range []string{"pg_create_logical_replication_slot(%s, 'test_decoding')", "pg_create_physical_replication_slot(%s)"} {
 		require.True(t, w.dropSlot())
 		w.Exec(t, "SELECT "+strings.ReplaceAll(made, "%s", permanentSlot))
-		require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
+		err := w.emitter("outbox").Publish("orders", keyed("refused", "key"))
+		require.ErrorContains(t, err, "run pgtail.SetupOutbox")
+		require.NotContains(t, err.Error(), "configuration parameter", "it says what to do, and not how it was found")
+		var of interface {
+			error
+			SQLState() string
+		}
+		require.ErrorAs(t, err, &of, "the error of the server is there, too")
 		require.ErrorIs(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
 		require.ErrorIs(t, <-w.reader(&broker{}).ended, pgtail.ErrSlotLost)
 		for _, drops := range []func(context.Context, postbox.Database, pgtail.OutboxConfig) error{acceptLoss, pgtail.RemoveOutbox} {

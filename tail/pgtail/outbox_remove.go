@@ -12,7 +12,7 @@ import (
 )
 
 // RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
-// while a process reads from the slot, or if messages in the log were not read; those that no forwarder can read any more, see [ErrSlotLost], do not count. It drops no slot of another program. It can be run again, also after a crash. Rights are those of [SetupOutbox].
+// while a process reads from the slot, or if messages in the log were not read, and [ErrSlotLost] until that loss was accepted with [AcceptLoss]. It drops no slot of another program. It can be run again, also after a crash. Rights are those of [SetupOutbox].
 func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if err := a.mayRemove(ctx); err != nil {
@@ -24,14 +24,22 @@ func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig)
 		if a.slot.making() {
 			return making(a.seen)
 		}
+		if a.known {
+			if err := a.lost(); err != nil {
+				return keepsLoss(err)
+			}
+		}
 		if a.slot.exists && !a.slot.invalid {
-			unread, err := a.unread(ctx)
-			if err != nil && !errors.Is(err, ErrSlotLost) {
-				return err
+			unread, err := a.unread(ctx, a.slot.name)
+			if err != nil && (a.known || !errors.Is(err, ErrSlotLost)) {
+				return keepsLoss(err)
 			}
 			if unread > 0 {
 				return errors.New("the log has messages that were not stored, or were stored within the last seconds: stop the publishers, let a forwarder read for a few seconds, and stop it, too")
 			}
+		}
+		if err := a.unset(ctx); err != nil { // first, so that a call after a crash does not take this for a loss
+			return err
 		}
 		if a.slot.exists {
 			if err := a.drop(ctx, a.slot.name); err != nil {
@@ -42,17 +50,34 @@ func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig)
 	})
 }
 
-// DiscardOutbox is [RemoveOutbox] without its care: messages in the log that were not read are lost. If a process reads from the slot, its connection is ended, for which the role of
+// keepsLoss is the error of a removal after which no program would say any more that messages were lost.
+func keepsLoss(err error) error {
+	if errors.Is(err, ErrSlotLost) {
+		return fmt.Errorf("the removal would hide a loss, so accept it first, or call pgtail.DiscardOutbox to give the messages up: %w", err)
+	}
+	return err
+}
+
+// unset removes the position, without which no process reads.
+func (a *administration) unset(ctx context.Context) error {
+	if !a.known {
+		return nil
+	}
+	if _, err := a.db.ExecContext(ctx, a.statements.RemoveLogPosition); err != nil {
+		return fmt.Errorf("remove the position, as the owner of the tables: %w", err)
+	}
+	return nil
+}
+
+// DiscardOutbox is [RemoveOutbox] without its care: messages in the log that were not read are lost, and a loss that was not accepted is forgotten. If a process reads from the slot, its connection is ended, for which the role of
 // DSN must be that of the process, or have pg_signal_backend. The forwarders then log that the log is not set up. It can be run again, also after a crash.
 func DiscardOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if err := a.mayRemove(ctx); err != nil {
 			return err
 		}
-		if a.known { // first, so that no process comes back
-			if _, err := a.db.ExecContext(ctx, a.statements.RemoveLogPosition); err != nil {
-				return fmt.Errorf("remove the position, as the owner of the tables: %w", err)
-			}
+		if err := a.unset(ctx); err != nil { // first, so that no process comes back
+			return err
 		}
 		if a.slot.exists {
 			if err := a.wrest(ctx); err != nil {

@@ -22,6 +22,8 @@ const (
 
 // begunBefore returns the place in the log before which messages may have been published by sessions that are gone. Those have read nothing beyond the end of the log.
 func begunBefore(ctx context.Context, outbox tail.Outbox, claimed dialect.LogPosition) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	var end uint64
 	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.LogEnd).Scan(&end); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)

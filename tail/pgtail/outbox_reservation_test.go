@@ -150,13 +150,16 @@ func TestAcceptLoss_makes_a_reservation_for_the_new_slot(t *testing.T) {
 	w, b := newOutboxWorld(t), &broker{}
 	w.known(b)
 	w.Exec(t, "UPDATE postbox_log_position SET reserved = 1::bigint << 60, reserved_epoch = epoch") // of a server whose log was longer
-	require.True(t, w.dropSlot())
+	w.eventually(w.dropSlot, "the slot is dropped once the server knows that the process is gone")
 	require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	w.emit(keyed("new", "key"))
 	w.served(b, "new")
 	require.Zero(t, w.stored(), "no process has read from the new slot")
 
-	w.Exec(t, "SELECT pg_replication_slot_advance("+permanentSlot+", pg_current_wal_lsn())")
+	w.eventually(func() bool {
+		_, err := w.DB.ExecContext(t.Context(), "SELECT pg_replication_slot_advance("+permanentSlot+", pg_current_wal_lsn())")
+		return err == nil
+	}, "it is moved on once the server knows that the process is gone")
 	w.Exec(t, "UPDATE postbox_log_position SET position = 1")
 	require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	w.emit(keyed("moved", "key"))

@@ -1,6 +1,7 @@
 package pgtail
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,9 +18,10 @@ import (
 )
 
 // SetupOutbox makes what the server needs so that publishers can write messages into its log: a permanent slot, and a publication of the same name. With the publication an idle forwarder hears of rows, and hardly polls. Run it after
-// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again, and adds to the publication what an earlier version did not have in it. It waits for the end of all
+// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again, and adds to the publication what an earlier version did not have in it. If the publication was dropped, renamed or altered,
+// publishers get errors until SetupOutbox has made it again and found that the server can read its log, for which it makes a copy of the slot for a moment. It waits for the end of all
 // transactions of the server that have written anything. It returns an error that says what to set if the server does not write a log that can be read, and
-// [ErrSlotLost] if the log was set up before and the slot does not continue it. If [OutboxConfig.NoFailover] has changed, it changes the slot, which no process may read meanwhile.
+// [ErrSlotLost] if the log was set up before and the slot does not continue it, or the server cannot read the log. If [OutboxConfig.NoFailover] has changed, it changes the slot, which no process may read meanwhile.
 //
 // From then on the server keeps its log until a forwarder has read it, however much that is. Watch the metric postbox.log.retained, and call [RemoveOutbox] if the log is no longer used.
 func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
@@ -27,7 +29,7 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if err := problems(a.lacks(a.seen)); err != nil {
 			return err
 		}
-		if !a.known || !a.has.complete() {
+		if !a.known || !a.has.complete() || !a.trusted {
 			if err := a.mayPublish(ctx); err != nil {
 				return err
 			}
@@ -61,20 +63,23 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) (
 		if err := a.mayPublish(ctx); err != nil {
 			return err
 		}
-		unusable := a.slot.exists && a.slot.invalid
-		if a.lost() == nil {
+		sound := a.lost() == nil
+		if sound {
 			if err := a.readerEnds(ctx); err != nil {
 				return err
 			}
-			switch err := a.blocked(ctx); {
-			case err == nil:
-				return ErrNothingLost
-			case !errors.Is(err, ErrSlotLost):
-				return err
-			}
-			unusable = true
 		}
-		if unusable {
+		var blocked error
+		if !a.slot.invalid {
+			blocked = a.blocked(ctx)
+		}
+		switch {
+		case blocked != nil && !errors.Is(blocked, ErrSlotLost):
+			return blocked
+		case sound && blocked == nil:
+			return errors.Join(ErrNothingLost, a.unpublished())
+		}
+		if a.slot.exists && (a.slot.invalid || blocked != nil) {
 			if err := a.drop(ctx, a.slot.name); err != nil {
 				return err
 			}
@@ -97,10 +102,10 @@ func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if !a.known {
 			return errors.Join(err, a.cutOff(a.seen))
 		}
-		if err = errors.Join(err, a.unpublished(), a.occupied(a.seen)); err != nil {
+		if err = errors.Join(err, a.occupied(a.seen)); err != nil {
 			return err
 		}
-		return a.blocked(ctx)
+		return cmp.Or(a.blocked(ctx), a.unpublished())
 	})
 }
 
@@ -130,7 +135,7 @@ func administer(ctx context.Context, db postbox.Database, config OutboxConfig, d
 		return fmt.Errorf("pgtail: %w", err)
 	}
 	defer a.session.close(ctx)
-	if err = a.session.identify(ctx, statements); err == nil {
+	if err = a.session.identify(ctx, db.DB, statements); err == nil {
 		err = a.session.leadsTo(ctx, db.DB, statements)
 	}
 	if err == nil {
@@ -152,9 +157,12 @@ func (a *administration) look(ctx context.Context, db *sql.DB) (err error) {
 	return a.read(ctx)
 }
 
-// keep changes the slot, which is set up, to what the configuration says of failovers.
+// keep mends the publication, and changes the slot, which is set up, to what the configuration says of failovers.
 func (a *administration) keep(ctx context.Context) error {
 	if err := a.publish(ctx); err != nil {
+		return err
+	}
+	if err := a.vouch(ctx); err != nil {
 		return err
 	}
 	if err := a.blocked(ctx); err != nil {
@@ -180,7 +188,7 @@ func (a *administration) publish(ctx context.Context) error {
 		lacks = a.has.missing()
 	}
 	return spool.InTx(ctx, a.db, a.statements, func(tx *sql.Tx) error {
-		for _, text := range a.statements.PublishFor(a.slot.name, a.published, lacks, a.server.version >= columnsVersion) {
+		for _, text := range a.statements.PublishFor(a.slot.name, a.published, a.has.inserts, lacks, a.server.version >= columnsVersion) {
 			if _, err := tx.ExecContext(ctx, text); err != nil {
 				return fmt.Errorf("make the publication %s: %w", a.slot.name, err)
 			}
@@ -202,7 +210,14 @@ func (a *administration) make(ctx context.Context, action string) (loss Loss, er
 		return loss, making(a.seen)
 	}
 	begin, reserved := a.slot.confirmed, dialect.AllReserved // nothing is known of who has read from a slot that is there
-	if !a.slot.exists {
+	if a.slot.exists {
+		if err := a.vouch(ctx); err != nil {
+			return loss, err
+		}
+	} else {
+		if err := a.mark(ctx); err != nil { // the slot has nothing that was written before it
+			return loss, err
+		}
 		failover := !a.config.NoFailover && a.server.version >= failoverVersion
 		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
 		if err != nil {
@@ -293,16 +308,16 @@ func (a *administration) blocked(ctx context.Context) error {
 	if !a.slot.exists || a.slot.active || a.slot.confirmed == 0 {
 		return nil
 	}
-	_, err := a.unread(ctx)
+	_, err := a.unread(ctx, a.slot.name)
 	if errors.Is(err, errTaken) {
 		return nil
 	}
 	return err
 }
 
-// unread returns how many messages the slot has that were not confirmed, and [ErrSlotLost] if they cannot be read.
-func (a *administration) unread(ctx context.Context) (int64, error) {
-	rows, err := a.session.query(ctx, a.statements.UnreadMessages(a.slot.name, a.session.table))
+// unread returns how many messages a slot, which is that of the outbox or a copy, has that were not confirmed, and [ErrSlotLost] if they cannot be read.
+func (a *administration) unread(ctx context.Context, slot string) (int64, error) {
+	rows, err := a.session.query(ctx, a.statements.UnreadMessages(slot, a.slot.name, a.session.table))
 	if lacksPublication(err, a.slot.name) {
 		return 0, a.slot.unreadable()
 	}

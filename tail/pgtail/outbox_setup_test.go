@@ -22,6 +22,7 @@ func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
 	w, ctx := newOutboxWorld(t), t.Context()
 	require.NoError(t, pgtail.SetupOutbox(ctx, w.Postbox(), w.outboxConfig()))
 	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()))
+	before := w.Count(t, "SELECT position FROM postbox_log_position")
 	w.emit(keyed("unread", "key"))
 	require.ErrorContains(t, pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()), "messages that were not stored")
 
@@ -29,8 +30,8 @@ func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
 	f := w.reader(b)
 	w.eventually(func() bool { return b.has("unread") }, "it is published")
 	require.ErrorContains(t, pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()), "another process reads the log")
-	const confirmed = "SELECT (pg_wal_lsn_diff(confirmed_flush_lsn, '0/0') >= p.position)::int FROM pg_replication_slots, postbox_log_position p WHERE slot_name = " + permanentSlot
-	w.eventually(func() bool { return w.Count(t, confirmed) == 1 }, "the position is confirmed")
+	const confirmed = "SELECT (pg_wal_lsn_diff(confirmed_flush_lsn, '0/0') >= p.position AND p.position > ?)::int FROM pg_replication_slots, postbox_log_position p WHERE slot_name = " + permanentSlot
+	w.eventually(func() bool { return w.Count(t, confirmed, before) == 1 }, "the position after it is confirmed")
 	f.stop(t)
 	statements, err := spool.StatementsIn(w.Postbox())
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
@@ -54,6 +55,26 @@ func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements) (
 	}
 	slot.exists, slot.foreign, slot.invalid = true, !ours, slot.invalid || !ours
 	return slot, nil
+}
+
+// beginning is what a session knows when it has the log.
+type beginning struct {
+	position dialect.LogPosition // up to which the log was stored
+	since    uint64              // see begunBefore
+	told     []uint32            // see toldTables
+}
+
+// begin claims the log of a server, as a session identifies it.
+func (s slotState) begin(ctx context.Context, outbox tail.Outbox, server string) (b beginning, err error) {
+	if b.position, err = s.claim(ctx, outbox); err != nil {
+		return b, err
+	}
+	b.position.Server, _, _ = strings.Cut(server, " ")
+	if b.since, err = begunBefore(ctx, outbox, b.position); err != nil {
+		return b, err
+	}
+	b.told, err = toldTables(ctx, outbox)
+	return b, err
 }
 
 // claim fences other processes out, and returns up to where the log was stored.

@@ -21,8 +21,9 @@ type outboxState struct {
 	slot       slotState
 	known      bool // the log was set up
 	published  bool // the publication is there
+	trusted    bool // and publishers rely on it
 	has        contents
-	doubtful   bool  // the publication is younger than the log that the slot has to read, and whether the server can read that is not known
+	doubtful   bool  // the publication is gone or not trusted, and whether the server can read its log is not known
 	unreadable error // the loss of what the server cannot read, see probe
 	stored     string
 	position   dialect.LogPosition
@@ -38,7 +39,11 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	o.published = err == nil
+	if o.published = err == nil; o.published {
+		if _, o.trusted, err = o.trust(ctx); err != nil {
+			return err
+		}
+	}
 	err = o.db.QueryRowContext(ctx, o.statements.LogPosition).Scan(&o.stored, &o.position.Position, &o.position.Part, &o.position.Epoch, &o.savedAt)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -55,10 +60,11 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 
 const (
 	// messagesVersion is the first version of PostgreSQL that sends messages of its log, columnsVersion the first whose publications can leave columns out,
-	// failoverVersion the first with slots that standbys keep.
-	messagesVersion = 14
-	columnsVersion  = 15
-	failoverVersion = 17
+	// failoverVersion the first with slots that standbys keep, unpublishedVersion the first that reads its log without a publication.
+	messagesVersion    = 14
+	columnsVersion     = 15
+	failoverVersion    = 17
+	unpublishedVersion = 18
 )
 
 // lacks returns what keeps the log from being set up, or read, for messages.
@@ -87,40 +93,22 @@ func (o *outboxState) lost() error {
 	return err
 }
 
-// unpublished returns an error if there is no publication.
-func (o *outboxState) unpublished() error {
-	switch {
-	case o.published:
-		return nil
-	case !o.known:
-		return &setupError{what: "there is no publication " + o.slot.name, fix: runSetupOutbox}
-	}
-	return &setupError{what: fmt.Sprintf("the publication %s is gone: what is written to the log without it cannot be read", o.slot.name), fix: runSetupOutbox + ", at once, and look whether the forwarders go on: if they end with pgtail.ErrSlotLost, messages are lost"}
-}
-
 // probeTimeout is how long a probe may take. No forwarder can read meanwhile.
 const probeTimeout = "5s"
 
 // probe finds out whether the server can read its log for the slot. The publication may be missing there although there is one now, since it was dropped and made again. The
 // probe reads what was not confirmed, and leaves it there. Without an address, or if there is too much, whether it can be read is not known.
-func (o *outboxState) probe(ctx context.Context, slot Slot, address *pgconn.Config) error {
+func (o *outboxState) probe(ctx context.Context, slot Slot, address *pgconn.Config) {
 	lost := o.known && o.lost() != nil
 	if !o.known || lost || o.server.standby || !slot.Exists || slot.Active || slot.Incomplete {
-		return nil
+		return
 	}
-	if o.published {
-		renewed := false
-		err := o.db.QueryRowContext(ctx, o.statements.PublicationIsNew, slot.Name).Scan(&renewed)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) { // it may be gone since it was read
-			return fmt.Errorf("look at the age of the publication %s: %w", slot.Name, err)
-		}
-		if !renewed {
-			return nil
-		}
+	if o.published && o.trusted {
+		return
 	}
 	if address == nil {
 		o.doubtful = true
-		return nil
+		return
 	}
 	switch err := o.tryRead(ctx, address); {
 	case errors.Is(err, ErrSlotLost):
@@ -128,7 +116,6 @@ func (o *outboxState) probe(ctx context.Context, slot Slot, address *pgconn.Conf
 	case err != nil: // what keeps the role from reading is a finding of its own
 		o.doubtful = true
 	}
-	return nil
 }
 
 func (o *outboxState) tryRead(ctx context.Context, address *pgconn.Config) error {
@@ -139,13 +126,13 @@ func (o *outboxState) tryRead(ctx context.Context, address *pgconn.Config) error
 		return err
 	}
 	defer s.close(ctx)
-	if err := s.identify(ctx, o.statements); err != nil {
+	if err := s.identify(ctx, o.db, o.statements); err != nil {
 		return err
 	}
 	if err := s.leadsTo(ctx, o.db, o.statements); err != nil {
 		return err
 	}
-	_, err = (&administration{outboxState: *o, session: s}).unread(ctx)
+	_, err = (&administration{outboxState: *o, session: s}).unread(ctx, o.slot.name)
 	return err
 }
 
@@ -168,7 +155,7 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	case !slot.Exists && o.published:
 		return nil
 	case !slot.Exists:
-		return []Finding{problem(AboutPublication, &setupError{what: "there is no publication " + slot.Name, fix: `"postbox log accept-loss" makes it together with the slot`})}
+		return []Finding{problem(AboutPublication, &setupError{what: "there is no publication " + slot.Name, fix: `run "postbox log accept-loss", which makes it together with the slot`})}
 	case slot.Incomplete:
 		return []Finding{problem(AboutSlot, making(slot))}
 	}
@@ -189,18 +176,24 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	return append(dangers, o.notices(slot)...)
 }
 
+// runReader is what to do if no process reads. The server does not know of a process that cannot.
+const runReader = `run a forwarder with a pgtail.Outbox in forwarder.Config.Tail (if there is one, its log, or the error of its Run, says why it does not read)`
+
 // unattended returns an error if no process of Postbox reads from the slot.
 func (o *outboxState) unattended(slot Slot) error {
 	if slot.Active {
 		return o.occupied(slot)
 	}
+	if lost := o.unreadable != nil || o.lost() != nil; lost { // no process can read until the loss was accepted, and a removal would hide it
+		return nil
+	}
 	wrong := &setupError{
 		what: fmt.Sprintf("no process reads messages from the log, and the server keeps %d bytes of it for the slot %s", slot.Retained, slot.Name),
-		fix:  `run a forwarder with a pgtail.Outbox in forwarder.Config.Tail, or remove the slot with "postbox log remove --without-rows"`,
+		fix:  runReader + `, or remove the slot with "postbox log remove --without-rows"`,
 	}
 	if o.doubtful {
 		wrong.what += ", perhaps a part without a publication, which cannot be read"
-		wrong.fix += `. If the forwarder ends with pgtail.ErrSlotLost, messages are lost; "postbox log check --without-rows" tells that, too, with --log-dsn`
+		wrong.fix = runReader + `. If the forwarder ends with pgtail.ErrSlotLost, messages are lost; "postbox log check --without-rows" tells that, too, with --log-dsn`
 	}
 	return wrong
 }
@@ -259,7 +252,7 @@ func (o *outboxState) notices(slot Slot) (notices []Finding) {
 	case len(missing) > 0:
 		add(AboutPublication, fmt.Sprintf("the publication %s lacks the tables %s, so a forwarder without work polls", o.slot.name, strings.Join(missing, ", ")), runSetupOutbox)
 	case !o.has.inserts:
-		add(AboutPublication, fmt.Sprintf("the publication %s must publish inserts alone: the server refuses statements that change or remove messages", o.slot.name), o.statements.PublishInserts(o.slot.name))
+		add(AboutPublication, fmt.Sprintf("the publication %s must publish inserts alone: the server refuses statements that change or remove messages", o.slot.name), runSetupOutbox)
 	}
 	if slot.Active && slot.Retained > retainedMost {
 		add(AboutSlot, fmt.Sprintf("the server keeps %d bytes of log for the slot %s", slot.Retained, slot.Name),

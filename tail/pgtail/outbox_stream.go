@@ -2,9 +2,7 @@ package pgtail
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -19,13 +17,12 @@ type emittedStream struct {
 	change  func(spool int64)
 	intake  *intake
 	logger  watermill.LoggerAdapter
-	reached uint64 // the position that the server has reached
 }
 
 // take takes in one message of the server. It waits while the memory is full.
 func (s *emittedStream) take(ctx context.Context, data []byte) error {
+	s.confirm()
 	if part := content(data); part != nil {
-		s.reach(binary.BigEndian.Uint64(data[9:]))
 		event, piece, end, err := s.decoder.Decode(part)
 		switch {
 		case err != nil:
@@ -45,19 +42,14 @@ func (s *emittedStream) take(ctx context.Context, data []byte) error {
 		return s.waitForRoom(ctx)
 	}
 	return s.keepalive(data, func(end uint64) {
-		s.reach(end)
 		if !s.decoder.Within() {
 			s.intake.passedBy(end)
 		}
 	})
 }
 
-// reach confirms a position if it is time. The row with the position must not be lost in a failover that keeps the
-// confirmed position, so the server must have reached the place in the log where that row was committed.
-func (s *emittedStream) reach(end uint64) {
-	s.reached = max(s.reached, end)
-	s.confirmed = max(s.confirmed, s.intake.confirmable(s.reached))
-}
+// confirm lets the next status confirm what the keeper has allowed.
+func (s *emittedStream) confirm() { s.confirmed = max(s.confirmed, s.intake.confirmable()) }
 
 func (s *emittedStream) decode(piece tail.Piece) error {
 	emitted, err := tail.DecodeEmitted(piece.Content, piece.Committed)
@@ -75,17 +67,10 @@ func (s *emittedStream) decode(piece tail.Piece) error {
 // waitForRoom waits until there is room for more messages, and tells the server meanwhile that this process lives.
 func (s *emittedStream) waitForRoom(ctx context.Context) error {
 	for s.intake.full() {
-		timer := time.NewTimer(statusInterval)
-		select {
-		case <-ctx.Done():
-		case <-s.intake.room:
-		case <-timer.C:
-		}
-		timer.Stop()
-		s.heard = time.Now() // what the server sends is not read meanwhile
-		if err := s.wait(ctx); err != nil {
+		if err := s.pause(ctx, s.intake.room); err != nil {
 			return err
 		}
+		s.confirm()
 	}
 	return nil
 }

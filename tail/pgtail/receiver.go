@@ -165,6 +165,7 @@ const (
 // session is a connection over which the log is sent.
 type session struct {
 	conn         *pgconn.PgConn
+	role         string
 	server, slot string
 	table        uint32
 	reached      atomic.Uint64 // see stream
@@ -176,7 +177,7 @@ func connectTo(ctx context.Context, address *pgconn.Config, outbox tail.Outbox) 
 	if err != nil {
 		return nil, err
 	}
-	if err = s.identify(ctx, outbox.Statements); err == nil {
+	if err = s.identify(ctx, outbox.DB, outbox.Statements); err == nil {
 		err = s.leadsTo(ctx, outbox.DB, outbox.Statements)
 	}
 	if err != nil {
@@ -197,7 +198,7 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	if err != nil {
 		return nil, explainRole(config.User, fmt.Errorf("connect to read the log: %w", err))
 	}
-	return &session{conn: conn}, nil
+	return &session{conn: conn, role: config.User}, nil
 }
 
 func (s *session) close(ctx context.Context) {
@@ -207,12 +208,12 @@ func (s *session) close(ctx context.Context) {
 }
 
 // identify learns which server and which table this is, and the name of the slot.
-func (s *session) identify(ctx context.Context, statements *dialect.Statements) error {
+func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	rows, err := s.query(ctx, statements.LogServer)
 	if err != nil {
-		return explainTable(fmt.Errorf("identify the server: %w", err))
+		return s.explainTable(ctx, db, statements, fmt.Errorf("identify the server: %w", err))
 	}
 	if len(rows) != 1 || len(rows[0]) != 3 {
 		return errors.New("identify the server: the answer is not one row of three columns")

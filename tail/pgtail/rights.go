@@ -41,7 +41,7 @@ func ownedBy(what, owner, role string) error {
 
 func (a *administration) mayPublish(ctx context.Context) error {
 	err := mayPublish(ctx, a.db, a.statements, a.published)
-	if a.published && !a.has.complete() {
+	if a.published && (!a.has.complete() || !a.trusted) {
 		err = errors.Join(err, a.ownsPublication(ctx))
 	}
 	return err

@@ -1,14 +1,56 @@
 package pgtail_test
 
 import (
+	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
+
+// Without USAGE on the schema the server says that the table is missing or, if the tables are named with their schema, that the role may not look into it.
+func TestOutbox_says_that_its_role_may_not_look_into_the_schema(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorld(t)
+	dsn := w.role("LOGIN REPLICATION")
+	address, err := url.Parse(dsn)
+	require.NoError(t, err)
+	var schema string
+	require.NoError(t, w.DB.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
+	w.Exec(t, "REVOKE USAGE ON SCHEMA "+schema+" FROM "+address.User.Username())
+	config := pgtail.OutboxConfig{DSN: dsn}
+	named := w.Postbox()
+	named.Schema = schema
+	for _, db := range []postbox.Database{w.Postbox(), named} {
+		grant := "GRANT USAGE ON SCHEMA " + schema + ` TO "` + address.User.Username() + `"`
+		status, err := pgtail.InspectOutbox(t.Context(), db, config)
+		require.NoError(t, err)
+		found := about(status, pgtail.AboutRole)
+		require.Len(t, found, 1)
+		require.Equal(t, grant, found[0].Fix)
+		status, err = pgtail.Inspect(t.Context(), db, pgtail.Config{DSN: dsn})
+		require.NoError(t, err)
+		require.Equal(t, grant, about(status, pgtail.AboutRole)[0].Fix)
+		err = acceptLoss(t.Context(), db, config)
+		require.ErrorContains(t, err, grant)
+		require.False(t, dialect.LacksTable(err), "the table is there")
+	}
+	reader, err := pgtail.NewOutbox(config)
+	require.NoError(t, err)
+	f := w.start(&broker{}, forwarder.Config{Tail: reader})
+	select {
+	case err := <-f.ended:
+		require.ErrorContains(t, err, "GRANT USAGE ON SCHEMA "+schema)
+	case <-time.After(patience):
+		require.Fail(t, "it runs")
+	}
+}
 
 // Each role has the rights of docs/security.md and no others: one makes the tables and sets the log up, one reads the log, and one looks.
 func TestSetup_needs_few_rights(t *testing.T) {

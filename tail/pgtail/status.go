@@ -134,7 +134,7 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 		})
 	case !slot.Active && !server.standby:
 		findings = append(findings, Finding{
-			About: AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll",
+			About: AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll (if there is one, its log, or the error of its Run, says why it does not read)",
 		})
 	}
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
@@ -161,9 +161,7 @@ func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig
 	if err := o.read(ctx); err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
-	if err := o.probe(ctx, slot, address); err != nil {
-		return Status{}, fmt.Errorf("pgtail: %w", err)
-	}
+	o.probe(ctx, slot, address)
 	roles, err := o.roles(ctx)
 	if err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
@@ -216,7 +214,7 @@ func canRead(ctx context.Context, db *sql.DB, statements *dialect.Statements, ad
 	s, err := connect(ctx, address)
 	if err == nil {
 		defer s.close(ctx)
-		if err = s.identify(ctx, statements); err == nil {
+		if err = s.identify(ctx, db, statements); err == nil {
 			err = s.leadsTo(ctx, db, statements)
 		}
 	}

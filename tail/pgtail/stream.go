@@ -1,6 +1,7 @@
 package pgtail
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -126,6 +127,44 @@ func (s *stream) wait(ctx context.Context) error {
 	return ctx.Err() // after the deadline was set, which the end of ctx also sets
 }
 
+// pause waits for a token, at most until the next status, and sends that if it is time. What the server sends is not read meanwhile.
+func (s *stream) pause(ctx context.Context, token <-chan struct{}) error {
+	timer := time.NewTimer(statusInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-token:
+	case <-timer.C:
+	}
+	s.heard = time.Now()
+	return s.wait(ctx)
+}
+
+// during calls do, and tells the server meanwhile that this process lives: it ends the connection of one that says nothing for senderTimeout, and a statement may take longer.
+func (s *stream) during(ctx context.Context, do func(ctx context.Context) error) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = do(within)
+	}()
+	for {
+		lost := s.pause(ctx, ended)
+		select {
+		case <-ended:
+			return cmp.Or(err, lost)
+		default:
+		}
+		if lost != nil {
+			cancel()
+			<-ended
+			return lost // err is that of a statement that was cancelled for this
+		}
+	}
+}
+
 // content returns what a message of the server has of the log; nil if it has nothing.
 func content(data []byte) []byte {
 	const header = 25 // kind, start, end and time
@@ -157,11 +196,11 @@ type insertStream struct {
 	decoder *tail.Decoder
 	deliver func(tail.Message)
 	change  func(spool int64)
-	check   func() error // looks whether the log has had all inserts, and has them from now on
+	check   func(ctx context.Context) error // looks whether the log has had all inserts, and has them from now on
 }
 
 // take takes in one message of the server. A position is confirmed when it was received.
-func (s *insertStream) take(data []byte) error {
+func (s *insertStream) take(ctx context.Context, data []byte) error {
 	if part := content(data); part != nil {
 		event, m, end, err := s.decoder.Decode(part)
 		switch {
@@ -172,7 +211,7 @@ func (s *insertStream) take(data []byte) error {
 		case event == tail.Change:
 			s.change(m.Spool)
 		case event == tail.Described:
-			return s.check()
+			return s.during(ctx, s.check)
 		case event == tail.Commit:
 			s.confirmed = max(s.confirmed, end)
 		}

@@ -96,10 +96,10 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, says says) error
 	t.tell(has.tells())
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), deliver: t.deliver, change: t.change, check: func() error {
-		return publication.check(within, func() { t.begin(s.server) })
+	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), deliver: t.deliver, change: t.change, check: func(ctx context.Context) error {
+		return publication.check(ctx, func() { t.begin(s.server) })
 	}}
-	return cause(within, inserts.receive(within, inserts.take))
+	return cause(within, inserts.receive(within, func(data []byte) error { return inserts.take(within, data) }))
 }
 
 // begin says that from now on the log of a server is read; an empty name says that none is read.

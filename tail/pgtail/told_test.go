@@ -21,23 +21,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// feed returns the feed of an outbox of this name while its log is read.
-func (w *world) feed(follower *pgtail.Tail, outbox string) *tail.Feed {
+// feed returns the feed of an outbox while its log is read.
+func (w *world) feed(follower *pgtail.Tail, outbox tail.Outbox) *tail.Feed {
 	w.Helper()
 	statements, err := spool.StatementsIn(w.Postbox())
 	require.NoError(w, err)
 	feed := tail.NewFeed(tail.Limits{Messages: 1000, Inline: 1000, Bytes: 1 << 20})
+	outbox.Statements, outbox.Feed, outbox.Logger = statements, feed, watermill.NopLogger{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- follower.Follow(ctx, tail.Outbox{Name: outbox, DB: w.DB, Statements: statements, Feed: feed, Logger: watermill.NopLogger{}})
+		ended <- follower.Follow(ctx, outbox)
 	}()
 	w.Cleanup(func() {
 		cancel()
 		require.NoError(w, <-ended)
 	})
 	w.eventually(func() bool { server, _ := feed.State(); return server != "" }, "the log is read")
-	feed.Open(int64(w.Count(w.T, "SELECT id FROM postbox_spools WHERE name = ?", outbox)))
+	feed.Open(int64(w.Count(w.T, "SELECT id FROM postbox_spools WHERE name = ?", outbox.Name)))
 	return feed
 }
 
@@ -49,7 +50,7 @@ func TestTail_tells_of_changes(t *testing.T) {
 	w.inTx("second", func(_ *sql.Tx, publish func(topic string, messages ...*message.Message)) {
 		publish("orders", message.NewMessage("registers another one", nil))
 	})
-	feed := w.feed(w.tail(), "outbox")
+	feed := w.feed(w.tail(), tail.Outbox{Name: "outbox", DB: w.DB})
 	changes := func() int64 {
 		n, tells := feed.Tells(time.Now())
 		require.True(w, tells)
@@ -102,7 +103,7 @@ func TestTail_with_a_publication_of_the_messages_alone_polls(t *testing.T) {
 	w.publish("orders", message.NewMessage("registers the outbox", nil))
 	follower := w.tail()
 	follower.LookForRetained(20 * time.Millisecond)
-	feed := w.feed(follower, "outbox")
+	feed := w.feed(follower, tail.Outbox{Name: "outbox", DB: w.DB})
 	_, tells := feed.Tells(time.Now())
 	require.False(t, tells)
 	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()))

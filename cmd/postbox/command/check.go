@@ -47,7 +47,8 @@ topics that are paused are late like others.
 If the log was set up for messages without rows (see "postbox log"), a process
 must read it, except with --queue: nothing tells how old the messages in it are.
 
-The error says what keeps the messages, such as an outage or a missing process.
+The error says what keeps the messages, such as an outage or a missing process,
+or that keys are stuck behind messages which failed.
 If a publisher or a handler has not returned for longer than --max-age, it names
 the process and the message.
 

@@ -114,6 +114,7 @@ func (s *session) rights() []right {
 		{"SELECT", "audit", s.statements.AuditRows(dialect.AuditFilter{})},
 		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
 		{"UPDATE (affected, note)", "audit", s.statements.AddToAct(dialect.AuditRow{})},
+		{"SELECT", "unique_keys", dialect.Query{Text: s.statements.MessageOfUniqueKey, Args: []any{[]byte{0}}}},
 		{"SELECT", "receipts", s.statements.ReceiptsOf([]byte{0}, []byte{0}, []byte{0}, 1)},
 		{"DELETE", "claims", dialect.Query{Text: s.statements.RemoveClaim, Args: []any{[]byte{0}}}},
 	}

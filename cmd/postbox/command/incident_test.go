@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -32,6 +33,30 @@ func incident(t *testing.T) *bench {
 	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7, expires_at = ? WHERE lane < 2", time.Now().Add(time.Hour).UnixMicro())
 	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 41', token = 5, suspect = 1, expires_at = ? WHERE lane = 2", written.UnixMicro())
 	return b
+}
+
+// Nothing else tells why these messages are late: a process runs, and no topic is away.
+func TestCheck_tells_of_stuck_keys(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		waits := draft("m-1", "fraud", "customer-1")
+		waits.Delay = time.Hour
+		b.append(b.queue, waits, draft("m-2", "fraud", "customer-1"))
+		id := int64(database.Count(t, "SELECT id FROM postbox_spools"))
+		b.exec(b.statements.FillLanes(id, dialect.Layout{Lanes: 4}))
+		b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: "{}", TTL: time.Hour.Microseconds()}))
+		const told = `keys are stuck: "postbox keys stuck --queue fraud" lists them`
+		r := b.run("check")
+		require.Equal(t, command.ExitFound, r.code)
+		require.NotContains(t, r.err, told)
+
+		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1 WHERE message_id = ?", []byte("m-1"))
+		r = b.run("check")
+		require.Equal(t, command.ExitFound, r.code)
+		require.Contains(t, r.err, `; queue "fraud": `+told)
+		require.Contains(t, b.run("drain", "--timeout", "0s").err, told)
+	})
 }
 
 // failure records a failed attempt of a message, so long after it was written.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,8 +89,9 @@ transactions that are open on the server before it makes a slot.
 On PostgreSQL 17 and later, standbys with sync_replication_slots keep the slot,
 unless --no-failover says otherwise.
 
-The output is that of "postbox log check". The exit code is 0 if forwarders can
-read the log, and 3 if something is missing.`,
+The output is that of "postbox log check", but it is no problem that no process
+reads yet. The exit code is 0 if forwarders can read the log, and 3 if something
+is missing.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.onLog(func(s *session, ctx context.Context) error { return s.setUpLog(ctx, flags) }),
 	}
@@ -101,13 +103,21 @@ read the log, and 3 if something is missing.`,
 func (s *session) setUpLog(ctx context.Context, flags logFlags) error {
 	var made error
 	if flags.withoutRows {
+		told := s.tellWait(ctx)
 		made = pgtail.SetupOutbox(ctx, s.database, s.logOutbox(flags))
+		told()
+		if made != nil && ctx.Err() != nil {
+			return s.cutOff(ctx, made)
+		}
 	} else {
 		made = pgtail.Setup(ctx, s.database, flags.publication)
 	}
 	status, err := s.inspect(ctx, flags)
 	if err != nil {
 		return cmp.Or(made, err)
+	}
+	if made == nil && flags.withoutRows && !status.Slot.Active {
+		status.Findings = beforeForwarders(status.Findings)
 	}
 	if err := s.listLog(status, flags); err != nil {
 		return err
@@ -122,6 +132,76 @@ func (s *session) setUpLog(ctx context.Context, flags logFlags) error {
 		return foundf("%s found", count(missing, "problem"))
 	}
 	return nil
+}
+
+const (
+	// setUpPatience is the pause before a set-up says for what it waits.
+	setUpPatience = 3 * time.Second
+	// cutOffPatience is how long an interrupted set-up waits until the server has given the slot up, and cutOffPause the pause between two looks.
+	cutOffPatience = 5 * time.Second
+	cutOffPause    = 50 * time.Millisecond
+)
+
+// tellWait says once for what a set-up waits, unless it ends soon. It returns what ends it.
+func (s *session) tellWait(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(setUpPatience):
+			}
+			if wait, ok := s.slotInMaking(ctx); ok {
+				s.progress("%s.", wait.What)
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// slotInMaking returns what to say of the slot if the server still makes it.
+func (s *session) slotInMaking(ctx context.Context) (wait pgtail.Finding, ok bool) {
+	status, err := pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{})
+	if err != nil || !status.Slot.Incomplete {
+		return wait, false
+	}
+	at := slices.IndexFunc(status.Findings, func(f pgtail.Finding) bool { return f.Problem && f.About == pgtail.AboutSlot })
+	if at < 0 {
+		return wait, false
+	}
+	return status.Findings[at], true
+}
+
+// cutOff waits until the server has heard that a set-up was interrupted: it would go on making the slot for a process that ends before. It returns err, with what to do if the server goes on.
+func (s *session) cutOff(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cutOffPatience)
+	defer cancel()
+	ticker := time.NewTicker(cutOffPause)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(cutOffPatience); ; <-ticker.C {
+		wait, making := s.slotInMaking(ctx)
+		switch {
+		case !making:
+			return fmt.Errorf("%w: run the command again", err)
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w, and the server goes on: %s. When it has made the slot, publishers with Log can write, and no forwarder can read: %s", err, wait.What, wait.Fix)
+		}
+	}
+}
+
+// beforeForwarders replaces the problem that no process reads messages from a log that was set up: forwarders start later.
+func beforeForwarders(findings []pgtail.Finding) []pgtail.Finding {
+	findings = slices.DeleteFunc(findings, func(f pgtail.Finding) bool { return f.About == pgtail.AboutReader })
+	return append(findings, pgtail.Finding{
+		About: pgtail.AboutReader, What: "the log is set up, and no process reads it yet", Fix: "run a forwarder with a pgtail.Outbox in forwarder.Config.Tail",
+	})
 }
 
 func (p *program) logAcceptLossCommand() *cobra.Command {

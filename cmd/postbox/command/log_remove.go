@@ -20,6 +20,7 @@ roles of "postbox log setup".
 With --without-rows, publishers with Log fail from then on. So stop them first,
 and stop the forwarders a few seconds later. The command fails while a process
 reads the log, and while messages wait in it: with the slot they would be lost.
+It also fails if the slot was lost and "postbox log accept-loss" has not been run.
 With --force it ends the connection of that process and removes the slot all the
 same, and the messages are lost.
 
@@ -34,7 +35,7 @@ from then on. The command fails while one reads, unless --force is given.`,
 		}),
 	}
 	flags.addTo(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "also while a process reads, and with messages that wait in the log, which are lost")
+	cmd.Flags().BoolVar(&force, "force", false, "also while a process reads, and with messages that wait in the log or were lost there, which are given up")
 	return cmd
 }
 
@@ -52,7 +53,7 @@ func (s *session) removePublication(ctx context.Context, flags logFlags, force b
 	if err := pgtail.Remove(ctx, s.database, flags.publication); err != nil {
 		return err
 	}
-	return s.one(logRecord{Action: "remove"}, fmt.Sprintf("The publication %s does not include the tables.\n", status.Publication))
+	return s.one(logRecord{Action: "remove"}, fmt.Sprintf("The publication %s is removed, or does not include the tables any more.\n", status.Publication))
 }
 
 func (s *session) removeSlot(ctx context.Context, flags logFlags, force bool) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -109,9 +111,9 @@ func TestLog_of_rows_is_set_up_checked_and_removed(t *testing.T) {
 	require.Equal(t, command.ExitError, r.code)
 	require.Contains(t, r.err, "reads the log: stop the forwarders")
 	require.Contains(t, b.run(with("log", "remove", "--force")...).err, "add --yes")
-	require.Contains(t, b.ok(with("log", "remove", "--force", "--yes")...), "does not include the tables")
+	require.Contains(t, b.ok(with("log", "remove", "--force", "--yes")...), "does not include the tables any more")
 	stop()
-	require.Contains(t, b.ok(with("log", "remove", "--yes")...), "does not include the tables")
+	require.Contains(t, b.ok(with("log", "remove", "--yes")...), "does not include the tables any more")
 	audit := b.ok("audit")
 	require.Equal(t, 1, strings.Count(audit, "log setup"), audit)
 	require.Equal(t, 1, strings.Count(audit, "log remove"), audit)
@@ -127,9 +129,11 @@ func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
 		found = b.logLines(command.ExitOK, "log", "setup", "--without-rows", "--actor", "ada")
 		require.True(t, found["slot"].Slot.Exists)
 		require.Equal(t, "reserved", found["slot"].Slot.WALStatus)
-		require.Equal(t, "problem", found["reader"].Status, "no forwarder reads yet")
+		require.Equal(t, "notice", found["reader"].Status)
+		require.Equal(t, "the log is set up, and no process reads it yet", found["reader"].Finding)
 	}
 	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Equal(t, "problem", found["reader"].Status)
 	require.Contains(t, found["reader"].Finding, "no process reads messages from the log")
 	require.Contains(t, b.findings()["log"][0], "no process reads messages from the log", "doctor says the same")
 
@@ -186,7 +190,12 @@ func TestLog_shows_a_set_up_that_was_cut_off(t *testing.T) {
 		_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
 		require.NoError(t, err)
 		b.database.Exec(t, "CREATE PUBLICATION "+slot)
-		conn, err := b.database.DB.Conn(t.Context()) // the pool would try again on another connection
+		var written string
+		require.NoError(t, b.database.DB.QueryRowContext(t.Context(), "SELECT xmin::text FROM pg_publication WHERE pubname = $1", slot).Scan(&written))
+		statements, err := spool.StatementsIn(b.database.Postbox())
+		require.NoError(t, err)
+		b.database.Exec(t, statements.MarkPublication(slot, written)) // as the set-up does before it makes the slot
+		conn, err := b.database.DB.Conn(t.Context())                  // the pool would try again on another connection
 		require.NoError(t, err)
 		ended = make(chan error, 1)
 		go func() {
@@ -232,6 +241,59 @@ func TestLog_shows_a_set_up_that_was_cut_off(t *testing.T) {
 	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "the log has messages that were not stored", "what was written meanwhile is kept")
 }
 
+// A server goes on making a slot for a process that has ended. Publishers could write then, and no forwarder could read.
+func TestLog_setup_says_for_what_it_waits_and_can_be_interrupted(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	slot := b.logLines(command.ExitFound, "log", "check", "--without-rows")["slot"].Slot.Name
+	open, err := b.database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
+
+	said := &toldOutput{wanted: "waits for the end of all open transactions", told: make(chan struct{})}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := b.environment()[name]; return value, ok }})
+	root.SetArgs([]string{"log", "setup", "--without-rows"})
+	root.SetOut(io.Discard)
+	root.SetErr(said)
+	code := make(chan int, 1)
+	go func() { code <- command.Execute(ctx, root) }()
+	select {
+	case <-said.told:
+	case <-time.After(logPatience):
+		require.Fail(t, "it says nothing")
+	}
+	pid := b.database.Count(t, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = ?", slot)
+	interrupt()
+	require.NotEqual(t, command.ExitOK, <-code)
+	require.Zero(t, b.database.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = ?", slot), "the server has given it up, although the transaction is open")
+	require.Contains(t, said.text.String(), fmt.Sprintf("the slot %s is still being made: process %d of the server waits", slot, pid))
+	require.Contains(t, said.text.String(), "run the command again")
+	require.NoError(t, open.Rollback())
+	b.logLines(command.ExitOK, "log", "setup", "--without-rows")
+}
+
+// toldOutput keeps what a command says, and tells when that has the wanted text. The text is read when the command has ended.
+type toldOutput struct {
+	wanted string
+	told   chan struct{}
+	text   strings.Builder
+}
+
+// Write implements [io.Writer].
+func (o *toldOutput) Write(p []byte) (int, error) {
+	before := strings.Contains(o.text.String(), o.wanted)
+	o.text.Write(p)
+	if !before && strings.Contains(o.text.String(), o.wanted) {
+		close(o.told)
+	}
+	return len(p), nil
+}
+
 // Another program has made a slot of this name.
 func TestLog_names_a_slot_of_another_program(t *testing.T) {
 	t.Parallel()
@@ -260,6 +322,11 @@ func TestLog_accepts_a_loss_after_it_was_found(t *testing.T) {
 	r := b.run("log", "setup", "--without-rows")
 	require.Equal(t, command.ExitFound, r.code)
 	require.Contains(t, r.err, "is gone")
+	r = b.run("log", "remove", "--without-rows", "--yes")
+	require.Equal(t, command.ExitError, r.code)
+	require.Contains(t, r.err, "the removal would hide a loss, so accept it first")
+	require.Contains(t, r.err, `run "postbox log accept-loss"`)
+	require.Contains(t, b.run("log", "setup", "--without-rows").err, "is gone", "the loss is still shown")
 	require.Contains(t, b.run("log", "accept-loss").err, "add --yes")
 	out := b.ok("log", "accept-loss", "--yes")
 	require.Regexp(t, `^Given up: (messages from \d{4}-\S+Z to \d{4}-\S+Z that were committed to the log before [0-9A-F]+/[0-9A-F]+, and not stored)\.\n`+
@@ -327,6 +394,6 @@ func TestLog_is_for_PostgreSQL_alone(t *testing.T) {
 func skipBefore14(b *bench) {
 	b.Helper()
 	if b.database.Count(b.T, "SELECT current_setting('server_version_num')::int") < 140_000 {
-		b.Skip("this version of the server does not send messages of its log")
+		b.Skip("PostgreSQL 14 or later is missing: this version does not send messages of its log")
 	}
 }

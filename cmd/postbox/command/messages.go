@@ -20,6 +20,8 @@ type messageRecord struct {
 	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
 	Key             string    `json:"key,omitempty"`
 	KeyBase64       []byte    `json:"key_base64,omitempty"`
+	UniqueKey       string    `json:"unique_key,omitempty"`
+	UniqueKeyBase64 []byte    `json:"unique_key_base64,omitempty"`
 	Attempts        int       `json:"attempts"`
 	CreatedAt       time.Time `json:"created_at"`
 	DueAt           time.Time `json:"due_at,omitzero"`
@@ -33,6 +35,7 @@ type messageRecord struct {
 func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
+		UniqueKey: m.UniqueKey, UniqueKeyBase64: binary(m.UniqueKey),
 		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Omitted: m.Omitted, Cursor: string(m.Cursor),
 	}
 }
@@ -60,8 +63,9 @@ func (p *program) messagesListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List messages",
 		Long: `List the pending messages of an outbox or a queue: ready ones first, then
-scheduled ones, then failed ones. With --done, list the history instead, the
-latest first. An inbox has only a history: with --inbox and --done, list the
+scheduled ones, then failed ones. The ready ones come lane by lane, so the first
+one need not be the oldest: --created-before 5m leaves out those of the last five
+minutes. With --done, list the history instead, the latest first. An inbox has only a history: with --inbox and --done, list the
 messages that its consumer has handled.
 
 STATUS is READY, SCHEDULED (waits for the time that its producer asked for),
@@ -187,17 +191,19 @@ func statusOf(text string) (admin.Status, error) {
 
 func (p *program) messagesShowCommand() *cobra.Command {
 	var target targetFlags
+	var topic, uniqueKey string
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a message with payload, metadata and failures",
+		Use: "show [ID]", Short: "Show a message with payload, metadata and failures",
 		Long: `Show a message, pending or done, with its payload, metadata and failures. ID is
-the number in the column ID of "postbox messages list".`,
-		Args: arguments(cobra.ExactArgs(1)),
+the number in the column ID of "postbox messages list".
+
+With --unique-key and --topic, show the message of an outbox that waits under that
+unique key. The tables have a hash of each unique key. So for an ID, the unique
+key is shown only if it is also the ordering key, as it is unless the producer has
+set another one.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
-			ids, a, err := s.named(args)
-			if err != nil {
-				return err
-			}
-			m, err := a.Message(s.cmd.Context(), target.one(), ids[0])
+			m, err := s.shown(target, args, topic, uniqueKey)
 			if err != nil {
 				return err
 			}
@@ -205,13 +211,37 @@ the number in the column ID of "postbox messages list".`,
 			record.contentRecord = contentOf(m.Payload, m.Metadata, m.Failures)
 			return s.one(record, fields(
 				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", nameCell(m.Topic)}, field{"Message ID", nameCell(m.MessageID)},
-				field{"Key", nameCell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
+				field{"Key", nameCell(m.Key)}, field{"Unique key", nameCell(m.UniqueKey)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
 				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
 			)+record.text())
 		}),
 	}
 	target.addWithInboxTo(cmd)
+	nameVar(cmd.Flags(), &uniqueKey, "unique-key", "the message that waits under this unique key, instead of an ID")
+	nameVar(cmd.Flags(), &topic, "topic", "topic of the unique key")
+	cmd.MarkFlagsRequiredTogether("unique-key", "topic")
 	return cmd
+}
+
+// shown reads the message that an id or a unique key names.
+func (s *session) shown(target targetFlags, ids []string, topic, uniqueKey string) (*admin.Message, error) {
+	switch {
+	case uniqueKey == "" && len(ids) == 0:
+		return nil, usagef("no message is named: give its ID, or --unique-key and --topic")
+	case uniqueKey == "":
+		named, a, err := s.named(ids)
+		if err != nil {
+			return nil, err
+		}
+		return a.Message(s.cmd.Context(), target.one(), named[0])
+	case len(ids) > 0:
+		return nil, usagef("--unique-key: leave out the ID %s", ids[0])
+	}
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	return a.UniqueMessage(s.cmd.Context(), target.one(), topic, uniqueKey)
 }
 
 // leftOut says how much of a message the history has not kept, and is empty if it has kept all.

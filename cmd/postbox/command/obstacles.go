@@ -21,7 +21,11 @@ func (s *session) obstacles(ctx context.Context, of map[targetRecord]bool, calls
 		if !of[recordOf(info.Target)] || info.Pending == 0 { // the last message has been handled since
 			continue
 		}
-		if kept := keptBy(info); len(kept) > 0 {
+		kept := keptBy(info)
+		if len(kept) == 0 {
+			kept = s.stuckKeys(ctx, info.Target)
+		}
+		if len(kept) > 0 {
 			fmt.Fprintf(&text, "; %s: %s", recordOf(info.Target), strings.Join(kept, ", "))
 		}
 		if call := longCall(info, callsOf); call != "" {
@@ -29,6 +33,19 @@ func (s *session) obstacles(ctx context.Context, of map[targetRecord]bool, calls
 		}
 	}
 	return text.String()
+}
+
+// stuckKeys says where an operator sees the stuck keys of a target, if there are any.
+func (s *session) stuckKeys(ctx context.Context, of admin.Target) []string {
+	a, err := s.admin("")
+	if err != nil {
+		return nil
+	}
+	if keys, err := a.StuckKeys(ctx, of, 1); err != nil || len(keys) == 0 {
+		return nil
+	}
+	target := recordOf(of)
+	return []string{fmt.Sprintf("keys are stuck: \"postbox keys stuck --%s %s\" lists them", target.Kind, shellWord(target.Name))}
 }
 
 // keptBy lists what keeps messages of a target.

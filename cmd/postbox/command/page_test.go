@@ -22,6 +22,8 @@ The program ` + "`postbox`" + ` shows outboxes, queues and dead letters, acts on
 
     go install github.com/postbox-go/watermill-postbox/cmd/postbox@latest
 
+Until the first version is released, run ` + "`go install`" + ` in the folder ` + "`cmd/postbox`" + ` of a clone instead.
+
 For another driver, or to make it a part of a tool of your own, use the package [command](../cmd/postbox/command/doc.go). [Security](security.md#operator) has the rights that it needs.
 
 This page is made from the program: ` + "`go test -C cmd/postbox ./command -update`" + ` writes it. The flags of the first command work with all.

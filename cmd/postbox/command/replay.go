@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
@@ -30,7 +31,7 @@ type replayRecord struct {
 	Done    int    `json:"done"`
 	Skipped int    `json:"skipped"`
 	Stopped bool   `json:"stopped"`
-	// Cursor is that of the last message.
+	// Cursor is that of the last message; empty if it is not known whether the last part was replayed.
 	Cursor string `json:"cursor,omitempty"`
 }
 
@@ -176,8 +177,11 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 		return errors.Join(err, printErr)
 	}
 	goOn := ""
-	if did.Cursor != "" {
+	switch {
+	case did.Cursor != "":
 		goOn = fmt.Sprintf(": to go on, add --after %s", did.Cursor)
+	case errors.Is(err, postbox.ErrCommitUnknown):
+		goOn = `, and perhaps up to 100 more: to go on, take the cursor from "postbox audit", and add it as --after`
 	}
 	if err == nil && did.Done+did.Skipped == 0 && params.After == "" {
 		s.notInHistory(target)

@@ -1,6 +1,9 @@
 package command_test
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"regexp"
 	"testing"
@@ -39,6 +42,28 @@ func TestReplay_stopped_in_the_middle_says_how_to_go_on(t *testing.T) {
 		require.Equal(t, 250, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_messages"))
 		require.Equal(t, 250, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 	})
+}
+
+// A replay that goes on from the wrong place copies messages a second time.
+func TestReplay_that_does_not_know_what_was_committed_points_to_the_audit_log(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.history(2)
+	db, gate := b.database.OpenGated(t)
+	ctx, stop := context.WithCancel(t.Context())
+	commits := 0
+	gate.AtCommit(func(commit func() error) error {
+		if commits++; commits == 1 { // of the row in the audit log
+			return commit()
+		}
+		gate.Shut()
+		stop() // it asks for a few seconds more
+		return driver.ErrBadConn
+	})
+	options := command.Options{Open: func(command.OpenParams) (*sql.DB, error) { return db, nil }}
+	r := execute(ctx, options, b.environment(), "replay", "--queue", "fraud", "--all", "--yes")
+	require.Contains(t, r.err, `after 0 messages, and perhaps up to 100 more: to go on, take the cursor from "postbox audit", and add it as --after`)
+	require.NotEqual(t, command.ExitOK, r.code)
 }
 
 func TestReplay_asks_and_checks(t *testing.T) {

@@ -639,6 +639,12 @@ UPDATE postbox_audit SET affected = affected + ?, note = ? WHERE operation = ?
 INSERT IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, ?, ?) 
 
+-- LockAct
+UPDATE postbox_audit SET affected = affected WHERE operation = ?
+
+-- NoteOfAct
+SELECT note FROM postbox_audit WHERE operation = ?
+
 -- StuckHeads
 SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_messages m FORCE INDEX (ready)
@@ -754,6 +760,9 @@ FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
 -- RemoveUniqueKey
 DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
 
+-- MessageOfUniqueKey
+SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
+
 -- MigrateLock
 SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)
 
@@ -842,6 +851,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- PublicationOwner
 
 
+-- ReaderSchema
+
+
 -- OwnLogRights
 
 
@@ -851,7 +863,10 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- FormerSlot
 
 
--- PublicationIsNew
+-- PublicationTrust
+
+
+-- OpenTransactions
 
 
 -- OutboxSlot
@@ -881,6 +896,12 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- SaveLogPosition
 
 
+-- PassLog
+
+
+-- LogEnds
+
+
 -- ReserveLog
 
 
@@ -888,9 +909,6 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 
 
 -- LogAhead
-
-
--- KeysWithRows
 
 
 -- Append, one row
@@ -975,7 +993,7 @@ VALUES (?, 0, ?, ?, ?, COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
@@ -986,37 +1004,12 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
@@ -1031,37 +1024,12 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
@@ -1076,37 +1044,12 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
@@ -1121,10 +1064,30 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (NOT EXISTS (SELECT 1 FROM postbox_messages c FORCE INDEX (retrying) WHERE c.spool = ? AND c.state = 2 AND c.key_hash IS NOT NULL) OR (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)))
 ORDER BY m.id)
+UNION ALL
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
+/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
+
+-- Fetch, one lane, due messages, many known ones, after a change of the number of lanes
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (ready)
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
@@ -1166,40 +1129,13 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
-ORDER BY m.available_at, m.id LIMIT ?)
-UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
-	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
@@ -1229,11 +1165,9 @@ SELECT c.lane, (
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
 -- Remove, one message
-DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
+DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = m.lane AND l.token = ?
+WHERE m.id = ? AND m.spool = ? AND m.lane = ? AND m.created_at = ? AND /*M! @@in_transaction = */ 1
 
 -- Remove, two messages
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',

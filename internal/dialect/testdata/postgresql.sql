@@ -169,7 +169,7 @@ WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = ANY((SELECT ids F
 
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
+SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Retry
@@ -720,6 +720,12 @@ UPDATE postbox_audit SET affected = affected + $1, note = $2 WHERE operation = $
 INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
 
+-- LockAct
+UPDATE postbox_audit SET affected = affected WHERE operation = $1
+
+-- NoteOfAct
+SELECT note FROM postbox_audit WHERE operation = $1
+
 -- StuckHeads
 SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_waiting m
@@ -882,8 +888,8 @@ FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION AL
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint
 
 -- UniqueKeysPage
-SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(ARRAY[u.lane]) AS l(lane)
+SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (SELECT u.lane) AS l(lane)
+CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
@@ -899,6 +905,9 @@ FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
 -- RemoveUniqueKey
 DELETE FROM postbox_unique_keys WHERE digest = $1 AND id = $2 AND created_at = $3
+
+-- MessageOfUniqueKey
+SELECT id, created_at FROM postbox_unique_keys WHERE digest = $1
 
 -- MigrateLock
 
@@ -1049,6 +1058,9 @@ FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 -- PublicationOwner
 SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = $1
 
+-- ReaderSchema
+SELECT c.relnamespace::regnamespace::text, has_schema_privilege($1::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
+
 -- OwnLogRights
 SELECT a.rolname, n.lacks, n.object FROM pg_roles a
 JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
@@ -1086,8 +1098,11 @@ SELECT s.slot_name FROM pg_replication_slots s
 WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
 
--- PublicationIsNew
-SELECT COALESCE(age(p.xmin) <= age(s.catalog_xmin), TRUE) FROM pg_replication_slots s JOIN pg_publication p ON p.pubname = s.slot_name WHERE s.slot_name = $1
+-- PublicationTrust
+SELECT p.xmin::text, COALESCE((current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin)), FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = $1
+
+-- OpenTransactions
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 
 -- OutboxSlot
 SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
@@ -1107,16 +1122,19 @@ WHERE id = 1 RETURNING slot, position, part, epoch, reserved
 DELETE FROM postbox_log_position
 
 -- Emit
-SELECT pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea)
+SELECT pg_logical_emit_message(true, CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[format('postbox_%s_%s_outbox', split_part(pg_relation_filepath('postbox_messages'::regclass), '/', -2), 'postbox_messages'::regclass::oid)], ARRAY[]::text[])).objid IS NOT NULL)
+THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END, $1::bytea)
 
 -- EmitChecked
-SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
-	SELECT 1 FROM pg_get_replication_slots() s
+SELECT pg_logical_emit_message(true, COALESCE((
+	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid IS NOT NULL)
+	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin)) THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
+	       ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END
+	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox'
-	  AND s.plugin = 'pgoutput' AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
-THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
-ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
+	  AND s.plugin = 'pgoutput' AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'),
+current_setting('postbox.the_slot_of_the_outbox_is_missing')), $1::bytea)
 
 -- MarkLog
 SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea), '0/0')::bigint
@@ -1124,29 +1142,39 @@ SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'postbox_' || 'postbox_mess
 -- SaveLogPosition
 UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 AND $5 = extract(epoch FROM pg_postmaster_start_time())::text RETURNING pg_current_snapshot()::text
 
+-- PassLog
+UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 AND $5 = extract(epoch FROM pg_postmaster_start_time())::text RETURNING set_config('synchronous_commit', 'off', true)
+
+-- LogEnds
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, pg_wal_lsn_diff(LEAST(pg_current_wal_flush_lsn(), (
+	SELECT CASE WHEN bool_and(s.restart_lsn IS NOT NULL) IS FALSE THEN '0/0' ELSE MIN(s.restart_lsn) END
+	FROM unnest(string_to_array(NULLIF(current_setting('synchronized_standby_slots', true), ''), ',')) AS n(name)
+	LEFT JOIN pg_get_replication_slots() s ON s.slot_name = btrim(n.name, ' "')
+	WHERE EXISTS (SELECT 1 FROM pg_get_replication_slots() o JOIN postbox_log_position p ON p.slot = o.slot_name WHERE to_jsonb(o) ->> 'failover' = 'true'))), '0/0')::bigint WHERE $1 = extract(epoch FROM pg_postmaster_start_time())::text
+
 -- ReserveLog
 UPDATE postbox_log_position SET reserved = $1, reserved_epoch = epoch WHERE id = 1 AND epoch = $2 AND $3 = extract(epoch FROM pg_postmaster_start_time())::text
 
 -- SetLogPosition
-INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, 1)
-ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at,
-	reserved = EXCLUDED.reserved, reserved_epoch = p.epoch + 1
+INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch)
+SELECT 1, $1::text, $2::bigint, 0, n.now, n.now, $3::bigint, n.now FROM (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS now) n
+ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = GREATEST(p.epoch + 1, EXCLUDED.epoch), saved_at = EXCLUDED.saved_at,
+	reserved = EXCLUDED.reserved, reserved_epoch = GREATEST(p.epoch + 1, EXCLUDED.epoch)
 
 -- LogAhead
 SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN $1 = extract(epoch FROM pg_postmaster_start_time())::text THEN p.epoch ELSE 0 END, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
-       EXISTS (SELECT 1 FROM postbox_pauses k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM postbox_topic_pauses t WHERE t.spool = s.id), '[]')::text
-FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $2
+       EXISTS (SELECT 1 FROM postbox_pauses k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM postbox_topic_pauses t WHERE t.spool = s.id), '[]')::text,
+       COALESCE((SELECT json_agg(r.hash) FROM (
+	SELECT k.hash FROM unnest($2::bigint[]) AS k(hash)
+	CROSS JOIN LATERAL (SELECT w.id FROM postbox_waiting w WHERE w.spool = s.id AND w.state = 2 AND w.key_hash = k.hash ORDER BY w.key_hash, w.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) w
+	UNION ALL
+	(SELECT m.key_hash FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3)) r), '[]')::text
+FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $4
 WHERE p.id = 1
-
--- KeysWithRows
-SELECT k.hash FROM unnest($1::bigint[]) AS k(hash)
-CROSS JOIN LATERAL (SELECT w.id FROM postbox_waiting w WHERE w.spool = $2 AND w.state = 2 AND w.key_hash = k.hash ORDER BY w.key_hash, w.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) r
-UNION ALL
-(SELECT m.key_hash FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state = 0 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4)
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -1154,11 +1182,11 @@ SELECT $1::integer, $2::smallint, 0, $3::bigint, 0, (date_part('epoch', statemen
 WHERE pg_current_xact_id() IS NOT NULL
 
 -- Append, two rows
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $1::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $1::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM (
-SELECT n, lane, state, key_hash, due, delay, topic,
+SELECT n, lane, key_hash, topic,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
@@ -1166,15 +1194,15 @@ SELECT n, lane, state, key_hash, due, delay, topic,
        substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
 FROM (SELECT $2::bytea AS bytes) AS b,
      unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[], $8::integer[],
-            $9::smallint[], $10::smallint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[])
+            $9::smallint[], $10::bigint[], $11::text[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
-                          lane, state, key_hash, due, delay, topic, n)) AS r
+                          lane, key_hash, topic, n)) AS r
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
 
 -- Append, two rows of which one waits
 WITH r AS MATERIALIZED (
-SELECT n, lane, state, key_hash, due, delay, topic,
+SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
@@ -1182,18 +1210,18 @@ SELECT n, lane, state, key_hash, due, delay, topic,
        substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+            $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
-                          lane, state, key_hash, due, delay, topic, n)),
+                          lane, key_hash, topic, state, due, delay, n)),
 w AS (
-INSERT INTO postbox_waiting (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_waiting (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $14::integer, r.lane, r.key_hash, r.state, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r
 WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
 ORDER BY r.n)
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $15::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $15::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r
 WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
@@ -1201,7 +1229,7 @@ ORDER BY r.n
 
 -- Ingest, two rows of which one waits, whole
 WITH r AS MATERIALIZED (
-SELECT n, lane, state, key_hash, due, delay, topic,
+SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
@@ -1209,24 +1237,24 @@ SELECT n, lane, state, key_hash, due, delay, topic,
        substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+            $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
-                          lane, state, key_hash, due, delay, topic, n)),
+                          lane, key_hash, topic, state, due, delay, n)),
 c AS (
 	INSERT INTO postbox_claims (claim_key, claimed_at)
-	SELECT claim_key, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
+	SELECT claim_key, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint) FROM r ORDER BY claim_key
 	ON CONFLICT DO NOTHING
 	RETURNING claim_key),
 m AS (
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $14::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
 ORDER BY r.n),
 w AS (
-INSERT INTO postbox_waiting (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $15::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_waiting (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $15::integer, r.lane, r.key_hash, r.state, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
@@ -1235,7 +1263,7 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
 
 -- Ingest, two rows, whole
 WITH r AS MATERIALIZED (
-SELECT n, lane, state, key_hash, due, delay, topic,
+SELECT n, lane, key_hash, topic,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
@@ -1243,17 +1271,17 @@ SELECT n, lane, state, key_hash, due, delay, topic,
        substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+            $8::smallint[], $9::bigint[], $10::text[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
-                          lane, state, key_hash, due, delay, topic, n)),
+                          lane, key_hash, topic, n)),
 c AS (
 	INSERT INTO postbox_claims (claim_key, claimed_at)
-	SELECT claim_key, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
+	SELECT claim_key, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint) FROM r ORDER BY claim_key
 	ON CONFLICT DO NOTHING
 	RETURNING claim_key),
 m AS (
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $11::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL
@@ -1268,12 +1296,13 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
-	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE
-	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
-		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
-	WHEN u.lane = $3::smallint THEN ARRAY[u.lane]
-	ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+	  AND (SELECT 1 FROM (
+	SELECT u.lane
+	UNION ALL
+	SELECT g.lane::smallint
+	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
+	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
+CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
@@ -1285,8 +1314,18 @@ CROSS JOIN LATERAL (
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
 INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
-       $10::text, $11::bytea, $12::bytea, $13::bytea, $14::bytea
+SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $7::bigint END, k.created_at,
+       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
+FROM k
+
+-- AppendUnique, state 0, of a free key
+WITH k AS (
+	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $2
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $7::bigint END, k.created_at,
+       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
 -- AppendUnique, replace true, state 0, statement 1
@@ -1296,12 +1335,13 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 -- AppendUnique, replace true, state 0, statement 2
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
+CROSS JOIN LATERAL (
+	SELECT u.lane
+	UNION ALL
+	SELECT g.lane::smallint
+	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
+	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
 CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE
-	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
-		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
-	WHEN u.lane = $1::smallint THEN ARRAY[u.lane]
-	ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
@@ -1310,7 +1350,7 @@ CROSS JOIN LATERAL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
-WHERE u.digest = $3)
+WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
@@ -1320,12 +1360,13 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 WITH d AS (
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
+CROSS JOIN LATERAL (
+	SELECT u.lane
+	UNION ALL
+	SELECT g.lane::smallint
+	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
+	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
 CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE
-	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
-		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
-	WHEN u.lane = $1::smallint THEN ARRAY[u.lane]
-	ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
@@ -1334,18 +1375,18 @@ CROSS JOIN LATERAL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
-WHERE u.digest = $3)
+WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END),
 k AS (
-	UPDATE postbox_unique_keys u SET lane = $4::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
-	WHERE u.digest = $5
+	UPDATE postbox_unique_keys u SET lane = $2::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $3
 	RETURNING u.id, u.spool, u.lane, u.created_at)
 INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT k.id, k.spool, k.lane, $6::smallint, $7::bigint, CASE WHEN $8::bigint > 0 THEN $9::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $10::bigint END, k.created_at,
-       $11::text, $12::bytea, $13::bytea, $14::bytea, $15::bytea
+SELECT k.id, k.spool, k.lane, $4::smallint, $5::bigint, CASE WHEN $6::bigint > 0 THEN $7::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8::bigint END, k.created_at,
+       $9::text, $10::bytea, $11::bytea, $12::bytea, $13::bytea
 FROM k
 
 -- AppendUnique, replace false, state 1, statement 1
@@ -1356,12 +1397,13 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
-	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE
-	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
-		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
-	WHEN u.lane = $3::smallint THEN ARRAY[u.lane]
-	ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+	  AND (SELECT 1 FROM (
+	SELECT u.lane
+	UNION ALL
+	SELECT g.lane::smallint
+	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
+	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
+CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
@@ -1373,8 +1415,18 @@ CROSS JOIN LATERAL (
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
 INSERT INTO postbox_waiting (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
-       $10::text, $11::bytea, $12::bytea, $13::bytea, $14::bytea
+SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $7::bigint END, k.created_at,
+       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
+FROM k
+
+-- AppendUnique, state 1, of a free key
+WITH k AS (
+	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $2
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO postbox_waiting (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $7::bigint END, k.created_at,
+       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
 -- AwaitReceipts, one

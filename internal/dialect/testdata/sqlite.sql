@@ -644,6 +644,12 @@ UPDATE postbox_audit SET affected = affected + ?, note = ? WHERE operation = ?
 INSERT OR IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?, ?, ?) 
 
+-- LockAct
+UPDATE postbox_audit SET affected = affected WHERE operation = ?
+
+-- NoteOfAct
+SELECT note FROM postbox_audit WHERE operation = ?
+
 -- StuckHeads
 SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_messages m
@@ -761,6 +767,9 @@ FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
 -- RemoveUniqueKey
 DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
 
+-- MessageOfUniqueKey
+SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
+
 -- MigrateLock
 
 
@@ -842,6 +851,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- PublicationOwner
 
 
+-- ReaderSchema
+
+
 -- OwnLogRights
 
 
@@ -851,7 +863,10 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- FormerSlot
 
 
--- PublicationIsNew
+-- PublicationTrust
+
+
+-- OpenTransactions
 
 
 -- OutboxSlot
@@ -881,6 +896,12 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- SaveLogPosition
 
 
+-- PassLog
+
+
+-- LogEnds
+
+
 -- ReserveLog
 
 
@@ -888,9 +909,6 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 
 
 -- LogAhead
-
-
--- KeysWithRows
 
 
 -- Append, one row

@@ -100,7 +100,7 @@ func TestReadDatabase_reads_the_rows_that_Postbox_left(t *testing.T) {
 		_, err = r.store.Defer(t.Context(), "auditor", r.key("auditor", message), r.message(message))
 		require.NoError(t, err)
 	}
-	r.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE topic = 'auditor'") // what is ready cannot be buried
+	r.Exec(t, "UPDATE postbox_messages SET state = 2, available_at = created_at WHERE topic = 'auditor'") // what is ready cannot be buried
 	r.MoveWaiting(t)
 	operator, err := admin.New(r.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)

@@ -1,0 +1,103 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Publishers write into the log only with a publication that is trusted, because the server cannot read what was written where there was none: see emitChecked in internal/dialect/log_emit.go.
+// The set-up makes them trust a publication that it has made, and one that was renamed or made again, after it has looked whether all of the log can be read. From version 18 on the server
+// needs none, and publishers do not look.
+
+// trust returns which transaction wrote the publication of the slot, and whether it is trusted.
+func (o *outboxState) trust(ctx context.Context) (written string, trusted bool, err error) {
+	err = o.db.QueryRowContext(ctx, o.statements.PublicationTrust, o.slot.name).Scan(&written, &trusted)
+	if errors.Is(err, sql.ErrNoRows) { // it was dropped a moment ago
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("look at the publication %s: %w", o.slot.name, err)
+	}
+	return written, trusted, nil
+}
+
+// vouch makes publishers trust the publication again, if the server can read all that it has to read with it. The error is [ErrSlotLost] if it cannot: then publishers go on to be refused.
+func (a *administration) vouch(ctx context.Context) error {
+	written, trusted, err := a.trust(ctx)
+	if err != nil || trusted {
+		return err
+	}
+	if err := a.transactionsEnd(ctx); err != nil { // those of the time without the publication, which come into the log when they commit
+		return err
+	}
+	copied := a.slot.name + "_copy"
+	if _, err := a.session.query(ctx, a.statements.CopySlot(a.slot.name, copied)); err != nil {
+		return explain(fmt.Errorf("copy the slot %s, to look whether the log can be read: %w", a.slot.name, err))
+	}
+	if _, err := a.unread(ctx, copied); err != nil {
+		return err
+	}
+	return a.rely(ctx, written)
+}
+
+// mark makes publishers trust the publication of a slot that is still to be made, if they do not yet.
+func (a *administration) mark(ctx context.Context) error {
+	written, trusted, err := a.trust(ctx)
+	if err != nil || trusted {
+		return err
+	}
+	return a.rely(ctx, written)
+}
+
+// rely makes publishers trust the publication while it is as a transaction has left it.
+func (a *administration) rely(ctx context.Context, written string) error {
+	if _, err := a.db.ExecContext(ctx, a.statements.MarkPublication(a.slot.name, written)); err != nil {
+		return fmt.Errorf("comment on the publication %s, as its owner: %w", a.slot.name, err)
+	}
+	return nil
+}
+
+// transactionsEnd waits until all transactions have ended that are open now.
+func (a *administration) transactionsEnd(ctx context.Context) error {
+	ticker := time.NewTicker(retryMin)
+	defer ticker.Stop()
+	for until := int64(0); ; {
+		var oldest, next int64
+		if err := a.db.QueryRowContext(ctx, a.statements.OpenTransactions).Scan(&oldest, &next); err != nil {
+			return fmt.Errorf("wait for open transactions: %w", err)
+		}
+		if until == 0 {
+			until = next
+		}
+		if oldest >= until {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// unpublished returns an error if there is no publication, or if publishers do not trust it.
+func (o *outboxState) unpublished() error {
+	switch {
+	case o.published && o.trusted:
+		return nil
+	case o.published && o.known:
+		return &setupError{
+			what: fmt.Sprintf("the publication %s was renamed, altered or made again, and publishers get errors until a set-up has looked whether the log can be read", o.slot.name), fix: runSetupOutbox,
+		}
+	case o.published:
+		return nil // the set-up was cut off, which is said elsewhere
+	case !o.known:
+		return &setupError{what: "there is no publication " + o.slot.name, fix: runSetupOutbox}
+	case o.server.version >= unpublishedVersion:
+		return &setupError{what: fmt.Sprintf("the publication %s is gone, so a forwarder without work polls", o.slot.name), fix: runSetupOutbox}
+	}
+	return &setupError{what: fmt.Sprintf("the publication %s is gone: publishers get errors, since the server cannot read what is written to its log without it", o.slot.name), fix: runSetupOutbox + ", which says if messages are lost that were written before"}
+}

@@ -94,11 +94,12 @@ func runScenario(t *testing.T, s scenario) {
 	}
 	w.check(t, !s.unordered)
 
-	// The faults did happen, and a failed handler has left a record and nothing else.
+	// The faults did happen, and a failed handler has left a record and nothing else. The forwarder of the ledger's
+	// outbox has records in the same table: of messages that wait, also because the call that probed a topic failed.
 	require.Positive(t, tr.doubled)
 	require.Positive(t, tr.lied)
 	require.Positive(t, injected)
-	recorded := w.consumer.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error NOT LIKE ?", "%"+errPart.Error()+"%")
+	recorded := w.consumer.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error NOT LIKE ?", "%"+troublePrefix+"%")
 	require.LessOrEqual(t, recorded, int(injected), "a handler that fails while its router closes is not to blame")
 	require.Positive(t, recorded)
 	t.Logf("%d committed, %d rolled back; %d delivered twice, %d false errors, %d handler failures, %d recorded",

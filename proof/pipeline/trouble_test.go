@@ -20,7 +20,13 @@ type trouble struct {
 	lied    int
 }
 
-var errPart = errors.New("the connection broke in the middle of a batch")
+// The errors of trouble begin alike, so that a test can tell them from those of handlers.
+const troublePrefix = "trouble with the broker: "
+
+var (
+	errPart   = errors.New(troublePrefix + "the connection broke in the middle of a batch")
+	errAnswer = fmt.Errorf(troublePrefix+"the answer is lost: %w", io.ErrUnexpectedEOF) // an outage
+)
 
 // decorate is a [message.PublisherDecorator].
 func (tr *trouble) decorate(publisher message.Publisher) (message.Publisher, error) {
@@ -48,7 +54,7 @@ func (p troubledPublisher) Publish(topic string, messages ...*message.Message) e
 	switch {
 	case n%13 == 0: // F5: everything arrives, and nobody is told
 		tr.count(&tr.lied, 1)
-		return fmt.Errorf("the answer is lost: %w", io.ErrUnexpectedEOF)
+		return errAnswer
 	case n%4 == 0: // F6: a copy right behind
 		tr.count(&tr.doubled, len(messages))
 		return p.Publisher.Publish(topic, copies(messages)...)

@@ -90,10 +90,7 @@ func (w *workspace) copyTree(from, to string, without []string) error {
 // copyEntry copies one file, or makes a folder, for the user of the servers.
 func (w *workspace) copyEntry(from, to string, folder bool) error {
 	if folder {
-		if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return w.own(to)
+		return w.mkdir(to)
 	}
 	source, err := os.Open(from) //nolint:gosec // our folder
 	if err != nil {
@@ -106,12 +103,4 @@ func (w *workspace) copyEntry(from, to string, folder bool) error {
 	}
 	_, err = io.Copy(target, source)
 	return errors.Join(err, target.Close(), w.own(to))
-}
-
-// own gives a file to the user of the servers.
-func (w *workspace) own(path string) error {
-	if w.credential == nil {
-		return nil
-	}
-	return os.Chown(path, int(w.credential.Uid), int(w.credential.Gid))
 }

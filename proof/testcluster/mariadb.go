@@ -78,9 +78,17 @@ GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS postbox;
 `
 
+// temporary is the folder of a server for its temporary tables. No two servers may share one: a server that starts
+// removes the temporary tables that it finds there, and the other one, which may be installing its system tables, fails.
+func (m *MariaDB) temporary(n *node) string { return m.work.path(n.name + ".tmp") }
+
 func (m *MariaDB) install(n *node) error {
+	if err := m.work.mkdir(m.temporary(n)); err != nil {
+		return err
+	}
 	data := m.work.path(n.name)
-	err := m.work.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--skip-test-db", "--auth-root-authentication-method=normal")
+	err := m.work.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--tmpdir="+m.temporary(n), "--skip-test-db",
+		"--auth-root-authentication-method=normal")
 	if err != nil {
 		return err
 	}
@@ -90,7 +98,7 @@ func (m *MariaDB) install(n *node) error {
 func (m *MariaDB) start(ctx context.Context, n *node, id int) (err error) {
 	data := m.work.path(n.name)
 	n.server, err = m.work.serve(n.name, "mariadbd", "--no-defaults", "--datadir="+data, "--init-file="+data+".sql", "--skip-slave-start",
-		"--socket="+data+".socket", "--pid-file="+data+".own", "--tmpdir="+m.work.folder, "--skip-networking=0",
+		"--socket="+data+".socket", "--pid-file="+data+".own", "--tmpdir="+m.temporary(n), "--skip-networking=0",
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(n.port), "--skip-name-resolve", "--max-connections=200",
 		"--max-allowed-packet=64M", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
 		"--server-id="+strconv.Itoa(id), "--log-bin=binlog", "--binlog-format=ROW", "--log-slave-updates", "--sync-binlog=1")

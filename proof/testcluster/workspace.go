@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -48,12 +49,26 @@ func newWorkspace(account string) (*workspace, error) {
 	if w.folder, err = os.MkdirTemp("", "postbox-cluster-"); err != nil {
 		return nil, err
 	}
-	if w.credential != nil {
-		if err := os.Chown(w.folder, int(w.credential.Uid), int(w.credential.Gid)); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(w.folder))
-		}
+	if err := w.own(w.folder); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(w.folder))
 	}
 	return w, w.watch()
+}
+
+// own gives a file or folder to the user of the servers.
+func (w *workspace) own(path string) error {
+	if w.credential == nil {
+		return nil
+	}
+	return os.Chown(path, int(w.credential.Uid), int(w.credential.Gid))
+}
+
+// mkdir makes a folder for the user of the servers, unless it exists.
+func (w *workspace) mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return w.own(path)
 }
 
 // watchScript waits until its standard input ends, which is when this process has ended. Then it stops the servers whose

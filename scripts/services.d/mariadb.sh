@@ -34,7 +34,7 @@ mariadb_serve() {
     own mysql "$data"
     cd "$data"
     if [[ -n $(chosen mariadb) ]]; then home=(--basedir="$(chosen_home mariadb)"); fi
-    [[ -d $data/data ]] || (mariadb_run as_user mysql mariadb-install-db --no-defaults "${home[@]}" --datadir="$data/data" --skip-test-db \
+    [[ -d $data/data ]] || (mariadb_run as_user mysql mariadb-install-db --no-defaults "${home[@]}" --datadir="$data/data" --tmpdir="$data" --skip-test-db \
         --auth-root-authentication-method=normal) >"$temp/mariadb-install.log" 2>&1 ||
         { cat "$temp/mariadb-install.log"; exit 1; }
     cat >"$data/init.sql" <<'EOF'

@@ -49,7 +49,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 			added = now
 		}
 		for topic, calls := range stuck {
-			f.relay.circuits.Hung(topic, before, may)
+			f.relay.circuits.Hung(topic, calls.Latest, before, may)
 			if told[topic] {
 				continue
 			}

@@ -57,7 +57,7 @@ type circuit struct {
 	width  int           // number of probes after the pause
 	left   int           // number of these probes that have not begun
 	timer  *time.Timer
-	hung   bool // calls had not returned when Hung was last called
+	hung   time.Time // when the latest of the calls began that had not returned when Hung was last called; zero if there is none
 
 	told     bool        // of the outage, see settle
 	settled  *time.Timer // until then a message would have tried whether it is over
@@ -202,14 +202,17 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
-// Hung records that calls of the topic do not return. The circuit then allows one more call, as a probe, and closes when any
-// of these calls succeeds. A probe that began before the given time hangs, too: if more is true, the circuit allows another
-// one after a pause. Each probe that hangs costs the drainer a worker.
-func (c *Circuits) Hung(topic string, before time.Time, more bool) {
+// Hung records that calls of the topic do not return, and when the latest of them began. The circuit then allows one more call, as a probe, and
+// closes when any of these calls succeeds. Then the same calls do not open it again. A probe that began before the given time hangs, too: if more is
+// true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a worker.
+func (c *Circuits) Hung(topic string, latest, before time.Time, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.state(topic)
-	state.hung = true
+	known := !latest.After(state.hung)
+	if state.hung = latest; known && !state.open {
+		return
+	}
 	c.tell(state)
 	if !state.open {
 		c.trip(state, Call{}, 1)
@@ -227,10 +230,14 @@ func (c *Circuits) Hung(topic string, before time.Time, more bool) {
 func (c *Circuits) Returned(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state := c.topics[topic]; state != nil && state.open {
-		state.hung = false
+	state := c.topics[topic]
+	if state == nil {
+		return
+	}
+	if state.hung = (time.Time{}); state.open {
 		c.await(state, 0)
 	}
+	c.forget(topic)
 }
 
 // trip records a failure, and reports whether it is the first one of an outage that is told. Afterwards at most width probes may run at a time.
@@ -290,7 +297,7 @@ func (c *Circuits) Unread() {
 func (c *Circuits) settle(state *circuit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state.told && len(state.running) == 0 && !state.hung && !c.config.Now().Before(state.settleAt) {
+	if state.told && len(state.running) == 0 && state.hung.IsZero() && !c.config.Now().Before(state.settleAt) {
 		state.told = false
 		c.changed(state.topic, false)
 	}
@@ -317,7 +324,7 @@ func (c *Circuits) close(topic string) bool {
 	if state.told {
 		c.changed(topic, false)
 	}
-	state.open, state.left, state.hung, state.told = false, 0, false, false
+	state.open, state.left, state.told = false, 0, false
 	clear(state.running)
 	return true
 }
@@ -340,7 +347,7 @@ func (c *Circuits) state(topic string) *circuit {
 // forget drops the state of a topic that has nothing to remember. The proof of an outage is remembered for [recovery].
 func (c *Circuits) forget(topic string) {
 	state := c.topics[topic]
-	if state == nil || state.open || state.blame.remembered > 0 || state.forgetting != nil {
+	if state == nil || state.open || !state.hung.IsZero() || state.blame.remembered > 0 || state.forgetting != nil {
 		return
 	}
 	left := recovery - c.config.Now().Sub(state.blame.proved)

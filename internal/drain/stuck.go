@@ -17,6 +17,7 @@ import (
 type Stuck struct {
 	Calls     int
 	Since     time.Time // when the first of these calls began
+	Latest    time.Time // when the last of them began
 	ID        int64     // of the first message of that call
 	MessageID string
 }
@@ -27,6 +28,9 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 	d.scheduler.EachStuck(before, func(e *schedule.Entry) {
 		topic := found[e.Message.Topic]
 		topic.Calls++
+		if e.Begun.After(topic.Latest) {
+			topic.Latest = e.Begun
+		}
 		if topic.Calls == 1 || e.Begun.Before(topic.Since) {
 			topic.Since, topic.ID, topic.MessageID = e.Begun, e.Message.Ref.ID, e.Message.MessageID
 		}

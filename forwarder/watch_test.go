@@ -215,3 +215,29 @@ func TestForwarder_G7_a_topic_goes_on_although_a_probe_hangs_after_a_call_that_h
 		eventually(t, func() bool { return len(to.ids()) == 5 }, "the topic goes on")
 	})
 }
+
+// Calls that hang have as many messages as fit into the memory. They take no room from others.
+func TestForwarder_G7_topics_go_on_although_many_messages_are_in_calls_that_hang(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const size, hang, more = 10, 6 * 10, 50
+		to := &hanging{proceed: make(chan struct{})}
+		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.Concurrency, c.BatchSize, c.PageSize = 8, size, size }, &said{})
+		fwd.Impatient(300 * time.Millisecond)
+		publisher := publisherFor(t, database, nil)
+		for n := range hang {
+			inTx(t, database.DB, publisher, "hangs", newMessage(fmt.Sprint("hangs ", n), ""))
+		}
+		run(t, fwd)
+		proceed := sync.OnceFunc(func() { close(to.proceed) })
+		t.Cleanup(proceed)
+		eventually(t, func() bool { return fwd.InFlight()["hangs"] > 2*size-size/2 }, "their messages leave no room for a page")
+		for n := range more {
+			inTx(t, database.DB, publisher, "goes on", newMessage(fmt.Sprint("goes on ", n), ""))
+		}
+		eventually(t, func() bool { return len(to.ids()) == more }, "the other topic goes on")
+		proceed()
+		eventually(t, func() bool { return pending(t, database) == 0 }, "so does this one")
+	})
+}

@@ -21,7 +21,7 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 func (d *Drainer) room() (room int, full bool) {
 	size, _ := d.scheduler.Size()
 	page := d.pageSize().messages
-	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
+	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page) + d.scheduler.Beside()
 	return roomBeside(size-leaving, page)
 }
 

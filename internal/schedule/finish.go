@@ -18,6 +18,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	s.batches--
 	if batch[0].stuck {
 		batch[0].stuck = false
+		s.beside -= len(batch)
 		if s.lost--; s.lost == 0 {
 			s.beyond = 0
 		}

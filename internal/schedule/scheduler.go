@@ -28,6 +28,7 @@ type Scheduler struct {
 	batches  int // number of running batches
 	most     int // maximum number of running batches
 	lost     int // workers with stuck batches, which do not count as running: see stuck.go
+	beside   int // messages of these batches
 	beyond   int // how many more of them there may be than batches that run
 	spares   int // workers that were added for stuck ones, and stay
 	paused   bool
@@ -74,9 +75,10 @@ type Entry struct {
 	Held, Announced bool
 	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
-	// Begun is when the batch was handed out; it is set for the first message of a batch. stuck is set if the batch has
-	// not come back for so long that another worker has replaced the one that runs it.
+	// Begun is when the batch was handed out, and size how many messages it has; both are set for the first message of a batch. stuck is set if
+	// the batch has not come back for so long that another worker has replaced the one that runs it.
 	Begun time.Time
+	size  int
 	stuck bool
 	// Bytes is how much of the scheduler's room the message takes while it is handled.
 	Bytes int
@@ -360,7 +362,7 @@ func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
 func (s *Scheduler) count(t *topicQueue, batch []*Entry) {
 	if len(batch) > 0 {
 		s.batches++
-		batch[0].Begun = time.Now()
+		batch[0].Begun, batch[0].size = time.Now(), len(batch)
 	}
 	s.room.take(batch)
 	s.running += len(batch)

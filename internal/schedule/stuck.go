@@ -26,6 +26,14 @@ func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 // busy reports whether the maximum number of batches is running.
 func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
 
+// Beside returns how many messages lost workers have. They take no room from others: if they did, a topic whose calls hang could fill the
+// memory, and nothing would be read of any topic.
+func (s *Scheduler) Beside() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beside
+}
+
 // MayLose reports whether workers may be lost to so many batches: at first to as many as may run at a time. If they may not, and more is
 // true, they may from now on, until none is lost.
 func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
@@ -45,6 +53,11 @@ func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 			return
 		}
 		e.stuck = true
+		s.beside += e.size
+		if e.alone { // its call may never return, and has not crashed the process
+			e.alone = false
+			s.cleared()
+		}
 		if s.lost++; s.lost > s.spares {
 			s.spares++
 			spares++

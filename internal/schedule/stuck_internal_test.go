@@ -30,10 +30,12 @@ func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 
 	all := hang()
 	require.Len(t, all, most)
+	require.Zero(t, s.Beside())
 	may, added := s.MayLose(len(all), true)
 	require.True(t, may)
 	require.False(t, added, "each of them has a worker in its place")
 	require.Equal(t, most, replace())
+	require.Equal(t, most, s.Beside(), "their messages")
 
 	all = append(all, hang()...)
 	require.Len(t, all, 2*most)
@@ -51,6 +53,30 @@ func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 	for _, batch := range all {
 		s.Finish(batch, one(spool.Done))
 	}
+	require.Zero(t, s.Beside())
 	may, _ = s.MayLose(most+1, false)
 	require.False(t, may, "none is lost any more")
+}
+
+// The call of a suspect hangs. Other suspects do not wait for it, and still run one at a time.
+func TestScheduler_G7_suspects_do_not_wait_for_one_that_hangs(t *testing.T) {
+	t.Parallel()
+	s := ready(1)
+	for id, topic := range []string{"a", "b", "c"} {
+		m := stored(int64(id+1), topic, 0)
+		m.Starts = 1
+		s.Load([]*spool.Message{m})
+	}
+	hangs := s.TryTake()
+	require.Equal(t, []int64{1}, ids(hangs))
+	require.Nil(t, s.TryTake())
+	require.Equal(t, 1, s.ReplaceStuck(time.Now().Add(time.Hour)))
+	next := s.TryTake()
+	require.Equal(t, []int64{2}, ids(next))
+	s.Finish(hangs, one(spool.Done))
+	s.Settled(s.TakeFinished())
+	require.Nil(t, s.TryTake(), "another one is under way")
+	s.Finish(next, one(spool.Done))
+	s.Settled(s.TakeFinished())
+	require.Equal(t, []int64{3}, ids(s.TryTake()))
 }

@@ -243,18 +243,16 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 		e.Until = time.Time{}
 	}
 	for {
-		if err := d.settleFinished(ctx); err != nil {
-			return err
-		}
-		if d.removal.underWay == 0 {
-			if len(d.removal.waiting) == 0 {
-				return nil
+		err := d.settleFinished(ctx)
+		if d.removal.underWay > 0 { // also after an error: nobody else ends it, nor counts its messages
+			stop := context.AfterFunc(ctx, d.removal.abort)
+			if endErr := d.endRemoval(ctx, <-d.removal.ended); err == nil {
+				err = endErr
 			}
-			continue
+			stop()
+		} else if err == nil && len(d.removal.waiting) == 0 {
+			return nil
 		}
-		stop := context.AfterFunc(ctx, d.removal.abort)
-		err := d.endRemoval(ctx, <-d.removal.ended)
-		stop()
 		if err != nil {
 			return err
 		}

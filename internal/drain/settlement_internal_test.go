@@ -91,6 +91,27 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 	})
 }
 
+// The database answers neither a settlement nor the removal that began before. When the time is over, the removal ends, too, and its message still counts.
+func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d := c.d
+	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+	d.scheduler.Limit(counted)
+	d.scheduler.Load(c.suspects[:2])
+	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry} {
+		d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll}})
+	}
+	finished := d.scheduler.TakeFinished()
+	d.unsettled, d.removal.underWay = finished[1:2], 1
+	d.removal.abort = func() { d.removal.ended <- removed{entries: finished[:1], err: context.Canceled} }
+	over, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, d.settleRest(over), context.Canceled)
+	require.Zero(t, d.removal.underWay)
+	require.Equal(t, 2, unrecorded(d.unsettledYet()))
+}
+
 // The outbox for dead letters refuses one after another, and each is loaded for it: they must not stay in memory.
 func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	t.Parallel()

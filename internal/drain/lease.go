@@ -131,7 +131,7 @@ func (d *Drainer) heartbeat() string {
 }
 
 // share returns the number of lanes that this drainer should have: none once it stops. A drainer that works alone should
-// have all lanes if it holds the first one.
+// have all lanes if it holds the first one, and otherwise that one, besides those that it keeps.
 func (d *Drainer) share() int {
 	switch {
 	case d.stopping:
@@ -141,7 +141,7 @@ func (d *Drainer) share() int {
 	case d.lanes.held[d.layout.First] != nil:
 		return d.layout.Lanes
 	default:
-		return 1
+		return 1 + len(d.keptLanes())
 	}
 }
 

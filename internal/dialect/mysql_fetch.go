@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// mysqlShape holds everything on which the text of a read on MySQL depends. The server optimizes each part of a text each time that
+// mysqlShape holds everything on which the parts of a read on MySQL depend. The server optimizes each part of a text each time that
 // it executes the text, which costs more than the few messages that most reads find. So a text has no part that is not needed.
 type mysqlShape struct {
 	fetchShape
 
-	lanes    int
-	upTo     bool
+	upTo     bool // all lanes have one part
 	fewKnown bool // the messages that the caller has are listed as words
 	due      bool // messages that are due are read
 	moved    bool // the number of lanes has been changed
@@ -21,6 +20,10 @@ type mysqlShape struct {
 // fewKnown is the number of messages up to which a list of words costs less than one in JSON, which is a table of its own. The server
 // searches a list of words from its start for each message of a read, which may be as many as a page has.
 const fewKnown = 16
+
+// mysqlText is the text of a read: a part for each lane, and the rest. It is put together for each read: a drainer may read any number of its lanes, and
+// the texts for all of these numbers would take 26 MB for each shape.
+type mysqlText struct{ ofLane, rest string }
 
 // mysqlUnknown is true for a message that is not in a list, of few messages or of many.
 var (
@@ -40,7 +43,7 @@ func (f FetchParams) lookFrom() int64 {
 func shapeOf(f FetchParams, known int) mysqlShape {
 	return mysqlShape{
 		fetchShape: fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()},
-		lanes:      len(f.Cursors), upTo: f.UpTo > 0 && len(f.Cursors) > 0, fewKnown: known <= fewKnown, due: f.Due > 0, moved: f.Layout.First > 0,
+		upTo:       f.UpTo > 0 && len(f.Cursors) > 0, fewKnown: known <= fewKnown, due: f.Due > 0, moved: f.Layout.First > 0,
 	}
 }
 
@@ -91,20 +94,21 @@ func (m mysql) fetch(f FetchParams) Query {
 	} else {
 		args = append(append(args, usedHigherLaneArgs(f.Spool, f.Layout)...), f.Spool)
 	}
-	return Query{Text: m.textOf(shape), Args: append(args, f.lookFrom())}
+	text := m.textOf(shape)
+	return Query{Text: strings.Repeat(text.ofLane, len(f.Cursors)) + text.rest, Args: append(args, f.lookFrom())}
 }
 
 // textOf returns the text of a read.
-func (m mysql) textOf(shape mysqlShape) string {
+func (m mysql) textOf(shape mysqlShape) mysqlText {
 	if text, ok := m.fetches.Load(shape); ok {
-		return text.(string)
+		return text.(mysqlText)
 	}
-	text := strings.Repeat(m.ready+unionAll, shape.lanes)
-	if shape.upTo {
-		text = strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant]) + unionAll
-	}
+	text := mysqlText{ofLane: m.ready + unionAll, rest: m.meta}
 	if shape.due {
-		text += m.due + unionAll
+		text.rest = m.due + unionAll + text.rest
+	}
+	if shape.upTo {
+		text.ofLane, text.rest = "", strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant])+unionAll+text.rest
 	}
 	unknown, version := mysqlUnknown, m.versions[0]
 	if shape.fewKnown {
@@ -113,7 +117,10 @@ func (m mysql) textOf(shape mysqlShape) string {
 	if shape.moved {
 		version = m.versions[1]
 	}
-	text = newReplacer("{unknown}", unknown, "{version}", version).Replace(m.withTurns(shape.fetchShape, text+m.meta))
+	fill := newReplacer("{unknown}", unknown, "{version}", version)
+	for _, part := range []*string{&text.ofLane, &text.rest} {
+		*part = fill.Replace(m.withTurns(shape.fetchShape, *part))
+	}
 	m.fetches.Store(shape, text)
 	return text
 }

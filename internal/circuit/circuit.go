@@ -363,7 +363,7 @@ func (c *Circuits) forget(topic string) {
 	})
 }
 
-// Stop ends the timers.
+// Stop ends the timers, and what is told of outages. A call that returns later tells nothing: nobody would tell of its end.
 func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -377,4 +377,5 @@ func (c *Circuits) Stop() {
 			}
 		}
 	}
+	c.config.Changed = nil
 }

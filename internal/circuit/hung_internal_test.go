@@ -123,3 +123,21 @@ func TestCircuits_G7_a_call_that_never_returns_pauses_its_topic_once(t *testing.
 		require.Empty(t, c.topics, "a healthy topic takes no memory")
 	})
 }
+
+// A forwarder stops without a call that hangs. The call fails at last, when nobody uses the topic any more.
+func TestCircuits_tell_nothing_after_they_have_stopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told tellings
+		c := New(Config{FailuresInRow: 5, ProbeMin: time.Second, ProbeMax: time.Second, Width: 8, Changed: told.changed}, func() {})
+		defer c.Stop()
+		first, second := probesOf(c), probesOf(c)
+		c.Hung("topic", time.Now(), time.Now(), true)
+		c.Stop()
+		require.Equal(t, []bool{true, false}, told.all())
+		c.Succeeded("topic", first, nil)
+		_, _ = c.Away("topic", second)
+		rest(time.Hour)
+		require.Equal(t, []bool{true, false}, told.all())
+	})
+}

@@ -23,8 +23,9 @@ const publicationMark = "Publishers of Postbox rely on this publication as it wa
 const publicationComment = `(SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0)`
 
 // trusted is true for a publication p with which the server can read all that the slot s has to read. An operator has found that, and the publication has been as it is since then. Or it is
-// older than all of that. Each change of its row that is not one of its tables, and so each new name, makes it younger.
-const trusted = `(` + readsUnpublished + ` OR ` + publicationComment + ` = '` + publicationMark + `' || p.xmin::text OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin))`
+// older than all of that. Each change of its row that is not one of its tables, and so each new name, makes it younger. An age is counted from the transaction that asks, and is below 0 for what
+// was written by a later one: for a publication that has changed since then, and never for what is old.
+const trusted = `(` + readsUnpublished + ` OR ` + publicationComment + ` = '` + publicationMark + `' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin))`
 
 // These settings do not exist: to read one is an error, which also those transactions report of which only errors are known. See [LogLackOf].
 const (

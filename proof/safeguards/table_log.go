@@ -217,10 +217,19 @@ var ofTheLog = []safeguard{
 		name: "a publication that was missing for a time is not trusted", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/dialect/log_emit.go",
-			from: " OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin))`",
+			from: " OR age(p.xmin) > age(s.catalog_xmin))`",
 			to:   " OR age(p.xmin) >= 0 OR s.catalog_xmin IS NULL)`",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_loses_no_message_with",
+	},
+	{
+		name: "nor is one that has changed since the transaction of the publisher began", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: " OR age(p.xmin) > age(s.catalog_xmin))`",
+			to:   " OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin))`",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_a_transaction_trusts_no_later_publication",
 	},
 	{
 		name: "a set-up looks whether the log can be read before publishers go on", guarantees: "G1",

@@ -117,6 +117,35 @@ func TestOutbox_G1_its_publication_stays_until_open_transactions_have_ended(t *t
 	}
 }
 
+// A transaction that has written something, such as a row of the business, counts the age of a publication from itself on. To such a transaction a publication that was changed later is no older than one that
+// was always there. If it trusted that, all publishers of its process would for the next second, and what they write is lost.
+func TestOutbox_G1_a_transaction_trusts_no_later_publication(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ lose, undo string }{
+		"renamed and back":           {lose: "ALTER PUBLICATION %s RENAME TO %[1]s_other", undo: "ALTER PUBLICATION %s_other RENAME TO %[1]s"},
+		"dropped and made by others": {lose: "DROP PUBLICATION %s", undo: "CREATE PUBLICATION %s FOR TABLE postbox_messages WITH (publish = 'insert')"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newOutboxWorldAlone(t)
+			if w.readsUnpublished() {
+				t.Skip("this server reads its log without a publication")
+			}
+			name := w.permanentSlot()
+			w.Exec(t, "CREATE TABLE orders (id int)")
+			tx, err := w.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback() }()
+			_, err = tx.ExecContext(t.Context(), "INSERT INTO orders VALUES (1)")
+			require.NoError(t, err)
+			w.Exec(t, fmt.Sprintf(c.lose, name))
+			w.changeTable()
+			w.Exec(t, fmt.Sprintf(c.undo, name))
+			require.ErrorContains(t, w.emitter("outbox").Bind(tx).Publish("orders", keyed("lost", "key")), "was renamed, altered or made again")
+		})
+	}
+}
+
 // Nothing was lost yet, so the set-up makes the publication again, and publishers go on.
 func TestSetupOutbox_mends_a_publication_that_was_dropped(t *testing.T) {
 	t.Parallel()

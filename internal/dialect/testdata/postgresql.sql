@@ -1099,7 +1099,7 @@ WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgout
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
 
 -- PublicationTrust
-SELECT p.xmin::text, COALESCE((current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin)), FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = $1
+SELECT p.xmin::text, COALESCE((current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)), FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = $1
 
 -- OpenTransactions
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -1128,7 +1128,7 @@ THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting(
 -- EmitChecked
 SELECT pg_logical_emit_message(true, COALESCE((
 	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid IS NOT NULL)
-	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin)) THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
+	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)) THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
 	       ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END
 	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())

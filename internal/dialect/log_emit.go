@@ -12,8 +12,9 @@ const readsUnpublished = `current_setting('server_version_num')::int >= 180000`
 
 // keepsPublication returns a condition that is true, or fails with an error for [LogLackOf]. It sees what was committed last, in any isolation.
 // The function locks the publication until the transaction ends: until then the server lets no other one drop or rename it. So what is committed with it is in the log before, where the server can read it.
-func keepsPublication(name string) string {
-	return `(` + readsUnpublished + ` OR (pg_get_object_address('publication', ARRAY[` + name + `], ARRAY[]::text[])).objid IS NOT NULL)`
+// is compares the oid of the publication.
+func keepsPublication(name, is string) string {
+	return `(` + readsUnpublished + ` OR (pg_get_object_address('publication', ARRAY[` + name + `], ARRAY[]::text[])).objid ` + is + `)`
 }
 
 // publicationMark begins the comment on a publication. The transaction that wrote its row follows.
@@ -39,14 +40,14 @@ const outboxSlotName = `format('postbox_%s_%s` + OutboxSlotSuffix + `', split_pa
 
 // emit adds a message to the log, if the transaction commits.
 var emit = `
-SELECT pg_logical_emit_message(true, CASE WHEN ` + keepsPublication(outboxSlotName) + `
+SELECT pg_logical_emit_message(true, CASE WHEN ` + keepsPublication(outboxSlotName, `IS NOT NULL`) + `
 THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationMissing + `') END, ?::bytea)`
 
 // emitChecked is emit that also fails unless there is a slot that keeps the message, and its publication is trusted. A slot that is still being made has no confirmed position, and keeps nothing
-// that is committed before it is complete.
+// that is committed before it is complete. The publication that is locked must be the one that is looked at: while the statement waited for the lock, another one may have taken its name.
 var emitChecked = `
 SELECT pg_logical_emit_message(true, COALESCE((
-	SELECT CASE WHEN ` + keepsPublication(`s.slot_name::text`) + `
+	SELECT CASE WHEN ` + keepsPublication(`s.slot_name::text`, `= p.oid`) + `
 	       THEN CASE WHEN ` + trusted + ` THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationChanged + `') END
 	       ELSE current_setting('` + publicationMissing + `') END
 	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
@@ -59,8 +60,11 @@ current_setting('` + slotMissing + `')), ?::bytea)`
 const publicationTrust = `
 SELECT p.xmin::text, COALESCE(` + trusted + `, FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = ?`
 
-// openTransactions are those of the whole server that have written something.
-const openTransactions = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+// openTransactions are those of the whole server that have written something. A snapshot may know nothing of the youngest ones: it ends after the last transaction that has ended.
+const openTransactions = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+
+// newTransaction has a larger number than all that are open.
+const newTransaction = `SELECT pg_current_xact_id()::text::bigint`
 
 // MarkPublication returns the statement that makes publishers rely on a publication, as long as it is as a transaction has left it. See [Statements.PublicationTrust].
 func (s *Statements) MarkPublication(name, transaction string) string {

@@ -161,7 +161,7 @@ func (s *Statements) PublishFor(slot string, exists, inserts bool, lacks []strin
 	if !exists {
 		return []string{fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert')", slot, tables)}
 	}
-	complete := []string{"SET LOCAL lock_timeout = '500ms'"}
+	complete := []string{waitBriefly}
 	if !inserts {
 		complete = append(complete, s.PublishInserts(slot)) // after which the publication is not trusted
 	}
@@ -213,9 +213,11 @@ func (s *Statements) usePostgresLog() {
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
+	s.oldestTransaction, s.publicationUser = oldestTransaction, publicationUser
 	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.FormerSlot, s.LogEnd, s.logEnds = emit, emitChecked, markLog, outboxSlot, formerSlot, logEnd, logEnds
 	s.ClaimLog, s.saveLogPosition, s.passLog, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, passLog, reserveLog, setLogPosition
-	s.PublicationTrust, s.OpenTransactions, s.ReaderSchema, s.OwnLogRights, s.ReadersLogRights = publicationTrust, openTransactions, readerSchema, ownLogRights, readersLogRights
+	s.PublicationTrust, s.OpenTransactions, s.NewTransaction = publicationTrust, openTransactions, newTransaction
+	s.ReaderSchema, s.OwnLogRights, s.ReadersLogRights = readerSchema, ownLogRights, readersLogRights
 	s.logAhead = logAhead
 	s.LogPosition = `SELECT slot, position, part, epoch, saved_at FROM {log_position} WHERE id = 1`
 	s.RemoveLogPosition = `DELETE FROM {log_position}`

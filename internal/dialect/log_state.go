@@ -41,6 +41,42 @@ FROM pg_class c WHERE c.oid = '{messages}'::regclass`
 const publicationOwner = `
 SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = ?`
 
+// waitBriefly makes a transaction wait for a lock for a moment only: publishers wait behind it.
+const waitBriefly = "SET LOCAL lock_timeout = '500ms'"
+
+// lockHolder tells of a transaction that has a lock: its process, or 0 and its name if it was prepared, and what anyone may see of that process.
+const lockHolder = `
+SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
+WHERE l.granted AND `
+
+// oldestTransaction is that of the whole server which has written something. A transaction has a lock on its own number.
+const oldestTransaction = lockHolder + `l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' ORDER BY age(l.transactionid) DESC LIMIT 1`
+
+// publicationUser is a transaction that keeps a publication from being dropped.
+const publicationUser = lockHolder + `l.locktype = 'object' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid = 'pg_publication'::regclass AND l.objid = (SELECT p.oid FROM pg_publication p WHERE p.pubname = ?) ORDER BY l.pid LIMIT 1`
+
+// OldestTransaction returns the oldest transaction that has written something.
+func (s *Statements) OldestTransaction() Query { return Query{Text: s.oldestTransaction} }
+
+// PublicationUser returns a transaction that keeps a publication from being dropped.
+func (s *Statements) PublicationUser(publication string) Query {
+	return Query{Text: s.publicationUser, Args: []any{publication}}
+}
+
+// DropPublicationSoon returns the statements that remove a publication if no transaction keeps it for longer than a moment. Publishers wait behind the statement.
+func (s *Statements) DropPublicationSoon(name string) []string {
+	return []string{waitBriefly, s.DropPublication(name)}
+}
+
+// FlushLog returns the statements that write the log to the disk. They need no right.
+func FlushLog() []string {
+	return []string{"SET synchronous_commit = local", "SELECT pg_logical_emit_message(true, '" + OutboxPrefix + "flush', ''::text)"}
+}
+
 // PublishInserts returns the statement that makes a publication send inserts alone.
 func (s *Statements) PublishInserts(publication string) string {
 	return fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert')", publication)

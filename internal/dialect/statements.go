@@ -269,6 +269,8 @@ type Statements struct {
 	PublicationRights string // → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there
 	PublicationOwner  string // publication → this role, its owner, whether this role has the rights of that one
 	ReaderSchema      string // role → schema of the table of messages, whether the role may look into it
+	oldestTransaction string
+	publicationUser   string
 	OwnLogRights      string // → role, rights that it lacks to store messages of the log, on what: log_rights.go
 	ReadersLogRights  string // → the same for the roles of forwarders
 
@@ -276,7 +278,8 @@ type Statements struct {
 
 	FormerSlot        string // slot → the slot, if it is one of this database whose table of messages is gone
 	PublicationTrust  string // slot → its publication as it is now, whether publishers may rely on it: log_emit.go
-	OpenTransactions  string // → number of the oldest open transaction, number of the next one
+	OpenTransactions  string // → number of the oldest open transaction
+	NewTransaction    string // → number of this one, which is larger than those of all that are open
 	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
 	LogEnd            string // → end of the log
 	LogPosition       string // → slot, position, part, epoch, when it was stored
@@ -309,8 +312,8 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
-		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.FormerSlot, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
+		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.FormerSlot, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
 	} {
 		f(text)
 	}

@@ -208,8 +208,8 @@ var ofTheLog = []safeguard{
 		name: "the publication of the slot stays until transactions that have published have ended", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/dialect/log_emit.go",
-			from: "(pg_get_object_address('publication', ARRAY[` + name + `], ARRAY[]::text[])).objid IS NOT NULL)`",
-			to:   "EXISTS (SELECT 1 FROM pg_publication e WHERE e.pubname = ` + name + `))`",
+			from: "(pg_get_object_address('publication', ARRAY[` + name + `], ARRAY[]::text[])).objid ` + is + `)`",
+			to:   "(SELECT e.oid FROM pg_publication e WHERE e.pubname = ` + name + `) ` + is + `)`",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_its_publication_stays",
 	},
@@ -230,6 +230,24 @@ var ofTheLog = []safeguard{
 			to:   " OR age(p.xmin) NOT BETWEEN 0 AND age(s.catalog_xmin))`",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_a_transaction_trusts_no_later_publication",
+	},
+	{
+		name: "nor is one that has taken the place of another one while the publisher waited", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: "keepsPublication(`s.slot_name::text`, `= p.oid`)",
+			to:   "keepsPublication(`s.slot_name::text`, `IS NOT NULL`)",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_does_not_trust",
+	},
+	{
+		name: "a slot is not removed before open transactions have ended", guarantees: "G1",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_remove.go",
+			from: "if !a.slot.active { // otherwise it fails",
+			to:   "if a.session == nil {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestRemoveOutbox_G1_waits_for_transactions",
 	},
 	{
 		name: "a set-up looks whether the log can be read before publishers go on", guarantees: "G1",

@@ -27,6 +27,9 @@ type OutboxConfig struct {
 	// NoFailover makes [SetupOutbox] and [AcceptLoss] make a slot that a failover loses. By default, on PostgreSQL 17 and later, standbys with sync_replication_slots keep the slot. Set
 	// synchronized_standby_slots on the primary, too: otherwise a failover to a standby that lags is a loss, which is noticed. Older servers lose each slot in a failover.
 	NoFailover bool
+	// Waits is called by [SetupOutbox], [AcceptLoss], [RemoveOutbox] and [DiscardOutbox] while they wait for transactions of others for longer than three seconds. The text says for what, and for which process of
+	// the server. It is called again when that has changed, and on a goroutine of its own. Optional.
+	Waits func(what string)
 }
 
 func (c OutboxConfig) parse() (*pgconn.Config, error) {

@@ -12,7 +12,8 @@ import (
 )
 
 // RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
-// while a process reads from the slot, or if messages in the log were not read, and [ErrSlotLost] until that loss was accepted with [AcceptLoss]. It drops no slot of another program. It can be run again, also after a crash. Rights are those of [SetupOutbox].
+// while a process reads from the slot, or if messages in the log were not read, and [ErrSlotLost] until that loss was accepted with [AcceptLoss]. It waits for the end of all transactions of the server that have written anything, since they may have published. It drops no slot of
+// another program. It can be run again, also after a crash. Rights are those of [SetupOutbox].
 func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if err := a.mayRemove(ctx); err != nil {
@@ -30,6 +31,11 @@ func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig)
 			}
 		}
 		if a.slot.exists && !a.slot.invalid {
+			if !a.slot.active { // otherwise it fails
+				if err := a.settle(ctx); err != nil { // an open transaction may have published
+					return err
+				}
+			}
 			unread, err := a.unread(ctx, a.slot.name)
 			if err != nil && (a.known || !errors.Is(err, ErrSlotLost)) {
 				return keepsLoss(err)
@@ -119,12 +125,16 @@ func (a *administration) forget(ctx context.Context) error {
 	if err := a.dropFormer(ctx); err != nil {
 		return err
 	}
-	return a.audited(ctx, operate.ActRemoveLog, "", func(tx *sql.Tx) error {
-		for _, text := range []string{a.statements.RemoveLogPosition, a.statements.DropPublication(a.slot.name)} {
+	remove := func(tx *sql.Tx) error {
+		for _, text := range append(a.statements.DropPublicationSoon(a.slot.name), a.statements.RemoveLogPosition) {
 			if _, err := tx.ExecContext(ctx, text); err != nil {
 				return fmt.Errorf("remove the publication and the position, as the owner of the tables: %w", err)
 			}
 		}
 		return nil
+	}
+	what := fmt.Sprintf("the publication %s is dropped when all transactions have ended that have published", a.slot.name)
+	return a.waiting(ctx, what, a.statements.PublicationUser(a.slot.name), func() error {
+		return a.untilUnlocked(ctx, func() error { return a.audited(ctx, operate.ActRemoveLog, "", remove) })
 	})
 }

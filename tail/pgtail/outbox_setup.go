@@ -219,12 +219,8 @@ func (a *administration) make(ctx context.Context, action string) (loss Loss, er
 			return loss, err
 		}
 		failover := !a.config.NoFailover && a.server.version >= failoverVersion
-		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
-		if err != nil {
-			return loss, explain(fmt.Errorf("make the slot %s: %w", a.slot.name, err))
-		}
-		if begin, err = number(rows); err != nil {
-			return loss, fmt.Errorf("make the slot %s: %w", a.slot.name, err)
+		if begin, err = a.makeSlot(ctx, failover); err != nil {
+			return loss, err
 		}
 		reserved = begin
 	}
@@ -242,6 +238,22 @@ func (a *administration) make(ctx context.Context, action string) (loss Loss, er
 		}
 		return nil
 	})
+}
+
+// makeSlot makes the slot, and returns where it begins.
+func (a *administration) makeSlot(ctx context.Context, failover bool) (begin int64, err error) {
+	var rows [][][]byte
+	err = a.waiting(ctx, makingText(a.slot.name, int(a.session.conn.PID())), a.statements.OldestTransaction(), func() (err error) {
+		rows, err = a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
+		return err
+	})
+	if err != nil {
+		return 0, explain(fmt.Errorf("make the slot %s: %w", a.slot.name, err))
+	}
+	if begin, err = number(rows); err != nil {
+		return 0, fmt.Errorf("make the slot %s: %w", a.slot.name, err)
+	}
+	return begin, nil
 }
 
 // audited calls do in a transaction that also writes the row of the action.

@@ -236,9 +236,13 @@ func (o *outboxState) foreign() error {
 // making is the error for a slot that the server has not made yet, perhaps for a program that has ended.
 func making(slot Slot) error {
 	return &setupError{
-		what: fmt.Sprintf("the slot %s is still being made: process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
+		what: makingText(slot.Name, slot.PID),
 		fix:  "wait for that, and " + runSetupOutbox + `, again; "postbox log remove --without-rows --force" ends that process`,
 	}
+}
+
+func makingText(slot string, pid int) string {
+	return fmt.Sprintf("the slot %s is still being made: process %d of the server waits for the end of all open transactions", slot, pid)
 }
 
 // retainedMost is how many bytes of log are normal. A process that reads leaves much less.

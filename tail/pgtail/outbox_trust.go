@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // Publishers write into the log only with a publication that is trusted, because the server cannot read what was written where there was none: see emitChecked in internal/dialect/log_emit.go.
@@ -30,10 +29,10 @@ func (a *administration) vouch(ctx context.Context) error {
 	if err != nil || trusted {
 		return err
 	}
-	if err := a.transactionsEnd(ctx); err != nil { // those of the time without the publication, which come into the log when they commit
+	if err := a.settle(ctx); err != nil { // also for transactions of the time without the publication
 		return err
 	}
-	copied := a.slot.name + "_copy"
+	copied := fmt.Sprintf("%s_copy_%d", a.slot.name, a.session.conn.PID()) // another set-up may do the same
 	if _, err := a.session.query(ctx, a.statements.CopySlot(a.slot.name, copied)); err != nil {
 		return explain(fmt.Errorf("copy the slot %s, to look whether the log can be read: %w", a.slot.name, err))
 	}
@@ -58,29 +57,6 @@ func (a *administration) rely(ctx context.Context, written string) error {
 		return fmt.Errorf("comment on the publication %s, as its owner: %w", a.slot.name, err)
 	}
 	return nil
-}
-
-// transactionsEnd waits until all transactions have ended that are open now.
-func (a *administration) transactionsEnd(ctx context.Context) error {
-	ticker := time.NewTicker(retryMin)
-	defer ticker.Stop()
-	for until := int64(0); ; {
-		var oldest, next int64
-		if err := a.db.QueryRowContext(ctx, a.statements.OpenTransactions).Scan(&oldest, &next); err != nil {
-			return fmt.Errorf("wait for open transactions: %w", err)
-		}
-		if until == 0 {
-			until = next
-		}
-		if oldest >= until {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
 }
 
 // unpublished returns an error if there is no publication, or if publishers do not trust it.

@@ -1,8 +1,10 @@
 package pgtail_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +16,19 @@ import (
 func (w *world) readsUnpublished() bool {
 	w.Helper()
 	return w.Count(w.T, "SELECT current_setting('server_version_num')::int") >= 180_000
+}
+
+// onlyPublished skips the test on a server that needs no publication.
+func (w *world) onlyPublished() {
+	w.Helper()
+	if w.readsUnpublished() {
+		w.Skip("PostgreSQL 17 or earlier is missing: this version reads its log without a publication, too")
+	}
+}
+
+// waitsForPublication reports whether a transaction waits for the lock of a publication.
+func (w *world) waitsForPublication(name string) bool {
+	return w.Count(w.T, "SELECT COUNT(*) FROM pg_locks l JOIN pg_publication p ON p.oid = l.objid WHERE l.classid = 'pg_publication'::regclass AND NOT l.granted AND p.pubname = ?", name) == 1
 }
 
 // A message that publishers have seen no error for is published, whatever is done to the publication, and until the loss is accepted.
@@ -98,9 +113,7 @@ func TestOutbox_G1_its_publication_stays_until_open_transactions_have_ended(t *t
 				w.changeTable()
 				require.NoError(t, tx.Commit())
 			} else {
-				w.eventually(func() bool {
-					return w.Count(t, "SELECT COUNT(*) FROM pg_locks l JOIN pg_publication p ON p.oid = l.objid WHERE l.classid = 'pg_publication'::regclass AND NOT l.granted AND p.pubname = ?", name) == 1
-				}, "the server waits")
+				w.eventually(func() bool { return w.waitsForPublication(name) }, "the server waits")
 				w.changeTable()
 				require.NoError(t, tx.Commit())
 				require.NoError(t, <-lost)
@@ -144,6 +157,64 @@ func TestOutbox_G1_a_transaction_trusts_no_later_publication(t *testing.T) {
 			require.ErrorContains(t, w.emitter("outbox").Bind(tx).Publish("orders", keyed("lost", "key")), "was renamed, altered or made again")
 		})
 	}
+}
+
+// The publisher sees the publication as it was when its statement began, which then waits for the one that takes its place.
+func TestOutbox_G1_does_not_trust_a_publication_that_was_replaced_while_the_publisher_waited(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	w.onlyPublished()
+	name := w.permanentSlot()
+	w.Exec(t, "CREATE TABLE business (n int)")
+	tx, _ := w.open("DROP PUBLICATION "+name, "INSERT INTO business VALUES (1)", fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE postbox_messages WITH (publish = 'insert')", name))
+	published := make(chan error, 1)
+	go func() { published <- w.emitter("outbox").Publish("orders", keyed("refused", "key")) }()
+	w.eventually(func() bool { return w.waitsForPublication(name) }, "the publisher waits")
+	require.NoError(t, tx.Commit())
+	require.ErrorContains(t, <-published, "was dropped or renamed")
+}
+
+// The transaction has ended for others before its end is on the disk, and the server reads only what is there.
+func TestSetupOutbox_G1_notices_a_loss_that_is_not_on_the_disk_yet(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	w.onlyPublished()
+	w.Exec(t, "CREATE TABLE business (n int)")
+	tx, _ := w.open("SET LOCAL synchronous_commit = off")
+	w.Exec(t, "DROP PUBLICATION "+w.permanentSlot())
+	_, err := tx.ExecContext(t.Context(), "INSERT INTO business VALUES (1)")
+	require.NoError(t, err)
+	setUp := make(chan error, 1)
+	go func() { setUp <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), w.outboxConfig()) }()
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(*) FROM pg_publication WHERE pubname = "+permanentSlot) == 1
+	}, "it has made the publication, and waits for the transaction")
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, <-setUp, pgtail.ErrSlotLost)
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "was renamed, altered or made again")
+}
+
+// No transaction with a larger number than that of the open one has ended yet, so a snapshot does not know it.
+func TestSetupOutbox_G1_waits_for_the_youngest_transaction(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	w.onlyPublished()
+	name := w.permanentSlot()
+	w.Exec(t, "CREATE TABLE business (n int)")
+	w.Exec(t, "DROP PUBLICATION "+name)
+	operator, _ := w.open("CREATE PUBLICATION " + name + " FOR TABLE ONLY postbox_messages, ONLY postbox_waiting, ONLY postbox_audit, ONLY postbox_members WITH (publish = 'insert')")
+	tx, _ := w.open("INSERT INTO business VALUES (1)")
+	require.NoError(t, operator.Commit())
+	setUp := make(chan error, 1)
+	go func() { setUp <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), w.outboxConfig()) }()
+	select {
+	case err := <-setUp:
+		require.Fail(t, "it does not wait", "%v", err)
+	case <-time.After(time.Second):
+	}
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, <-setUp, pgtail.ErrSlotLost)
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "was renamed, altered or made again")
 }
 
 // Nothing was lost yet, so the set-up makes the publication again, and publishers go on.

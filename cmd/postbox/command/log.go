@@ -71,7 +71,7 @@ func (s *session) inspect(ctx context.Context, flags logFlags) (pgtail.Status, e
 
 // logOutbox is the configuration for a change. The role of the command makes the slot if no other one is named.
 func (s *session) logOutbox(flags logFlags) pgtail.OutboxConfig {
-	return pgtail.OutboxConfig{DSN: cmp.Or(s.logDSN, s.address.dsn), NoFailover: flags.noFailover}
+	return pgtail.OutboxConfig{DSN: cmp.Or(s.logDSN, s.address.dsn), NoFailover: flags.noFailover, Waits: func(what string) { s.progress("%s.", what) }}
 }
 
 func (p *program) logSetupCommand() *cobra.Command {
@@ -103,9 +103,7 @@ is missing.`,
 func (s *session) setUpLog(ctx context.Context, flags logFlags) error {
 	var made error
 	if flags.withoutRows {
-		told := s.tellWait(ctx)
 		made = pgtail.SetupOutbox(ctx, s.database, s.logOutbox(flags))
-		told()
 		if made != nil && ctx.Err() != nil {
 			return s.cutOff(ctx, made)
 		}
@@ -135,36 +133,10 @@ func (s *session) setUpLog(ctx context.Context, flags logFlags) error {
 }
 
 const (
-	// setUpPatience is the pause before a set-up says for what it waits.
-	setUpPatience = 3 * time.Second
 	// cutOffPatience is how long an interrupted set-up waits until the server has given the slot up, and cutOffPause the pause between two looks.
 	cutOffPatience = 5 * time.Second
 	cutOffPause    = 50 * time.Millisecond
 )
-
-// tellWait says once for what a set-up waits, unless it ends soon. It returns what ends it.
-func (s *session) tellWait(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(setUpPatience):
-			}
-			if wait, ok := s.slotInMaking(ctx); ok {
-				s.progress("%s.", wait.What)
-				return
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
 
 // slotInMaking returns what to say of the slot if the server still makes it.
 func (s *session) slotInMaking(ctx context.Context) (wait pgtail.Finding, ok bool) {

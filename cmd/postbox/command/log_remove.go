@@ -21,8 +21,11 @@ With --without-rows, publishers with Log fail from then on. So stop them first,
 and stop the forwarders a few seconds later. The command fails while a process
 reads the log, and while messages wait in it: with the slot they would be lost.
 It also fails if the slot was lost and "postbox log accept-loss" has not been run.
+It waits for all transactions that are open on the server, since they may have
+published, and says after three seconds for which process it waits.
 With --force it ends the connection of that process and removes the slot all the
-same, and the messages are lost.
+same, and the messages are lost. Then it waits only for transactions that have
+published, up to PostgreSQL 17.
 
 Without --without-rows nothing can be lost: forwarders that read the log poll
 from then on. The command fails while one reads, unless --force is given.`,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -239,59 +238,6 @@ func TestLog_shows_a_set_up_that_was_cut_off(t *testing.T) {
 	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "the log has messages that were not stored")
 	b.logLines(command.ExitOK, "log", "setup", "--without-rows")
 	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "the log has messages that were not stored", "what was written meanwhile is kept")
-}
-
-// A server goes on making a slot for a process that has ended. Publishers could write then, and no forwarder could read.
-func TestLog_setup_says_for_what_it_waits_and_can_be_interrupted(t *testing.T) {
-	t.Parallel()
-	b := logBench(t)
-	skipBefore14(b)
-	slot := b.logLines(command.ExitFound, "log", "check", "--without-rows")["slot"].Slot.Name
-	open, err := b.database.DB.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = open.Rollback() }()
-	_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
-	require.NoError(t, err)
-
-	said := &toldOutput{wanted: "waits for the end of all open transactions", told: make(chan struct{})}
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := b.environment()[name]; return value, ok }})
-	root.SetArgs([]string{"log", "setup", "--without-rows"})
-	root.SetOut(io.Discard)
-	root.SetErr(said)
-	code := make(chan int, 1)
-	go func() { code <- command.Execute(ctx, root) }()
-	select {
-	case <-said.told:
-	case <-time.After(logPatience):
-		require.Fail(t, "it says nothing")
-	}
-	pid := b.database.Count(t, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = ?", slot)
-	interrupt()
-	require.NotEqual(t, command.ExitOK, <-code)
-	require.Zero(t, b.database.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = ?", slot), "the server has given it up, although the transaction is open")
-	require.Contains(t, said.text.String(), fmt.Sprintf("the slot %s is still being made: process %d of the server waits", slot, pid))
-	require.Contains(t, said.text.String(), "run the command again")
-	require.NoError(t, open.Rollback())
-	b.logLines(command.ExitOK, "log", "setup", "--without-rows")
-}
-
-// toldOutput keeps what a command says, and tells when that has the wanted text. The text is read when the command has ended.
-type toldOutput struct {
-	wanted string
-	told   chan struct{}
-	text   strings.Builder
-}
-
-// Write implements [io.Writer].
-func (o *toldOutput) Write(p []byte) (int, error) {
-	before := strings.Contains(o.text.String(), o.wanted)
-	o.text.Write(p)
-	if !before && strings.Contains(o.text.String(), o.wanted) {
-		close(o.told)
-	}
-	return len(p), nil
 }
 
 // Another program has made a slot of this name.

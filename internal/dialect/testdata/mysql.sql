@@ -854,6 +854,12 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- ReaderSchema
 
 
+-- OldestTransaction
+
+
+-- PublicationUser
+
+
 -- OwnLogRights
 
 
@@ -867,6 +873,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 
 
 -- OpenTransactions
+
+
+-- NewTransaction
 
 
 -- OutboxSlot

@@ -1061,6 +1061,21 @@ SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE
 -- ReaderSchema
 SELECT c.relnamespace::regnamespace::text, has_schema_privilege($1::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
+-- OldestTransaction
+SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
+WHERE l.granted AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' ORDER BY age(l.transactionid) DESC LIMIT 1
+
+-- PublicationUser
+SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
+WHERE l.granted AND l.locktype = 'object' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid = 'pg_publication'::regclass AND l.objid = (SELECT p.oid FROM pg_publication p WHERE p.pubname = $1) ORDER BY l.pid LIMIT 1
+
 -- OwnLogRights
 SELECT a.rolname, n.lacks, n.object FROM pg_roles a
 JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
@@ -1102,7 +1117,10 @@ WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgout
 SELECT p.xmin::text, COALESCE((current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)), FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = $1
 
 -- OpenTransactions
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+
+-- NewTransaction
+SELECT pg_current_xact_id()::text::bigint
 
 -- OutboxSlot
 SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
@@ -1127,7 +1145,7 @@ THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting(
 
 -- EmitChecked
 SELECT pg_logical_emit_message(true, COALESCE((
-	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid IS NOT NULL)
+	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid = p.oid)
 	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)) THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
 	       ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END
 	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name

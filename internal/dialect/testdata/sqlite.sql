@@ -854,6 +854,12 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- ReaderSchema
 
 
+-- OldestTransaction
+
+
+-- PublicationUser
+
+
 -- OwnLogRights
 
 
@@ -867,6 +873,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 
 
 -- OpenTransactions
+
+
+-- NewTransaction
 
 
 -- OutboxSlot

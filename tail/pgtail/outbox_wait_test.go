@@ -1,0 +1,95 @@
+package pgtail_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+// waits keeps what a call says for what it waits.
+type waits struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *waits) say(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, what)
+}
+
+func (w *waits) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string{}, w.said...)
+}
+
+// open begins a transaction that has written something, and returns it with its process on the server.
+func (w *world) open(statements ...string) (tx *sql.Tx, pid int) {
+	w.Helper()
+	tx, err := w.DB.BeginTx(w.Context(), nil)
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = tx.Rollback() })
+	for _, text := range append(statements, "SELECT pg_current_xact_id()") {
+		_, err := tx.ExecContext(w.Context(), text)
+		require.NoError(w, err)
+	}
+	require.NoError(w, tx.QueryRowContext(w.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+	return tx, pid
+}
+
+// A transaction that is open comes into the log when it commits, and its messages would be lost with the slot.
+func TestRemoveOutbox_G1_waits_for_transactions_that_have_published(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	tx, _ := w.open()
+	require.NoError(t, w.emitter("outbox").Bind(tx).Publish("orders", keyed("open", "key")))
+	config, said := w.outboxConfig(), &waits{}
+	config.Waits = said.say
+	removed := make(chan error, 1)
+	go func() { removed <- pgtail.RemoveOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	w.eventually(func() bool { return len(said.all()) > 0 }, "it says for what it waits")
+	require.Regexp(t, `^Postbox waits for the end of all open transactions of the server, which may come into its log, and that of process \d+ of the server is open`, said.all()[0])
+	require.Empty(t, removed)
+	require.NoError(t, w.emitter("outbox").Publish("orders", keyed("meanwhile", "key")), "publishers do not wait")
+	require.NoError(t, tx.Commit())
+	require.ErrorContains(t, <-removed, "messages that were not stored")
+
+	b := &broker{}
+	f := w.reader(b)
+	w.eventually(func() bool { return b.has("open", "meanwhile") }, "they are published")
+	f.stop(t)
+}
+
+// The server lets others see a transaction with synchronous_commit = off before its end is on the disk, and reads only what is there.
+func TestRemoveOutbox_G1_sees_messages_that_are_not_on_the_disk(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	tx, _ := w.open("SET LOCAL synchronous_commit = off")
+	require.NoError(t, w.emitter("outbox").Bind(tx).Publish("orders", keyed("asynchronous", "key")))
+	require.NoError(t, tx.Commit())
+	require.ErrorContains(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()), "messages that were not stored")
+}
+
+// It waits for each lock of the publication for a moment, so that publishers go on meanwhile.
+func TestDiscardOutbox_says_for_what_it_waits(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	w.onlyPublished() // otherwise publishers do not lock it
+	tx, pid := w.open("SET LOCAL application_name = 'producer'")
+	require.NoError(t, w.emitter("outbox").Bind(tx).Publish("orders", keyed("open", "key")))
+	config, said := w.outboxConfig(), &waits{}
+	config.Waits = said.say
+	removed := make(chan error, 1)
+	go func() { removed <- pgtail.DiscardOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	w.eventually(func() bool { return len(said.all()) > 0 }, "it says for what it waits")
+	require.Equal(t, fmt.Sprintf("the publication %s is dropped when all transactions have ended that have published, and that of process %d of the server is open (role postgres, application_name %q)", w.permanentSlot(), pid, "producer"), said.all()[0])
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-removed)
+}

@@ -253,7 +253,7 @@ var ofTheLog = []safeguard{
 		name: "a set-up looks whether the log can be read before publishers go on", guarantees: "G1",
 		edits: []edit{{
 			file: "tail/pgtail/outbox_trust.go",
-			from: "	if _, err := a.unread(ctx, copied); err != nil {\n		return err\n	}\n",
+			from: "	if err := a.copyTried(ctx); err != nil {\n		return err\n	}\n",
 			to:   "",
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_loses_no_message_with",

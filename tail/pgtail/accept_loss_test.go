@@ -1,11 +1,14 @@
 package pgtail_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -50,6 +53,49 @@ func TestAcceptLoss_G1_loses_nothing_that_is_published_afterwards(t *testing.T) 
 	w.eventually(func() bool { return b.has(want...) }, "all that is published after the loss was accepted arrives")
 	require.Equal(t, want, first(b.ids("key")))
 	again.stop(t)
+}
+
+// A supervisor starts forwarders again and again, each of which reads until it comes to what the server cannot read. One that has the slot just then is no sign that all is well.
+func TestAcceptLoss_while_forwarders_are_started_again(t *testing.T) {
+	t.Parallel()
+	for range 6 { // each could be lucky
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			w := newOutboxWorld(t)
+			if w.readsUnpublished() {
+				t.Skip("this server reads its log without a publication")
+			}
+			name := w.permanentSlot()
+			messages := make([]*message.Message, 5_000) // it takes a while to read these
+			for i := range messages {
+				messages[i] = keyed(fmt.Sprint(i), "key")
+			}
+			require.NoError(t, w.emitter("outbox").Publish("orders", messages...))
+			w.Exec(t, "ALTER PUBLICATION "+name+" RENAME TO "+name+"_other")
+			w.changeTable()
+			w.Exec(t, "ALTER PUBLICATION "+name+"_other RENAME TO "+name)
+
+			forwarders, stop := context.WithCancel(t.Context())
+			begun, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				for forwarders.Err() == nil {
+					_, _ = w.DB.ExecContext(forwarders, fmt.Sprintf("SELECT FROM pg_logical_slot_peek_binary_changes('%s', NULL, NULL, 'proto_version', '1', 'publication_names', '%[1]s', 'messages', 'true')", name))
+					select {
+					case begun <- struct{}{}:
+					case <-forwarders.Done():
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}()
+			<-begun
+			err := acceptLoss(t.Context(), w.Postbox(), w.outboxConfig())
+			stop()
+			<-ended
+			require.NoError(t, err, "the log cannot be read")
+			require.NoError(t, w.emitter("outbox").Publish("orders", keyed("after", "key")))
+		})
+	}
 }
 
 // Without the slot and the position, no program would say any more that messages were lost.

@@ -71,7 +71,10 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) (
 		}
 		var blocked error
 		if !a.slot.invalid {
-			blocked = a.blocked(ctx)
+			blocked = a.tried(ctx)
+		}
+		if errors.Is(blocked, errTaken) { // by a forwarder that was started again, and may end in a moment for this very reason
+			blocked = a.copyTried(ctx)
 		}
 		switch {
 		case blocked != nil && !errors.Is(blocked, ErrSlotLost):
@@ -80,7 +83,7 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) (
 			return errors.Join(ErrNothingLost, a.unpublished())
 		}
 		if a.slot.exists && (a.slot.invalid || blocked != nil) {
-			if err := a.drop(ctx, a.slot.name); err != nil {
+			if err := a.dropInTime(ctx); err != nil {
 				return err
 			}
 			a.slot.exists = false
@@ -274,6 +277,23 @@ func (a *administration) drop(ctx context.Context, slot string) error {
 	return nil
 }
 
+// dropInTime drops the slot of the outboxes. Forwarders that are started again read from it for moments, so it tries that for readerPatience.
+func (a *administration) dropInTime(ctx context.Context) error {
+	ticker := time.NewTicker(retryMin)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(readerPatience); ; {
+		err := a.drop(ctx, a.slot.name)
+		if !errors.Is(err, errTaken) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
 // dropFormer drops the slot and the publication of the tables that these were restored from in the same database. The server
 // would keep its log for that slot for ever. Those of another database, or of tables that are still there, stay.
 func (a *administration) dropFormer(ctx context.Context) error {
@@ -317,13 +337,29 @@ func (a *administration) readerEnds(ctx context.Context) error {
 // blocked returns [ErrSlotLost] if the server cannot read the messages in its log that no forwarder has confirmed. It does not try that while a process reads from the
 // slot, which shows that it works.
 func (a *administration) blocked(ctx context.Context) error {
+	err := a.tried(ctx)
+	if errors.Is(err, errTaken) {
+		return nil
+	}
+	return err
+}
+
+// tried is blocked, and errTaken if a process has begun to read since this one has looked.
+func (a *administration) tried(ctx context.Context) error {
 	if !a.slot.exists || a.slot.active || a.slot.confirmed == 0 {
 		return nil
 	}
 	_, err := a.unread(ctx, a.slot.name)
-	if errors.Is(err, errTaken) {
-		return nil
+	return err
+}
+
+// copyTried is tried while a process may read from the slot. It needs another slot for that.
+func (a *administration) copyTried(ctx context.Context) error {
+	copied := fmt.Sprintf("%s_copy_%d", a.slot.name, a.session.conn.PID()) // another set-up may do the same
+	if _, err := a.session.query(ctx, a.statements.CopySlot(a.slot.name, copied)); err != nil {
+		return explain(fmt.Errorf("copy the slot %s, to look whether the log can be read: %w", a.slot.name, err))
 	}
+	_, err := a.unread(ctx, copied)
 	return err
 }
 

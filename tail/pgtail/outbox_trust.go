@@ -32,11 +32,7 @@ func (a *administration) vouch(ctx context.Context) error {
 	if err := a.settle(ctx); err != nil { // also for transactions of the time without the publication
 		return err
 	}
-	copied := fmt.Sprintf("%s_copy_%d", a.slot.name, a.session.conn.PID()) // another set-up may do the same
-	if _, err := a.session.query(ctx, a.statements.CopySlot(a.slot.name, copied)); err != nil {
-		return explain(fmt.Errorf("copy the slot %s, to look whether the log can be read: %w", a.slot.name, err))
-	}
-	if _, err := a.unread(ctx, copied); err != nil {
+	if err := a.copyTried(ctx); err != nil {
 		return err
 	}
 	return a.rely(ctx, written)

@@ -167,6 +167,9 @@ func (c *Cleaner) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		for _, task := range c.tasks { // one step each, so that no task waits for another one's backlog
+			if ctx.Err() != nil { // each might wait for a database that does not answer
+				return
+			}
 			c.turn(ctx, task)
 		}
 		timer.Reset(c.wait())

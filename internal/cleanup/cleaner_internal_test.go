@@ -44,3 +44,25 @@ func TestCleaner_G12_a_statement_that_hangs_is_given_up_after_a_while(t *testing
 		require.Fail(t, "it would hang for as long as a running cleaner's")
 	}
 }
+
+// Each step may wait for a database that does not answer, and the stop waits for all of them.
+func TestCleaner_G12_begins_no_step_after_it_was_told_to_stop(t *testing.T) {
+	t.Parallel()
+	cleaner := &Cleaner{logger: watermill.NopLogger{}, fit: true}
+	cleaner.config.setDefaults()
+	live, stop := context.WithCancel(t.Context())
+	defer stop()
+	begun := 0
+	for range 3 {
+		cleaner.tasks = append(cleaner.tasks, &task{
+			held: true, holdAt: time.Now().Add(time.Hour),
+			work: func(context.Context, *Cleaner, *task) (int, time.Duration, error) {
+				begun++
+				stop()
+				return 0, 0, nil
+			},
+		})
+	}
+	cleaner.Run(live)
+	require.Equal(t, 1, begun)
+}

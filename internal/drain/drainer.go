@@ -157,6 +157,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	d.shareLimits()
 	d.resize()
 
+	defer context.AfterFunc(ctx, d.scheduler.Stop)() // also while a step waits for the database: what began then would be handled again
 	d.pause = d.config.PollMin
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -32,6 +32,9 @@ import (
 // handed back waits for the end of its lease, and its messages are treated as after a crash.
 const handBackTime = 2 * time.Second
 
+// lastTry is how long before the end of its time a stop tries for the last time to store outcomes.
+const lastTry = 100 * time.Millisecond
+
 // If the row of a message is locked, if the database refuses to settle it, or if it is unavailable, the drainer keeps the
 // message's lane, renews the lease, and tries again until the time for the handlers is over. If its lane were handed back,
 // or the outcome forgotten, the next holder would handle the message a second time. Locks usually end soon: a transaction
@@ -102,9 +105,12 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 	}
 	inTime, end := context.WithDeadline(live, until)
 	defer end()
-	pause := min(heldInterval, d.config.Renew)
 	goesOn := d.tryToStop(live, d.settleRest, d.handBackOthers)
-	for goesOn && unrecorded(d.unsettledYet()) > 0 && time.Now().Add(pause).Before(until) {
+	for goesOn && unrecorded(d.unsettledYet()) > 0 {
+		pause := beforeTry(time.Until(until), d.config.Renew)
+		if pause <= 0 {
+			break
+		}
 		<-time.After(pause)
 		goesOn = d.tryToStop(inTime, d.renewInTime, d.settleRest, d.handBackOthers)
 	}
@@ -112,6 +118,11 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 		d.logger.Error("Postbox stops although it could not record the outcomes of some messages: they are handled again",
 			errUnrecorded, watermill.LogFields{"spool": d.spool.Name(), "messages": n})
 	}
+}
+
+// beforeTry returns the pause before the next try, or nothing if the last one has been made. So much time is left.
+func beforeTry(left, renew time.Duration) time.Duration {
+	return min(heldInterval, renew, left-lastTry)
 }
 
 // handBackOthers hands back the lanes whose messages are settled.

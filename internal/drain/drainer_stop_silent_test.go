@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -76,5 +77,35 @@ func TestDrainer_G12_stops_although_a_table_is_locked(t *testing.T) {
 		unlock()
 		require.Zero(t, b.held("one"), "all lanes are free")
 		require.Equal(t, 1, b.Pending(), "the message is handled again")
+	})
+}
+
+// While a step waits for the database, the workers have messages that they have not begun. What they begin after the drainer was told to stop would be handled again.
+// Also covers G2.
+func TestDrainer_G12_begins_nothing_more_although_a_table_is_locked(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		const messages = 100
+		entered, proceed := make(chan struct{}), make(chan struct{})
+		enter := sync.OnceFunc(func() { close(entered) })
+		handler := &recorder{do: func(*spool.Message) error {
+			enter()
+			<-proceed
+			<-time.After(5 * time.Millisecond) // all of them take less than the step may
+			return nil
+		}}
+		b.Append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
+		c := config("one")
+		c.Workers, c.BatchSize, c.Close = 1, 1, 100*time.Millisecond
+		one := b.start(database.DB, handler, c)
+		signal(t, entered, "it runs")
+		unlock := b.lockTable()
+		b.Eventually(b.waitForTable, "a statement waits for the table")
+		one.cancel()
+		close(proceed)
+		one.stop(t)
+		unlock()
+		require.Less(t, len(handler.ids()), messages/5)
 	})
 }

@@ -61,9 +61,7 @@ func TestOutbox_is_not_silent_while_it_claims_the_log(t *testing.T) {
 	var holder int
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid() FROM postbox_log_position FOR UPDATE").Scan(&holder))
 	f := w.reader(b)
-	w.eventually(func() bool {
-		return w.Count(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE ? = ANY (pg_blocking_pids(pid))", holder) > 0
-	}, "it waits for the row")
+	w.eventually(func() bool { return w.waitsForPosition(holder) }, "it waits for the row")
 	w.cutOutbox()
 	w.eventually(func() bool { return f.log.count("cannot read messages from the log") == 1 }, "it notices that its connection is lost")
 	require.Zero(t, f.log.count("canceling statement"), "it tells why, and not what it cancelled then")

@@ -132,9 +132,7 @@ func TestOutbox_G6_a_process_that_was_replaced_makes_no_reservation(t *testing.T
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid() FROM postbox_log_position FOR UPDATE").Scan(&pid))
 	w.Exec(t, "SELECT pg_logical_emit_message(false, 'busy', repeat('x', 5000000))") // more than is reserved
 	w.emit(keyed("one", "key"))
-	w.eventually(func() bool {
-		return w.Count(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE ? = ANY (pg_blocking_pids(pid))", pid) > 0
-	}, "it makes a reservation")
+	w.eventually(func() bool { return w.waitsForPosition(pid) }, "it makes a reservation")
 	require.Zero(t, b.counted("one"), "it is published after that")
 	_, err = tx.ExecContext(t.Context(), "UPDATE postbox_log_position SET epoch = epoch + 1, reserved_epoch = epoch + 1")
 	require.NoError(t, err)

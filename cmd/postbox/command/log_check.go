@@ -148,6 +148,9 @@ func (s *session) logFine(status pgtail.Status, about string, flags logFlags) fi
 			return finding{about, findingNotice, "not looked at", "set --log-dsn to the address that the forwarders have in the configuration of pgtail"}
 		}
 	case pgtail.AboutPublication:
+		if !status.Published && !status.Standby { // a loss that follows from that is a finding about the slot
+			return finding{about, findingNotice, "there is no publication " + status.Publication, "begin with the line of the slot"}
+		}
 		text = status.Publication
 	case pgtail.AboutSlot:
 		text = slotText(slot)

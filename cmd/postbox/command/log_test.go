@@ -336,6 +336,21 @@ func TestLog_is_for_PostgreSQL_alone(t *testing.T) {
 	}
 }
 
+// The publication of the slot was dropped, and then a table was changed. Then messages may be lost, which is said of the slot. The publication does not look fine.
+func TestLog_shows_a_publication_that_was_dropped(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	slot := b.logLines(command.ExitOK, "log", "setup", "--without-rows")["slot"].Slot.Name
+	for _, statement := range []string{"DROP PUBLICATION " + slot, "CREATE TABLE business AS SELECT 1 AS n", "INSERT INTO business VALUES (2)", "DROP TABLE business"} {
+		b.database.Exec(t, statement)
+	}
+	found := b.logLines(command.ExitFound, "log", "check", "--without-rows", "--log-dsn", b.database.DSN)["publication"]
+	require.NotEqual(t, "ok", found.Status)
+	require.Contains(t, found.Finding, slot)
+	require.NotEmpty(t, found.Fix)
+}
+
 // skipBefore14 skips a test of messages in the log on a server that cannot send them.
 func skipBefore14(b *bench) {
 	b.Helper()

@@ -54,14 +54,15 @@ func TestTail_is_not_silent_while_it_looks_at_its_publication(t *testing.T) {
 func TestOutbox_is_not_silent_while_it_claims_the_log(t *testing.T) {
 	t.Parallel()
 	w, b := newOutboxWorld(t), &broker{}
-	w.known(b)
 	tx, err := w.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
 	var holder int
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid() FROM postbox_log_position FOR UPDATE").Scan(&holder))
 	f := w.reader(b)
-	w.eventually(func() bool { return w.waitsForPosition(holder) }, "it waits for the row")
+	w.eventually(func() bool {
+		return w.waitsForPosition(holder) && w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE active AND slot_name = "+permanentSlot) > 0
+	}, "it reads from the slot, and waits for the row")
 	w.cutOutbox()
 	w.eventually(func() bool { return f.log.count("cannot read messages from the log") == 1 }, "it notices that its connection is lost")
 	require.Zero(t, f.log.count("canceling statement"), "it tells why, and not what it cancelled then")

@@ -121,10 +121,9 @@ func (w *world) cutOutbox() {
 	w.Exec(w.T, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = "+permanentSlot)
 }
 
-// waitsForPosition reports whether a statement waits for a process that has locked the stored position. Slots that other tests make wait for its transaction, too: they are
-// made in other databases.
+// waitsForPosition reports whether a statement waits for a process that has locked the stored position. Slots that other tests make wait for its transaction, too.
 func (w *world) waitsForPosition(holder int) bool {
-	return w.Count(w.T, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND ? = ANY (pg_blocking_pids(pid))", holder) > 0
+	return w.Count(w.T, "SELECT COUNT(*) FROM pg_stat_activity WHERE query LIKE '%log_position%' AND ? = ANY (pg_blocking_pids(pid))", holder) > 0
 }
 
 func (w *world) rows() int { return w.Count(w.T, "SELECT COUNT(*) FROM postbox_messages") }

@@ -363,7 +363,8 @@ func (c *Circuits) forget(topic string) {
 	})
 }
 
-// Stop ends the timers, and what is told of outages. A call that returns later tells nothing: nobody would tell of its end.
+// Stop ends the timers. It also ends all outages that were told. A call that returns later begins no new one, since
+// nothing would end it.
 func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

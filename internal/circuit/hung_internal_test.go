@@ -124,7 +124,7 @@ func TestCircuits_G7_a_call_that_never_returns_pauses_its_topic_once(t *testing.
 	})
 }
 
-// A forwarder stops without a call that hangs. The call fails at last, when nobody uses the topic any more.
+// A forwarder stops while a call hangs. The call fails after that, and must not begin an outage.
 func TestCircuits_tell_nothing_after_they_have_stopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

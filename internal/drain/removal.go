@@ -244,7 +244,7 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 	}
 	for {
 		err := d.settleFinished(ctx)
-		if d.removal.underWay > 0 { // also after an error: nobody else ends it, nor counts its messages
+		if d.removal.underWay > 0 { // also after an error, so that the removal ends and its messages are counted
 			stop := context.AfterFunc(ctx, d.removal.abort)
 			if endErr := d.endRemoval(ctx, <-d.removal.ended); err == nil {
 				err = endErr

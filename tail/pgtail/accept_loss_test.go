@@ -63,7 +63,7 @@ func TestAcceptLoss_while_forwarders_are_started_again(t *testing.T) {
 			t.Parallel()
 			w := newOutboxWorld(t)
 			if w.readsUnpublished() {
-				t.Skip("this server reads its log without a publication")
+				t.Skip("PostgreSQL 17 or earlier is missing: this version reads its log without a publication, too")
 			}
 			name := w.permanentSlot()
 			messages := make([]*message.Message, 5_000) // it takes a while to read these

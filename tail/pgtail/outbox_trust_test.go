@@ -142,7 +142,7 @@ func TestOutbox_G1_a_transaction_trusts_no_later_publication(t *testing.T) {
 			t.Parallel()
 			w := newOutboxWorldAlone(t)
 			if w.readsUnpublished() {
-				t.Skip("this server reads its log without a publication")
+				t.Skip("PostgreSQL 17 or earlier is missing: this version reads its log without a publication, too")
 			}
 			name := w.permanentSlot()
 			w.Exec(t, "CREATE TABLE orders (id int)")

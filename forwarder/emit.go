@@ -39,7 +39,7 @@ const setUpAgain = "run pgtail.SetupOutbox, or \"postbox log setup --without-row
 
 var logLacks = map[dialect.LogLack]string{
 	dialect.LacksSlot:        "the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\"; if it was set up before, run \"postbox log accept-loss\", or call pgtail.AcceptLoss: docs/log-tailing.md says more",
-	dialect.LacksPublication: "the publication of the log was dropped or renamed, and without it no process could read the message: " + setUpAgain,
+	dialect.LacksPublication: "the publication of the log was dropped or renamed, or search_path leads to other tables, and without it no process could read the message: " + setUpAgain,
 	dialect.LacksTrust:       "the publication of the log was renamed, altered or made again, and perhaps no process can read the log: " + setUpAgain,
 }
 

@@ -213,7 +213,7 @@ func (s *Statements) usePostgresLog() {
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
-	s.oldestTransaction, s.publicationUser = oldestTransaction, publicationUser
+	s.oldestTransaction, s.publicationUser, s.setUpHolder = oldestTransaction, publicationUser, setUpHolder
 	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.FormerSlot, s.LogEnd, s.logEnds = emit, emitChecked, markLog, outboxSlot, formerSlot, logEnd, logEnds
 	s.ClaimLog, s.saveLogPosition, s.passLog, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, passLog, reserveLog, setLogPosition
 	s.PublicationTrust, s.OpenTransactions, s.NewTransaction = publicationTrust, openTransactions, newTransaction

@@ -67,6 +67,23 @@ func (s *Statements) PublicationUser(publication string) Query {
 	return Query{Text: s.publicationUser, Args: []any{publication}}
 }
 
+// setUpLock is the first number of the advisory lock of a process that sets up the log. The second is the table of messages. The session has the lock until it ends.
+const setUpLock = 0x706f7374 // "post"
+
+// setUpHolder is the session that has that lock.
+var setUpHolder = lockHolder + fmt.Sprintf(`l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid = %d AND l.objid = ? AND l.objsubid = 2`, setUpLock)
+
+// LockSetUp returns the statement that waits until no other session sets up the log of a table of messages.
+func (s *Statements) LockSetUp(table uint32) string {
+	return fmt.Sprintf("SELECT pg_advisory_lock(%d, %d)", setUpLock, int32(table)) //nolint:gosec // the server shows the same number without a sign
+}
+
+// SetUpHolder returns the session that sets up the log.
+func (s *Statements) SetUpHolder(table uint32) Query {
+	return Query{Text: s.setUpHolder, Args: []any{int64(table)}}
+}
+
 // DropPublicationSoon returns the statements that remove a publication if no transaction keeps it for longer than a moment. Publishers wait behind the statement.
 func (s *Statements) DropPublicationSoon(name string) []string {
 	return []string{waitBriefly, s.DropPublication(name)}

@@ -271,6 +271,7 @@ type Statements struct {
 	ReaderSchema      string // role → schema of the table of messages, whether the role may look into it
 	oldestTransaction string
 	publicationUser   string
+	setUpHolder       string
 	OwnLogRights      string // → role, rights that it lacks to store messages of the log, on what: log_rights.go
 	ReadersLogRights  string // → the same for the roles of forwarders
 
@@ -312,7 +313,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.setUpHolder, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
 		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.FormerSlot, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
 	} {
 		f(text)

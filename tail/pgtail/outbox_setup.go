@@ -18,7 +18,7 @@ import (
 )
 
 // SetupOutbox makes what the server needs so that publishers can write messages into its log: a permanent slot, and a publication of the same name. With the publication an idle forwarder hears of rows, and hardly polls. Run it after
-// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again, and adds to the publication what an earlier version did not have in it. If the publication was dropped, renamed or altered,
+// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again, and by several processes at a time, of which one waits for another. It adds to the publication what an earlier version did not have in it. If the publication was dropped, renamed or altered,
 // publishers get errors until SetupOutbox has made it again and found that the server can read its log, for which it makes a copy of the slot for a moment. It waits for the end of all
 // transactions of the server that have written anything. It returns an error that says what to set if the server does not write a log that can be read, and
 // [ErrSlotLost] if the log was set up before and the slot does not continue it, or the server cannot read the log. If [OutboxConfig.NoFailover] has changed, it changes the slot, which no process may read meanwhile.
@@ -26,6 +26,9 @@ import (
 // From then on the server keeps its log until a forwarder has read it, however much that is. Watch the metric postbox.log.retained, and call [RemoveOutbox] if the log is no longer used.
 func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
+		if err := a.alone(ctx); err != nil {
+			return err
+		}
 		if err := problems(a.lacks(a.seen)); err != nil {
 			return err
 		}
@@ -51,6 +54,9 @@ var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and ther
 // done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. If a process still reads from the slot after five seconds, nothing is lost. It needs the rights of [SetupOutbox], and waits as that does.
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) (loss Loss, err error) {
 	err = administer(ctx, db, config, func(a *administration) (err error) {
+		if err := a.alone(ctx); err != nil {
+			return err
+		}
 		if !a.known {
 			return notSetUp()
 		}

@@ -62,7 +62,7 @@ func TestSetupOutbox_G1_a_publisher_waits_for_a_complete_slot(t *testing.T) {
 		return w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot) == 1
 	}, "the slot is being made")
 	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
-	require.ErrorContains(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()), "still being made")
+	require.ErrorContains(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()), "still being made")
 	require.NoError(t, open.Rollback())
 	require.NoError(t, <-setUp)
 

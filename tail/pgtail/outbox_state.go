@@ -161,7 +161,7 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	}
 	if o.unreadable != nil {
 		dangers = append(dangers, problem(AboutSlot, o.unreadable))
-	} else if err := o.unpublished(); err != nil {
+	} else if err := o.unpublished(); err != nil && o.lost() == nil { // a set-up refuses until the loss was accepted, which mends the publication, too
 		dangers = append(dangers, problem(AboutPublication, err))
 	}
 	if slot.WALStatus == "unreserved" {

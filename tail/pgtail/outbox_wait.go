@@ -74,6 +74,22 @@ func (a *administration) keepsWaiting(ctx context.Context, query dialect.Query) 
 	return fmt.Sprintf(", and that of process %d of the server is open (role %s, application_name %q)", pid, role, application), nil
 }
 
+// alone returns when no other process sets up the log, and looks again. The server keeps others away until the session ends.
+func (a *administration) alone(ctx context.Context) error {
+	const what = "Postbox waits for another process that sets up the log"
+	err := a.waiting(ctx, what, a.statements.SetUpHolder(a.session.table), func() error {
+		_, err := a.session.query(ctx, a.statements.LockSetUp(a.session.table))
+		return err
+	})
+	if err != nil {
+		return explain(fmt.Errorf("wait for another process that sets up the log: %w", err))
+	}
+	server := a.server // as it was before the session took a sender
+	err = a.look(ctx, a.db)
+	a.server = server
+	return err
+}
+
 // waitsForAll says for what [administration.settle] waits.
 const waitsForAll = "Postbox waits for the end of all open transactions of the server, which may come into its log"
 

@@ -93,3 +93,43 @@ func TestDiscardOutbox_says_for_what_it_waits(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	require.NoError(t, <-removed)
 }
+
+// Processes that start at the same time may all set the log up.
+func TestSetupOutbox_runs_in_several_processes_at_a_time(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorld(t)
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	const processes = 5
+	before := w.Count(t, "SELECT COUNT(*) FROM postbox_audit")
+	ended := make(chan error, processes)
+	for range processes {
+		go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), w.outboxConfig()) }()
+	}
+	for range processes {
+		require.NoError(t, <-ended)
+	}
+	require.Equal(t, before+1, w.Count(t, "SELECT COUNT(*) FROM postbox_audit"), "one of them has set it up")
+	require.NoError(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+}
+
+func TestSetupOutbox_says_that_it_waits_for_another_one(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	open, _ := w.open()
+	config, said, ended := w.outboxConfig(), &waits{}, make(chan error, 2)
+	setUp := func(config pgtail.OutboxConfig) {
+		go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	}
+	setUp(config)
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot) == 1
+	}, "the slot is being made")
+	config.Waits = said.say
+	setUp(config)
+	w.eventually(func() bool { return len(said.all()) > 0 }, "the other one says for what it waits")
+	require.Regexp(t, `^Postbox waits for another process that sets up the log, and that of process \d+ of the server is open \(role `, said.all()[0])
+	require.NoError(t, open.Rollback())
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}

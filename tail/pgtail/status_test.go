@@ -99,6 +99,27 @@ func TestInspectOutbox_finds_what_endangers_the_slot(t *testing.T) {
 	require.Contains(t, lost[0].Fix, "postbox log accept-loss")
 }
 
+// A set-up refuses while a loss is not accepted, so that is all there is to do, also for a publication that was made again.
+func TestInspectOutbox_asks_for_no_set_up_that_a_loss_keeps_from_working(t *testing.T) {
+	t.Parallel()
+	w, ctx := newOutboxWorld(t), t.Context()
+	w.onlyPublished()
+	w.emit(keyed("lost", "key"))
+	require.True(t, w.dropSlot())
+	w.Exec(t, "SELECT pg_create_logical_replication_slot("+permanentSlot+", 'pgoutput')")
+	w.Exec(t, "ALTER PUBLICATION "+w.permanentSlot()+" RENAME TO renamed_"+w.permanentSlot())
+	w.Exec(t, "ALTER PUBLICATION renamed_"+w.permanentSlot()+" RENAME TO "+w.permanentSlot())
+	require.ErrorIs(t, pgtail.SetupOutbox(ctx, w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
+	status, err := pgtail.InspectOutbox(ctx, w.Postbox(), w.outboxConfig())
+	require.NoError(t, err)
+	require.Empty(t, about(status, pgtail.AboutPublication))
+	lost := about(status, pgtail.AboutSlot)
+	require.Len(t, lost, 1)
+	require.Contains(t, lost[0].Fix, "postbox log accept-loss")
+	require.NoError(t, acceptLoss(ctx, w.Postbox(), w.outboxConfig()))
+	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), "which mends the publication, too")
+}
+
 // AcceptLoss may be cut off while the server makes the new slot, which waits for open transactions. Until it is made, it is not known what it continues.
 func TestAcceptLoss_that_was_cut_off_does_not_look_sound(t *testing.T) {
 	t.Parallel()

@@ -860,6 +860,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- PublicationUser
 
 
+-- SetUpHolder
+
+
 -- OwnLogRights
 
 

@@ -1076,6 +1076,14 @@ LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::
 WHERE l.granted AND l.locktype = 'object' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid = 'pg_publication'::regclass AND l.objid = (SELECT p.oid FROM pg_publication p WHERE p.pubname = $1) ORDER BY l.pid LIMIT 1
 
+-- SetUpHolder
+SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
+WHERE l.granted AND l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid = 1886352244 AND l.objid = $1 AND l.objsubid = 2
+
 -- OwnLogRights
 SELECT a.rolname, n.lacks, n.object FROM pg_roles a
 JOIN pg_class c ON c.oid = 'postbox_messages'::regclass

@@ -860,6 +860,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- PublicationUser
 
 
+-- SetUpHolder
+
+
 -- OwnLogRights
 
 

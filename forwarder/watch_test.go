@@ -241,3 +241,34 @@ func TestForwarder_G7_topics_go_on_although_many_messages_are_in_calls_that_hang
 		eventually(t, func() bool { return pending(t, database) == 0 }, "so does this one")
 	})
 }
+
+// A call hangs, and its key has more messages than fit into the memory. They take no room from others, and go on in their order when it returns.
+// Also covers G3.
+func TestForwarder_G7_topics_go_on_although_many_messages_wait_behind_a_call_that_hangs(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const size, hang, more = 10, 6 * 10, 50
+		to := &hanging{proceed: make(chan struct{})}
+		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.BatchSize, c.PageSize = 1, size }, &said{})
+		fwd.Impatient(300 * time.Millisecond)
+		publisher := publisherFor(t, database, nil)
+		var inOrder []string
+		for n := range hang {
+			inOrder = append(inOrder, fmt.Sprint("hangs ", n))
+			inTx(t, database.DB, publisher, "hangs", newMessage(inOrder[n], "key"))
+		}
+		run(t, fwd)
+		proceed := sync.OnceFunc(func() { close(to.proceed) })
+		t.Cleanup(proceed)
+		eventually(t, func() bool { return to.hung() == 1 }, "it hangs")
+		for n := range more {
+			inTx(t, database.DB, publisher, "goes on", newMessage(fmt.Sprint("goes on ", n), ""))
+		}
+		eventually(t, func() bool { return len(to.ids()) == more }, "the other topic goes on")
+		proceed()
+		eventually(t, func() bool { return pending(t, database) == 0 }, "so does this key")
+		require.Equal(t, inOrder, to.ids()[more:])
+		require.Len(t, to.all(), more+hang, "each is published once")
+	})
+}

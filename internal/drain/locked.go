@@ -45,11 +45,11 @@ func (h *heldMessages) take(now time.Time) []*schedule.Entry {
 	return entries
 }
 
-// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a held or resting message. A read
+// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that is held, rests, or is in a call that hangs. A read
 // of these keys would find messages that must not be handled yet. In a lane with many of them it would find nothing
 // else.
 func (d *Drainer) hiddenKeys() (keys []int64) {
-	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting) {
+	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting, d.scheduler.Lost()) {
 		if e.Message.HasKey && e.Opens {
 			e.Hidden = true
 			keys = append(keys, e.Message.KeyHash)

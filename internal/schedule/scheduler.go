@@ -75,10 +75,10 @@ type Entry struct {
 	Held, Announced bool
 	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
-	// Begun is when the batch was handed out, and size how many messages it has; both are set for the first message of a batch. stuck is set if
+	// Begun is when the batch was handed out, and batch are its messages; both are set for the first message of a batch. stuck is set if
 	// the batch has not come back for so long that another worker has replaced the one that runs it.
 	Begun time.Time
-	size  int
+	batch []*Entry
 	stuck bool
 	// Bytes is how much of the scheduler's room the message takes while it is handled.
 	Bytes int
@@ -362,7 +362,7 @@ func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
 func (s *Scheduler) count(t *topicQueue, batch []*Entry) {
 	if len(batch) > 0 {
 		s.batches++
-		batch[0].Begun, batch[0].size = time.Now(), len(batch)
+		batch[0].Begun, batch[0].batch = time.Now(), batch
 	}
 	s.room.take(batch)
 	s.running += len(batch)

@@ -34,6 +34,32 @@ func (s *Scheduler) Beside() int {
 	return s.beside
 }
 
+// Lost returns the messages that lost workers have, unless the drainer stops.
+func (s *Scheduler) Lost() (messages []*Entry) {
+	if s.Beside() == 0 { // as nearly always: do not look at each message
+		return nil
+	}
+	s.EachStuck(time.Now(), func(e *Entry) {
+		if e.stuck {
+			messages = append(messages, e.batch...)
+		}
+	})
+	return messages
+}
+
+// closeKeys closes the keys of messages that a lost worker has until they are settled, and puts back the messages that wait behind them. Otherwise
+// those could fill the memory, and nothing would be read of any topic.
+func (s *Scheduler) closeKeys(batch []*Entry) {
+	for _, e := range batch {
+		if e.queue.keyed {
+			e.queue.blocked = true
+			e.keepClosed()
+			s.putBack(e.queue)
+		}
+	}
+	s.Signal()
+}
+
 // MayLose reports whether workers may be lost to so many batches: at first to as many as may run at a time. If they may not, and more is
 // true, they may from now on, until none is lost.
 func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
@@ -53,7 +79,8 @@ func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 			return
 		}
 		e.stuck = true
-		s.beside += e.size
+		s.beside += len(e.batch)
+		s.closeKeys(e.batch)
 		if e.alone { // its call may never return, and has not crashed the process
 			e.alone = false
 			s.cleared()

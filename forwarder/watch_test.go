@@ -272,3 +272,36 @@ func TestForwarder_G7_topics_go_on_although_many_messages_wait_behind_a_call_tha
 		require.Len(t, to.all(), more+hang, "each is published once")
 	})
 }
+
+// Calls hang in all lanes of a process, and another process joins. The first one cannot hand back a lane with such a call, so it goes on with the other keys of the lane.
+// Also covers G3.
+func TestForwarder_G7_keys_go_on_although_a_call_hangs_in_a_lane_that_another_process_should_have(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const hang, more = 40, 50
+		to := &hanging{proceed: make(chan struct{})}
+		start := func() *forwarder.Forwarder {
+			fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.Concurrency, c.BatchSize = hang, 1 }, &said{})
+			fwd.Impatient(time.Second)
+			run(t, fwd)
+			return fwd
+		}
+		publisher := publisherFor(t, database, nil)
+		for n := range hang {
+			inTx(t, database.DB, publisher, "hangs", newMessage(fmt.Sprint("hangs ", n), fmt.Sprint("hangs ", n)))
+		}
+		one := start()
+		proceed := sync.OnceFunc(func() { close(to.proceed) })
+		t.Cleanup(proceed)
+		eventually(t, func() bool { return one.InFlight()["hangs"] == hang }, "they hang in each lane")
+		<-start().Running()
+		for n := range more {
+			inTx(t, database.DB, publisher, "goes on", newMessage(fmt.Sprint("goes on ", n), fmt.Sprint("goes on ", n)))
+		}
+		eventually(t, func() bool { return len(to.ids()) == more }, "other keys go on")
+		proceed()
+		eventually(t, func() bool { return pending(t, database) == 0 }, "so do these")
+		require.Len(t, to.all(), more+hang, "each is published once")
+	})
+}

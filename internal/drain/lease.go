@@ -74,6 +74,9 @@ func (d *Drainer) enroll(ctx context.Context) error {
 // giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes are handed back as
 // soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
+	for _, e := range d.scheduler.Lost() { // also one that was begun under an earlier token
+		d.keep(d.lanes.held[e.Message.Ref.Lane])
+	}
 	share := d.share()
 	if d.alone() && d.lanes.held[d.layout.First] == nil {
 		share = 0 // another process has the first lane: release all lanes

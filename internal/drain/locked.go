@@ -60,7 +60,7 @@ func (d *Drainer) hiddenKeys() (keys []int64) {
 }
 
 // keptLanes returns the lanes that are not handed back: those of held messages, and of resting ones whose outcome is not recorded yet. Their next holder would
-// handle these messages a second time.
+// handle these messages a second time. So would that of a message in a call that hangs.
 func (d *Drainer) keptLanes() map[int]bool {
 	lanes := map[int]bool{}
 	for _, e := range d.held.entries {
@@ -69,6 +69,11 @@ func (d *Drainer) keptLanes() map[int]bool {
 	for _, e := range d.setbacks.resting {
 		if mustBeStored(e.Outcome.Verdict) {
 			lanes[e.Message.Ref.Lane] = true
+		}
+	}
+	for _, e := range d.scheduler.Lost() {
+		if number := e.Message.Ref.Lane; d.lanes.held[number] != nil && d.layout.Has(number) {
+			lanes[number] = true
 		}
 	}
 	return lanes
@@ -174,8 +179,10 @@ func (d *Drainer) hold(e *schedule.Entry) {
 
 // keepLane keeps the lane of a held or resting message if it was to be handed back. The obstacle may last for long, and no process reads such a lane meanwhile. That may also
 // have been decided while the message was tried again, when it is not among these: a settlement that takes long renews the leases, and gives lanes away.
-func (d *Drainer) keepLane(e *schedule.Entry) {
-	if l := d.lanes.of(e.Message); l != nil && l.leaving && d.layout.Has(l.number) {
+func (d *Drainer) keepLane(e *schedule.Entry) { d.keep(d.lanes.of(e.Message)) }
+
+func (d *Drainer) keep(l *lane) {
+	if l != nil && l.leaving && d.layout.Has(l.number) {
 		l.stay(pagesInMemory * d.config.PageSize)
 		d.shareLimits()
 		d.pollAt = time.Time{}

@@ -305,3 +305,33 @@ func TestForwarder_G7_keys_go_on_although_a_call_hangs_in_a_lane_that_another_pr
 		require.Len(t, to.all(), more+hang, "each is published once")
 	})
 }
+
+// A broker does not answer for so long that processes are stopped and started meanwhile. That is an outage, and no reason to take the message for one that crashes its process.
+func TestForwarder_G7_a_call_that_hangs_when_processes_stop_counts_no_start(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const attempts = 2
+		to := &hanging{proceed: make(chan struct{})}
+		start := func() *forwarder.Forwarder {
+			fwd := forwarderFor(t, database, to, func(c *forwarder.Config) { c.CloseTimeout, c.Retry.Attempts = time.Millisecond, attempts })
+			run(t, fwd)
+			return fwd
+		}
+		proceed := sync.OnceFunc(func() { close(to.proceed) })
+		t.Cleanup(proceed)
+		inTx(t, database.DB, publisherFor(t, database, nil), "hangs", newMessage("message", ""))
+		for stops := range attempts + 2 {
+			fwd := start()
+			eventually(t, func() bool { return to.hung() > stops || pending(t, database) == 0 }, "it hangs")
+			require.Equal(t, 1, pending(t, database), "it is no dead letter")
+			require.NoError(t, fwd.Close())
+			require.Zero(t, database.Count(t, "SELECT starts FROM postbox_messages"))
+			database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0 WHERE holder IS NOT NULL")
+		}
+		proceed()
+		start()
+		eventually(t, func() bool { return pending(t, database) == 0 }, "it is published when the broker answers")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
+	})
+}

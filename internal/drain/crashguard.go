@@ -2,10 +2,13 @@ package drain
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -63,6 +66,28 @@ func (d *Drainer) clearSuspects(ctx context.Context) error {
 			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, d.spool.Name(), err)
 		}
 		l.suspect = false
+	}
+	return nil
+}
+
+// excuse takes back the starts of messages in calls of a publisher that do not return although this process stops. They have not crashed it: mostly their
+// broker does not answer, and that counts no attempt. A handler of a queue that does not return may itself be at fault.
+func (d *Drainer) excuse(ctx context.Context) error {
+	hang := slices.DeleteFunc(d.scheduler.Running(), func(e *schedule.Entry) bool {
+		return d.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
+	})
+	for part := range slices.Chunk(hang, maxSettle) {
+		_, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
+			for _, e := range unlocked(part, locked) {
+				if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStart(d.id, e.Message.Ref)); err != nil {
+					return fmt.Errorf("take back the start of message %d: %w", e.Message.Ref.ID, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -276,7 +276,10 @@ func (d *Drainer) leave(ctx context.Context) error {
 			lanes = append(lanes, number)
 		}
 	}
-	return d.release(ctx, d.spared(lanes))
+	if err := d.release(ctx, d.spared(lanes)); err != nil {
+		return err
+	}
+	return d.excuse(ctx)
 }
 
 // invite makes the other members look for free lanes now.

@@ -119,20 +119,28 @@ func (s *Scheduler) InLane(lane int) int {
 	return s.perLane[lane]
 }
 
-// RunningLanes returns the lanes of messages that workers are handling.
-func (s *Scheduler) RunningLanes() map[int]bool {
+// Running returns the messages that workers are handling.
+func (s *Scheduler) Running() (messages []*Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lanes := map[int]bool{}
 	for _, e := range s.messages {
 		if e.running {
-			lanes[e.Message.Ref.Lane] = true
+			messages = append(messages, e)
 		}
 	}
 	for e := range s.outlived {
 		if e.running {
-			lanes[e.Message.Ref.Lane] = true
+			messages = append(messages, e)
 		}
+	}
+	return messages
+}
+
+// RunningLanes returns the lanes of messages that workers are handling.
+func (s *Scheduler) RunningLanes() map[int]bool {
+	lanes := map[int]bool{}
+	for _, e := range s.Running() {
+		lanes[e.Message.Ref.Lane] = true
 	}
 	return lanes
 }

@@ -1,5 +1,7 @@
 package inboxstore
 
+import "time"
+
 // SecondCommit is the number of waiting deliveries that starts a second commit.
 const SecondCommit = secondCommit
 
@@ -13,4 +15,15 @@ func (s *Store) Waiting(queue string) (waiting int, committing bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.waiting), in.committing > 0
+}
+
+// AgeHistories makes all that is known of histories so much older.
+func (s *Store) AgeHistories(by time.Duration) {
+	s.histories.mu.Lock()
+	defer s.histories.mu.Unlock()
+	for _, h := range s.histories.byName {
+		known := *h.known.Load()
+		known.seen, known.read = known.seen.Add(-by), known.read.Add(-by)
+		h.known.Store(&known)
+	}
 }

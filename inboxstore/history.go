@@ -3,6 +3,7 @@ package inboxstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -82,8 +83,9 @@ type history struct {
 // registered is what is known to be committed of a history.
 type registered struct {
 	id   int64
-	off  bool // an operator has turned it off
-	seen time.Time
+	seen time.Time // when it was looked for
+	off  bool      // an operator has turned it off
+	read time.Time // when that was read
 }
 
 // historyLanes is the number of lanes of a spool without messages.
@@ -115,7 +117,8 @@ func (h *history) refresh() {
 // look finds or registers the history on a connection of its own, and stores how long its messages are kept, which the cleanup reads.
 func (h *history) look(ctx context.Context) error {
 	statements, db := h.of.core.Statements, h.of.core.DB
-	found := &registered{seen: time.Now()}
+	now := time.Now()
+	found := &registered{seen: now, read: now}
 	var err error
 	if found.id, err = spool.New(statements, h.name, historyLanes).Open(ctx, db); err != nil {
 		return fmt.Errorf("keep received messages: %w", err)
@@ -127,13 +130,33 @@ func (h *history) look(ctx context.Context) error {
 	if err := db.QueryRowContext(ctx, statements.SettingsOf, found.id).Scan(&text); err != nil {
 		return fmt.Errorf("keep received messages: read settings: %w", err)
 	}
+	found.off = h.isOff(text)
+	h.known.Store(found)
+	return nil
+}
+
+// isOff reports whether settings turn the history off.
+func (h *history) isOff(text string) bool {
 	settings, err := spool.DecodeSettings(text)
 	if err != nil { // the cleanup deletes nothing then
 		h.of.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"history": h.name})
 	}
-	found.off = settings.History < 0
-	h.known.Store(found)
-	return nil
+	return settings.History < 0
+}
+
+// reread reads in a transaction whether an operator has turned the history off. A process that had nothing to do for a while knows that from before.
+func (h *history) reread(ctx context.Context, tx *sql.Tx, known *registered) (*registered, error) {
+	var text string
+	err := tx.QueryRowContext(ctx, h.of.core.Statements.SettingsOf, known.id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) { // it has another id since a backup was restored, for which refresh looks
+		return known, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep received messages: read settings: %w", err)
+	}
+	again := &registered{id: known.id, seen: known.seen, off: h.isOff(text), read: time.Now()}
+	h.known.CompareAndSwap(known, again)
+	return again, nil
 }
 
 func (h *history) keeps(id int64) dialect.Query {
@@ -143,12 +166,16 @@ func (h *history) keeps(id int64) dialect.Query {
 // id returns the id of the history in a transaction, or 0 if nothing is to be kept. While the history is not known, which happens only in a transaction of
 // the user, the transaction registers it, and the id is valid there alone.
 func (h *history) id(ctx context.Context, tx *sql.Tx) (int64, error) {
-	known := h.known.Load()
-	switch {
-	case known == nil:
-	case known.off:
-		return 0, nil
-	default:
+	if known := h.known.Load(); known != nil {
+		if time.Since(known.read) >= lookEvery {
+			var err error
+			if known, err = h.reread(ctx, tx, known); err != nil {
+				return 0, err
+			}
+		}
+		if known.off {
+			return 0, nil
+		}
 		return known.id, nil
 	}
 	found, err := spool.New(h.of.core.Statements, h.name, historyLanes).OpenIn(ctx, tx)

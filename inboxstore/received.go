@@ -53,7 +53,7 @@ func (r Received) validate() error {
 // outer call alone decides whether the message is kept.
 //
 // It costs one statement more, after fn. The first call for a consumer also registers its history, outside of the transaction unless ctx carries one,
-// and every half a minute a statement in the background reads whether an operator has turned it off.
+// and every half a minute statements read whether an operator has turned it off: one in the transaction, if the last time was longer ago, and others in the background.
 func (s *Store) OnceReceived(ctx context.Context, key Key, received Received, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if err := received.validate(); err != nil {
 		return false, fmt.Errorf("inbox: %w", err)

@@ -251,6 +251,27 @@ func TestStore_keeps_nothing_while_an_operator_has_turned_the_history_off(t *tes
 	})
 }
 
+// A process that had nothing to do for a while does not know yet what operators have changed meanwhile.
+func TestStore_knows_after_a_pause_whether_the_history_is_off(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		operator, store := operatorOf(t, database), inboxtest.StoreFor(t, database, database.DB, nil)
+		database.DB.SetMaxOpenConns(1) // so that it cannot look in the background before the transaction has ended
+		once := func(ctx context.Context, id string) {
+			_, err := store.OnceReceived(ctx, inboxstore.Key{Consumer: "billing", MessageID: id}, received(id, ""), succeeds)
+			require.NoError(t, err)
+		}
+		once(t.Context(), "first")
+		for id, history := range map[string]time.Duration{"off": -1, "on": 0, "off again": -1} {
+			require.NoError(t, operator.SetSettings(t.Context(), billing, admin.Settings{History: history}))
+			store.AgeHistories(time.Minute)
+			within(t, database, func(ctx context.Context) { once(ctx, id) })
+			require.Equal(t, id == "on", database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ?", []byte(id)) == 1, id)
+		}
+	})
+}
+
 // A transaction of the user may be the only one that a pool has room for.
 func TestStore_G10_keeps_received_messages_with_one_connection(t *testing.T) {
 	t.Parallel()

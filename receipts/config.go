@@ -20,8 +20,8 @@ type Config struct {
 	Retention time.Duration
 	// OnMissing is called for each receipt that has not come in time, at least once for a message and a consumer. One process at a time calls it, for one
 	// receipt after the other, within about five seconds after the time has passed. After an error or a panic it is called again, at least five seconds later. After a
-	// crash it may be called again for the same receipts. It should return within a few seconds, and end when its context does: for each page of 100 receipts there are 15 s, and
-	// a process that takes much longer may be replaced by another one, which calls it as well. Defaults to none; such receipts are only counted.
+	// crash it may be called again for the same receipts. It should return within a few seconds, and end when its context does: for each page of 100 receipts there are 15 s, less after
+	// a call that used them up, down to a second, and a process that takes much longer may be replaced by another one, which calls it as well. Defaults to none; such receipts are only counted.
 	OnMissing func(ctx context.Context, params MissingParams) error
 }
 

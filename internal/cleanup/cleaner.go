@@ -20,6 +20,8 @@ const (
 	cleanInterval = 30 * time.Second
 	// restIntervals is how many intervals a task that has found nothing to delete rests at most.
 	restIntervals = 60
+	// lookIntervals is the same for a task whose rows operators may let be kept for a shorter time, which a process without such rows does not know.
+	lookIntervals = 10
 	// watchIntervals is how many intervals there are between two renewals of the lease of a task that deletes nothing.
 	watchIntervals = 3
 	// cleanBatch is the default number of rows that a statement of a cleaner deletes or reads.
@@ -49,6 +51,7 @@ type Config struct {
 	Interval time.Duration // between two steps that find little; default 30 s
 	Lease    time.Duration // how long a silent process keeps a task at least; default three intervals
 	Batch    int           // rows of a statement; default 1000
+	Tell     time.Duration // for how long a step tells of overdue receipts; default 15 s
 
 	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this cleaner ignores them;
 	// negative: they are kept. Unlike other settings of a process, these should be equal everywhere, because the
@@ -83,6 +86,9 @@ func (c *Config) setDefaults() {
 	if c.Batch <= 0 {
 		c.Batch = cleanBatch
 	}
+	if c.Tell <= 0 {
+		c.Tell = tellTimeout
+	}
 }
 
 // Cleaner deletes rows that are older than their retention. One process at a time performs each task, in bounded
@@ -108,29 +114,29 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	config.setDefaults()
 	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
 	if config.DeadLetters != 0 {
-		c.add("dead letters", c.rest(config.DeadLetters), letterPurge(statements, config.DeadLetters, min(letterBatch, config.Batch)).work)
+		c.add("dead letters", c.look(), letterPurge(statements, config.DeadLetters, min(letterBatch, config.Batch)).work)
 	}
 	if config.History {
-		c.add("history", c.rest(0), historyPurge(statements, min(historyBatch, config.Batch)).work)
+		c.add("history", c.look(), historyPurge(statements, min(historyBatch, config.Batch)).work)
 	}
 	if config.Failures > 0 {
-		c.add("failures", c.rest(config.Failures), purge(statements.PurgeFailures, config.Failures, config.Batch))
+		c.add("failures", c.restFor(config.Failures), purge(statements.PurgeFailures, config.Failures, config.Batch))
 	}
 	if config.Claims > 0 {
-		c.add("claims", c.rest(config.Claims), walkClaims(config.Claims, config.Batch))
+		c.add("claims", c.restFor(config.Claims), walkClaims(config.Claims, config.Batch))
 	}
 	if config.Audit > 0 {
-		c.add("audit", c.rest(config.Audit), purge(statements.PurgeAudit, config.Audit, config.Batch))
+		c.add("audit", c.restFor(config.Audit), purge(statements.PurgeAudit, config.Audit, config.Batch))
 	}
 	if config.Unattended > 0 {
 		c.add("unattended", watchIntervals*config.Interval, newWatch(config.Unattended).work)
 	}
 	if config.UniqueKeys {
-		c.add("unique keys", c.rest(0), walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
+		c.add("unique keys", c.rest(), walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
 	}
 	if config.Receipts > 0 {
-		c.add("receipts", c.rest(config.Receipts), purgeReceipts(statements, config.Receipts, config.Batch))
-		c.add("overdue receipts", config.Interval, (&overdue{tell: config.Missed}).work)
+		c.add("receipts", c.restFor(config.Receipts), purgeReceipts(statements, config.Receipts, config.Batch))
+		c.add("overdue receipts", config.Interval, newOverdue(config.Missed, c.config.Tell).work)
 	}
 	if config.Counts {
 		c.add(counts.Task, watchIntervals*config.Interval, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))
@@ -142,14 +148,15 @@ func (c *Cleaner) add(name string, interval time.Duration, work work) {
 	c.tasks = append(c.tasks, &task{name: name, interval: interval, work: work})
 }
 
-// rest is the longest pause of a task that deletes rows after this time; 0 or less: a time that is not known here.
-func (c *Cleaner) rest(retention time.Duration) time.Duration {
-	most := restIntervals * c.config.Interval
-	if retention <= 0 {
-		return most
-	}
-	return min(max(retention/walksPerRetention, c.config.Interval), most)
+// rest is the longest pause of a task, and restFor that of one that deletes rows after this time.
+func (c *Cleaner) rest() time.Duration { return restIntervals * c.config.Interval }
+
+func (c *Cleaner) restFor(retention time.Duration) time.Duration {
+	return min(max(retention/walksPerRetention, c.config.Interval), c.rest())
 }
+
+// look is the longest pause of a task whose time operators may change.
+func (c *Cleaner) look() time.Duration { return lookIntervals * c.config.Interval }
 
 // Run cleans until ctx ends, and then hands its tasks to other processes. If the database is unavailable, or has no
 // tables yet, it tries again at each interval.

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // A statement that was cut off may reach the server later, after the one that hands the task back.
@@ -65,4 +67,14 @@ func TestCleaner_G12_begins_no_step_after_it_was_told_to_stop(t *testing.T) {
 	}
 	cleaner.Run(live)
 	require.Equal(t, 1, begun)
+}
+
+// Operators may let rows be kept for a shorter time, also those that come later. A process without such rows does not know that time.
+func TestCleaner_looks_soon_for_rows_whose_time_operators_change(t *testing.T) {
+	t.Parallel()
+	cleaner := New(nil, &dialect.Statements{}, "cleaner", Config{History: true, DeadLetters: 365 * 24 * time.Hour}, watermill.NopLogger{})
+	require.Len(t, cleaner.tasks, 2)
+	for _, task := range cleaner.tasks {
+		require.LessOrEqual(t, task.interval, 5*time.Minute, task.name)
+	}
 }

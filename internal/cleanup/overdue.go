@@ -23,6 +23,8 @@ const (
 	// tellTimeout is how long a step tells of overdue receipts. It leaves time for writing down which ones were told of, before the step
 	// ends, and before the lease of the task does.
 	tellTimeout = spool.StatementTimeout / 2
+	// hurry is the least part of that time that a call for a receipt which has just become overdue has, after others that used up theirs.
+	hurry = 16
 )
 
 // purgeReceipts returns the task that deletes receipts which were due longer ago than the retention. An awaited receipt stays until it was
@@ -48,8 +50,13 @@ func purgeReceipts(statements *dialect.Statements, retention time.Duration, batc
 //
 // A receipt whose call fails stays awaited. It comes again in a round over the failed ones, of which each step does one page. So the receipts
 // that have become overdue since are told of first, however many others fail.
+//
+// A call that does not return before its context ends holds up those after it. So the next one has half of its time, until one returns in time. In the round
+// over the failed ones a call has all of the time.
 type overdue struct {
 	tell  func(ctx context.Context, overdue receipt.Stored) error
+	most  time.Duration  // for how long a step tells of receipts
+	next  time.Duration  // how long the next call may take, if it is the first one for its receipt
 	fresh receipt.Stored // the last receipt that was told of for the first time; the zero value if no call has failed
 	again receipt.Stored // the last receipt that was told of in the round over the failed ones; the zero value at its beginning
 	until receipt.Stored // the last receipt of that round; the zero value if there is none
@@ -58,9 +65,13 @@ type overdue struct {
 	failed  bool // this round has one
 }
 
+func newOverdue(tell func(ctx context.Context, overdue receipt.Stored) error, most time.Duration) *overdue {
+	return &overdue{tell: tell, most: most, next: most}
+}
+
 // work tells of a page of receipts that are overdue, and if there are no more than that, of a page of those whose calls have failed.
 func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
-	telling, cancel := context.WithTimeout(ctx, tellTimeout)
+	telling, cancel := context.WithTimeout(ctx, o.most)
 	defer cancel()
 	_, more, err := o.page(ctx, telling, c, &o.fresh, nil)
 	if err != nil || more {
@@ -108,13 +119,29 @@ func (o *overdue) page(ctx, telling context.Context, c *Cleaner, cursor, last *r
 			break
 		}
 		*cursor = r
-		if err := spool.Protect(func() error { return o.tell(telling, r) }); err != nil {
+		if err := o.call(telling, r, last == nil); err != nil {
 			o.report(c, r, err)
 		} else {
 			told = append(told, r)
 		}
 	}
 	return len(told), more, o.miss(ctx, c, told)
+}
+
+// call tells of a receipt. The first call for it may have less time.
+func (o *overdue) call(telling context.Context, r receipt.Stored, first bool) error {
+	if !first {
+		return spool.Protect(func() error { return o.tell(telling, r) })
+	}
+	ctx, cancel := context.WithTimeout(telling, o.next)
+	defer cancel()
+	err := spool.Protect(func() error { return o.tell(ctx, r) })
+	if ctx.Err() == nil {
+		o.next = o.most
+	} else {
+		o.next = max(o.next/2, o.most/hurry)
+	}
+	return err
 }
 
 // later reports whether a receipt comes after another one in the order of their due times.

@@ -83,8 +83,10 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed in
 		case p.full:
 		case p.some > 0:
 			pause = c.config.Interval
+		case p.least == 0: // it has found no rows
+			pause = ch.interval
 		default:
-			pause = min(ch.interval, c.rest(p.least))
+			pause = min(ch.interval, c.restFor(p.least))
 		}
 		return 0, pause, nil
 	}

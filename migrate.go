@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -164,7 +165,10 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
 // WriteMigrations prints the migrations after version from, in order, as plain SQL, for use with another migration tool.
-// Programs that use such a tool do not call [Migrate]. WriteMigrations needs no connection: db.DB may be nil.
+// WriteMigrations needs no connection: db.DB may be nil.
+//
+// The SQL also notes each migration in the table of versions, so [Migrate] and the command postbox know what has run, and both ways can be mixed. Programs that use such a tool need
+// not call Migrate; if they do, it finds nothing to do. If no version is noted yet, the SQL notes that those up to from have run.
 func WriteMigrations(w io.Writer, db Database, from int64) error {
 	statements, err := db.statements()
 	if err != nil {
@@ -178,21 +182,25 @@ func WriteMigrations(w io.Writer, db Database, from int64) error {
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
+	var before []int64
+	var script strings.Builder
 	for _, entry := range entries {
 		version, err := goose.NumericComponent(entry.Name())
 		if err != nil {
 			return fmt.Errorf("write migrations: %w", err)
 		}
 		if version <= from {
+			before = append(before, version)
 			continue
 		}
 		text, err := fs.ReadFile(files, entry.Name())
 		if err != nil {
 			return fmt.Errorf("write migrations: %w", err)
 		}
-		if _, err := fmt.Fprintf(w, "-- %s\n\n%s\n", entry.Name(), dialect.MigrationText(string(text))); err != nil {
-			return fmt.Errorf("write migrations: %w", err)
-		}
+		fmt.Fprintf(&script, "\n-- %s\n\n%s\n%s", entry.Name(), dialect.MigrationText(string(text)), statements.NoteVersion(version))
+	}
+	if _, err := fmt.Fprintf(w, "-- the table of the versions that have run\n\n%s%s", statements.NoteTable(before), script.String()); err != nil {
+		return fmt.Errorf("write migrations: %w", err)
 	}
 	return nil
 }

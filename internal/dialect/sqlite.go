@@ -65,6 +65,13 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
+	s.CreateVersion = `
+CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
+	id         INTEGER PRIMARY KEY AUTOINCREMENT,
+	version_id INTEGER NOT NULL,
+	is_applied INTEGER NOT NULL,
+	tstamp     TIMESTAMP DEFAULT (datetime('now'))
+)`
 	s.uniqueKeys(uniqueKeyGone)
 	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
 	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`

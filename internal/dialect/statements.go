@@ -221,7 +221,7 @@ type Statements struct {
 	// LimitWaits makes the session wait for tables that others use for a second at most, and RestoreWaits for as long as before. They are empty where the
 	// transaction of a migration does that: see migrateBegin.
 	LimitWaits, RestoreWaits string
-	CreateVersion            string // makes the version table if it is not there; empty where the migration tool's way is safe
+	CreateVersion            string // makes the version table if it is not there
 	VersionTable             string // name of the table that holds the schema's version
 	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes the lock shared by
 	// all migrations, fails if the migration was applied before (see [AppliedBefore]), and limits how long the rest

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -118,33 +116,9 @@ var scripts = map[postbox.Dialect]func() (string, error){
 	postbox.MySQL:      sync.OnceValues(func() (string, error) { return script(postbox.MySQL) }),
 }
 
-// script returns the migrations of a database, and the rows in which their versions are noted.
+// script returns the migrations of a database, which note their versions.
 func script(kind postbox.Dialect) (string, error) {
-	statements, err := dialect.For(dialect.Kind(kind), "", "", "")
-	if err != nil {
-		return "", err
-	}
-	var text bytes.Buffer
-	if err := postbox.WriteMigrations(&text, postbox.Database{Dialect: kind}, 0); err != nil {
-		return "", err
-	}
-	files, err := statements.PlainMigrations()
-	if err != nil {
-		return "", err
-	}
-	entries, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return "", err
-	}
-	notes := []string{"(0, TRUE)"} // of the table of versions itself
-	for _, entry := range entries {
-		version, err := goose.NumericComponent(entry.Name())
-		if err != nil {
-			return "", err
-		}
-		notes = append(notes, fmt.Sprintf("(%d, TRUE)", version))
-	}
-	fmt.Fprintf(&text, "%s;\nINSERT INTO %s (version_id, is_applied) VALUES %s;\n",
-		strings.TrimRight(strings.TrimSpace(statements.CreateVersion), ";"), statements.VersionTable, strings.Join(notes, ", "))
-	return text.String(), nil
+	var text strings.Builder
+	err := postbox.WriteMigrations(&text, postbox.Database{Dialect: kind}, 0)
+	return text.String(), err
 }

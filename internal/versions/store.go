@@ -16,10 +16,11 @@ var dialects = map[dialect.Kind]database.Dialect{
 	dialect.SQLite:     database.DialectSQLite3,
 }
 
-// Store returns goose's own store of versions, made safe for databases that commit a CREATE TABLE at once.
+// Store returns goose's own store of versions, made safe for databases with several writers. On the others, goose makes its table in a transaction that excludes
+// all others, and a process that comes second has to fail: it then tries again.
 func Store(statements *dialect.Statements) (database.Store, error) {
 	versions, err := database.NewStore(dialects[statements.Kind], statements.VersionTable)
-	if err != nil || statements.CreateVersion == "" {
+	if err != nil || statements.Kind.Can().OneWriter {
 		return versions, err
 	}
 	return store{Store: versions, create: statements.CreateVersion}, nil

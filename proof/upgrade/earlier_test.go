@@ -21,7 +21,7 @@ type migration struct {
 	text    string
 }
 
-// migrations returns those that WriteMigrations prints, in order.
+// migrations returns those that WriteMigrations prints, in order. The first one begins with the table of versions.
 func migrations(t *testing.T, database *testdb.Database) (list []migration) {
 	t.Helper()
 	var text strings.Builder
@@ -35,7 +35,11 @@ func migrations(t *testing.T, database *testdb.Database) (list []migration) {
 		}
 		version, err := strconv.ParseInt(text.String()[place[2]:place[3]], 10, 64)
 		require.NoError(t, err)
-		list = append(list, migration{version, text.String()[place[1]:end]})
+		begin := place[1]
+		if i == 0 {
+			begin = 0
+		}
+		list = append(list, migration{version, text.String()[begin:end]})
 	}
 	require.Greater(t, len(list), 7)
 	return list

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,28 @@ func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	require.Equal(t, command.ExitFound, status.code)
 	require.Contains(t, status.err, "newer than this program")
 	require.Contains(t, status.out, "unknown")
+
+	// docs/upgrade.md says what to look at after the way back to this program.
+	require.Regexp(t, `(?s)^CHECK[^\n]+\nserver[^\n]+\nschema[^\n]+\nclock[^\n]+\n$`, b.run("doctor").out)
+	b.ok("queues")
+	b.ok("check", "--max-age", "1m")
+}
+
+// With another migration tool the tables seemed to have no version, and the advice was to make them a second time.
+func TestMigrateSQL_notes_what_has_run(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := &bench{T: t, database: database}
+		require.NoError(t, database.DB.PingContext(t.Context())) // which makes the file
+		for statement := range strings.SplitSeq(regexp.MustCompile("(?m)^ *--.*$").ReplaceAllString(b.ok("migrate", "sql"), ""), ";") {
+			if strings.TrimSpace(statement) != "" {
+				database.Exec(t, statement)
+			}
+		}
+		require.NotContains(t, b.ok("migrate", "status"), "missing")
+		require.Empty(t, b.findings())
+		require.Contains(t, b.ok("migrate", "up"), "0 migrations run")
+	})
 }
 
 // Tables of an earlier version lack columns, and a command says what to do on each database.

@@ -136,7 +136,11 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 		Long: `Print the migrations as SQL, for another migration tool.
 
 This needs no connection: the kind of database is that of the address, or of
---dialect.`,
+--dialect.
+
+The SQL also notes each migration in the table of versions, where "migrate up",
+"migrate status" and doctor find it. If no version is noted there yet, it notes
+that the migrations up to --from have run.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := p.settings.resolve(p.options.LookupEnv)

@@ -783,7 +783,12 @@ SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
 
 
 -- CreateVersion
-
+CREATE TABLE IF NOT EXISTS postbox_version (
+	id         INTEGER PRIMARY KEY AUTOINCREMENT,
+	version_id INTEGER NOT NULL,
+	is_applied INTEGER NOT NULL,
+	tstamp     TIMESTAMP DEFAULT (datetime('now'))
+)
 
 -- VersionTable
 postbox_version

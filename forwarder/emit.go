@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -17,12 +16,10 @@ import (
 
 // emitter is what a publisher remembers that writes into the log.
 type emitter struct {
-	checked atomic.Int64 // when a slot was last seen, in nanoseconds since 1970
+	seen atomic.Bool // it has seen the slot, and no error since
 }
 
-// slotPause is the pause between two looks for the slot. A look costs as much as the message itself. A slot that is
-// dropped meanwhile is a loss that the forwarders notice. Each message sees whether the publication is gone.
-const slotPause = time.Second
+var errUncounted = errors.New("the library of the transaction does not say how many rows the statement has returned, so whether it has written the message is not known: roll the transaction back, and publish again")
 
 // lackError says what the log lacks to keep a message, or for a process that reads it later. Its text leaves out that of the server, which says that a setting is unknown: the statement reads one that does not exist to fail.
 type lackError struct {
@@ -40,7 +37,7 @@ const setUpAgain = "run pgtail.SetupOutbox, or \"postbox log setup --without-row
 var logLacks = map[dialect.LogLack]string{
 	dialect.LacksSlot:        "the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\"; if it was set up before, run \"postbox log accept-loss\", or call pgtail.AcceptLoss: docs/log-tailing.md says more",
 	dialect.LacksPublication: "the publication of the log was dropped or renamed, or search_path leads to other tables, and without it no process could read the message: " + setUpAgain,
-	dialect.LacksTrust:       "the publication of the log was renamed, altered or made again, and perhaps no process can read the log: " + setUpAgain,
+	dialect.LacksTrust:       "the publication of the log was renamed, altered or made again, or its comment was changed, and perhaps no process can read the log: " + setUpAgain,
 }
 
 var errUniqueInLog = errors.New("a message in the log cannot have a unique key, since it has no row: use a publisher without Log")
@@ -68,19 +65,47 @@ func (p *Publisher) emit(ctx context.Context, db postbox.Executor, topic string,
 	return nil
 }
 
-// emitPiece writes a piece. Now and then it looks for the slot, without which the piece would be lost.
+// emitPiece writes a piece. Now and then it looks for the slot, without which the piece would be lost: the first time, after an error, and if the session of the server has not done so
+// within the second. A slot that is dropped meanwhile is a loss that the forwarders notice. Each message sees whether the publication is gone.
 func (p *Publisher) emitPiece(ctx context.Context, db postbox.Executor, piece []byte) error {
-	now := time.Now()
-	check := now.Sub(time.Unix(0, p.emitter.checked.Load())).Abs() >= slotPause
-	err := p.run(ctx, db, p.spool.Statements.Emit(piece, check))
-	if err == nil {
-		if check {
-			p.emitter.checked.Store(now.UnixNano())
+	if p.emitter.seen.Load() {
+		result, err := p.exec(ctx, db, p.spool.Statements.Emit(piece, false))
+		if err != nil {
+			return p.lacks(err)
 		}
-		return nil
+		switch written, err := returned(result); {
+		case err != nil:
+			p.emitter.seen.Store(false)
+			return err
+		case written > 0:
+			return nil
+		}
 	}
+	result, err := p.exec(ctx, db, p.spool.Statements.Emit(piece, true))
+	if err != nil {
+		return p.lacks(err)
+	}
+	written, err := returned(result)
+	p.emitter.seen.Store(err == nil && written == 1) // if its rows are not known, each message looks for the slot
+	return nil
+}
+
+// returned is the number of rows that a statement has returned. An executor of the user may return no result.
+func returned(result sql.Result) (int64, error) {
+	if result == nil {
+		return 0, errUncounted
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errUncounted, err)
+	}
+	return rows, nil
+}
+
+// lacks returns the error of a statement that has written nothing. After it, the next message looks for everything.
+func (p *Publisher) lacks(err error) error {
+	p.emitter.seen.Store(false)
 	if lacks := dialect.LogLackOf(err); lacks != dialect.LacksNothing {
-		p.emitter.checked.Store(0) // the next message looks for everything
 		return &lackError{logLacks[lacks], err}
 	}
 	return dialect.HintAtPooler(spool.Wrap("write into the log", err))

@@ -38,17 +38,25 @@ const (
 // outboxSlotName is the name of the slot, and of its publication. The last folder with the table has the number of the database: to look that up in pg_database makes emit take half as long again.
 const outboxSlotName = `format('postbox_%s_%s` + OutboxSlotSuffix + `', split_part(pg_relation_filepath('{messages}'::regclass), '/', -2), '{messages}'::regclass::oid)`
 
-// emit adds a message to the log, if the transaction commits.
+const (
+	// slotSeen is a setting of a session of the server. It says of which tables the session has seen the slot, and in which second. The next transaction may find other tables, by its search_path.
+	slotSeen = "postbox.slot_seen"
+	// seenNow is its value if that was in this second.
+	seenNow = `'{messages}'::regclass::oid::text || ' ' || floor(date_part('epoch', statement_timestamp()))::bigint::text`
+)
+
+// emit adds a message to the log, if the transaction commits. It returns no row, and adds nothing, if the session has not seen the slot in this second: to look for it costs as much again.
 var emit = `
 SELECT pg_logical_emit_message(true, CASE WHEN ` + keepsPublication(outboxSlotName, `IS NOT NULL`) + `
-THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationMissing + `') END, ?::bytea)`
+THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationMissing + `') END, ?::bytea)
+WHERE current_setting('` + slotSeen + `', true) = ` + seenNow + ``
 
-// emitChecked is emit that also fails unless there is a slot that keeps the message, and its publication is trusted. A slot that is still being made has no confirmed position, and keeps nothing
+// emitChecked looks for the slot, and fails unless there is one that keeps the message, and its publication is trusted. A slot that is still being made has no confirmed position, and keeps nothing
 // that is committed before it is complete. The publication that is locked must be the one that is looked at: while the statement waited for the lock, another one may have taken its name.
 var emitChecked = `
 SELECT pg_logical_emit_message(true, COALESCE((
 	SELECT CASE WHEN ` + keepsPublication(`s.slot_name::text`, `= p.oid`) + `
-	       THEN CASE WHEN ` + trusted + ` THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationChanged + `') END
+	       THEN CASE WHEN ` + trusted + ` THEN left(set_config('` + slotSeen + `', ` + seenNow + `, false), 0) || '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text ELSE current_setting('` + publicationChanged + `') END
 	       ELSE current_setting('` + publicationMissing + `') END
 	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -71,7 +79,8 @@ func (s *Statements) MarkPublication(name, transaction string) string {
 	return fmt.Sprintf("COMMENT ON PUBLICATION %s IS '%s%s'", name, publicationMark, transaction)
 }
 
-// Emit adds messages to the log. It fails if the publication is gone, and if it is checked, also unless there is a slot and the publication is trusted, with errors for [LogLackOf].
+// Emit adds messages to the log, and returns a row. It fails if the publication is gone, and if it is checked, also unless there is a slot and the publication is trusted, with errors for [LogLackOf]. If it is
+// not checked, and the session has not seen the slot within this second, it does nothing and returns no row.
 func (s *Statements) Emit(piece []byte, checked bool) Query {
 	text := s.emit
 	if checked {

@@ -44,12 +44,13 @@ SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE
 // waitBriefly makes a transaction wait for a lock for a moment only: publishers wait behind it.
 const waitBriefly = "SET LOCAL lock_timeout = '500ms'"
 
-// lockHolder tells of a transaction that has a lock: its process, or 0 and its name if it was prepared, and what anyone may see of that process.
+// lockHolder tells of a transaction that has a lock: its process, or 0 and its name if it was prepared, and what anyone may see of that process. A prepared one is known by its number, on which it has a lock, too.
 const lockHolder = `
-SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+SELECT COALESCE(l.pid, 0), COALESCE((
+       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
+       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
 FROM pg_locks l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
 WHERE l.granted AND `
 
 // oldestTransaction is that of the whole server which has written something. A transaction has a lock on its own number.

@@ -48,7 +48,7 @@ postgres_version() { "$(postgres_bin)/postgres" --version | awk '{ print $3 }'; 
 
 postgres_serve() { serve_postgres postgres; }
 
-postgres_log_serve() { serve_postgres postgres_log -c wal_level=logical -c max_replication_slots=100 -c max_wal_senders=100; }
+postgres_log_serve() { serve_postgres postgres_log -c wal_level=logical -c max_replication_slots=100 -c max_wal_senders=100 -c max_prepared_transactions=20; }
 
 # serve_postgres COMPONENT [OPTION...]
 serve_postgres() {

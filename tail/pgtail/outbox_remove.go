@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
@@ -137,4 +139,53 @@ func (a *administration) forget(ctx context.Context) error {
 	return a.waiting(ctx, what, a.statements.PublicationUser(a.slot.name), func() error {
 		return a.untilUnlocked(ctx, func() error { return a.audited(ctx, operate.ActRemoveLog, "", remove) })
 	})
+}
+
+// drop drops a slot. One that was being made is gone when the process that made it has been ended.
+func (a *administration) drop(ctx context.Context, slot string) error {
+	_, err := a.session.query(ctx, a.statements.DropOutboxSlot(slot))
+	if from := (*pgconn.PgError)(nil); errors.As(err, &from) && from.Code == codeUndefinedObject {
+		return nil
+	}
+	if err != nil {
+		return explain(fmt.Errorf("drop the slot %s: %w", slot, err))
+	}
+	return nil
+}
+
+// dropInTime drops the slot of the outboxes. Forwarders that are started again read from it for moments, so it tries that for readerPatience.
+func (a *administration) dropInTime(ctx context.Context) error {
+	ticker := time.NewTicker(retryMin)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(readerPatience); ; {
+		err := a.drop(ctx, a.slot.name)
+		if !errors.Is(err, errTaken) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+// dropFormer drops the slot and the publication of the tables that these were restored from in the same database. The server
+// would keep its log for that slot for ever. Those of another database, or of tables that are still there, stay.
+func (a *administration) dropFormer(ctx context.Context) error {
+	var former string
+	err := a.db.QueryRowContext(ctx, a.statements.FormerSlot, a.stored).Scan(&former)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the slot %s: %w", a.stored, err)
+	}
+	if err := a.drop(ctx, former); err != nil {
+		return err
+	}
+	if _, err := a.db.ExecContext(ctx, a.statements.DropPublication(former)); err != nil {
+		return fmt.Errorf("drop the publication %s, as its owner: %w", former, err)
+	}
+	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -181,6 +179,14 @@ func (a *administration) keep(ctx context.Context) error {
 	if a.server.version < failoverVersion || a.seen.Failover == wanted {
 		return nil
 	}
+	if a.slot.active { // for whose end the server would wait
+		return &setupError{
+			what: fmt.Sprintf("the slot %s cannot be changed for failovers while process %d of the server reads from it", a.slot.name, a.seen.PID),
+			fix:  "stop the forwarders for a moment, and " + runSetupOutbox + ", again",
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout) // one may have begun to read
+	defer cancel()
 	if _, err := a.session.query(ctx, a.statements.AlterSlotFailover(a.slot.name, wanted)); err != nil {
 		return explain(fmt.Errorf("change the slot %s for failovers, for which no forwarder may read from it: %w", a.slot.name, err))
 	}
@@ -269,55 +275,6 @@ func (a *administration) makeSlot(ctx context.Context, failover bool) (begin int
 func (a *administration) audited(ctx context.Context, action, note string, do func(tx *sql.Tx) error) error {
 	act := operate.NewAct(action, "").On("slot %s", a.slot.name).Noting(note)
 	return audited(ctx, a.db, a.statements, act, do)
-}
-
-// drop drops a slot. One that was being made is gone when the process that made it has been ended.
-func (a *administration) drop(ctx context.Context, slot string) error {
-	_, err := a.session.query(ctx, a.statements.DropOutboxSlot(slot))
-	if from := (*pgconn.PgError)(nil); errors.As(err, &from) && from.Code == codeUndefinedObject {
-		return nil
-	}
-	if err != nil {
-		return explain(fmt.Errorf("drop the slot %s: %w", slot, err))
-	}
-	return nil
-}
-
-// dropInTime drops the slot of the outboxes. Forwarders that are started again read from it for moments, so it tries that for readerPatience.
-func (a *administration) dropInTime(ctx context.Context) error {
-	ticker := time.NewTicker(retryMin)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(readerPatience); ; {
-		err := a.drop(ctx, a.slot.name)
-		if !errors.Is(err, errTaken) || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-ticker.C:
-		}
-	}
-}
-
-// dropFormer drops the slot and the publication of the tables that these were restored from in the same database. The server
-// would keep its log for that slot for ever. Those of another database, or of tables that are still there, stay.
-func (a *administration) dropFormer(ctx context.Context) error {
-	var former string
-	err := a.db.QueryRowContext(ctx, a.statements.FormerSlot, a.stored).Scan(&former)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for the slot %s: %w", a.stored, err)
-	}
-	if err := a.drop(ctx, former); err != nil {
-		return err
-	}
-	if _, err := a.db.ExecContext(ctx, a.statements.DropPublication(former)); err != nil {
-		return fmt.Errorf("drop the publication %s, as its owner: %w", former, err)
-	}
-	return nil
 }
 
 // readerPatience is how long AcceptLoss waits for the end of a process that reads from the slot. A server notes a little late that a forwarder has ended.

@@ -62,7 +62,7 @@ func (o *outboxState) unpublished() error {
 		return nil
 	case o.published && o.known:
 		return &setupError{
-			what: fmt.Sprintf("the publication %s was renamed, altered or made again, and publishers get errors until a set-up has looked whether the log can be read", o.slot.name), fix: runSetupOutbox,
+			what: fmt.Sprintf("the publication %s was renamed, altered or made again, or its comment was changed, and publishers get errors until a set-up has looked whether the log can be read", o.slot.name), fix: runSetupOutbox,
 		}
 	case o.published:
 		return nil // the set-up was cut off, which is said elsewhere

@@ -69,7 +69,7 @@ func (a *administration) keepsWaiting(ctx context.Context, query dialect.Query) 
 	case err != nil:
 		return "", fmt.Errorf("look for what keeps waiting: %w", err)
 	case pid == 0:
-		return fmt.Sprintf(", and the prepared transaction %q is open", prepared), nil
+		return fmt.Sprintf(", and the prepared transaction %q is open, which COMMIT PREPARED or ROLLBACK PREPARED ends", prepared), nil
 	}
 	return fmt.Sprintf(", and that of process %d of the server is open (role %s, application_name %q)", pid, role, application), nil
 }

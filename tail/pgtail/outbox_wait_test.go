@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -131,5 +132,49 @@ func TestSetupOutbox_says_that_it_waits_for_another_one(t *testing.T) {
 	require.Regexp(t, `^Postbox waits for another process that sets up the log, and that of process \d+ of the server is open \(role `, said.all()[0])
 	require.NoError(t, open.Rollback())
 	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}
+
+// The server does not end a prepared transaction by itself, and it belongs to no process.
+func TestSetupOutbox_names_the_prepared_transaction_for_which_it_waits(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	if w.Count(t, "SELECT current_setting('max_prepared_transactions')::int") == 0 {
+		t.Skip("PostgreSQL with max_prepared_transactions is missing")
+	}
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	name := w.permanentSlot()
+	tx, _ := w.open("SAVEPOINT s", "SELECT pg_current_xact_id()", "CREATE TABLE prepared (n int)")
+	_, err := tx.ExecContext(t.Context(), "PREPARE TRANSACTION '"+name+"'")
+	require.NoError(t, err)
+	end := sync.OnceFunc(func() { _, _ = w.DB.Exec("ROLLBACK PREPARED '" + name + "'") }) //nolint:noctx // also after the end of the test
+	t.Cleanup(end)
+	_ = tx.Rollback() // there is none any more
+	config, said, ended := w.outboxConfig(), &waits{}, make(chan error, 1)
+	config.Waits = said.say
+	go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	w.eventually(func() bool {
+		all := said.all()
+		return len(all) > 0 && strings.Contains(all[len(all)-1], fmt.Sprintf("the prepared transaction %q is open", name))
+	}, "it is named, if no older transaction is open")
+	end()
+	require.NoError(t, <-ended)
+}
+
+// The time of a role or a database is for programs that wait for no transaction of others.
+func TestSetupOutbox_waits_although_statements_have_a_time(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	tx, _ := w.open()
+	var name string
+	require.NoError(t, w.DB.QueryRowContext(t.Context(), "SELECT current_database()").Scan(&name))
+	w.Exec(t, "ALTER DATABASE "+name+" SET statement_timeout = '2s'")
+	config, said, ended := w.outboxConfig(), &waits{}, make(chan error, 1)
+	config.Waits = said.say
+	go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	w.eventually(func() bool { return len(said.all()) > 0 || len(ended) > 0 }, "it waits for longer than that")
+	require.Empty(t, ended)
+	require.NoError(t, tx.Commit())
 	require.NoError(t, <-ended)
 }

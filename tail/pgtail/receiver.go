@@ -191,6 +191,11 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	config := address.Copy()
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["wal_sender_timeout"] = senderTimeout
+	for _, name := range []string{"statement_timeout", "lock_timeout"} { // those of a role or a database are not meant for what waits for all transactions that are open
+		if _, given := config.RuntimeParams[name]; !given {
+			config.RuntimeParams[name] = "0"
+		}
+	}
 	config.RuntimeParams["application_name"] = strings.TrimSpace(dialect.LogReader + " " + config.RuntimeParams["application_name"])
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

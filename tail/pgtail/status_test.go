@@ -68,6 +68,16 @@ func TestSetupOutbox_makes_a_slot_for_failovers(t *testing.T) {
 	require.NoError(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
 	require.Equal(t, can, inspect().Slot.Failover)
 	require.Empty(t, about(inspect(), pgtail.AboutSlot))
+
+	f := w.reader(&broker{})
+	w.eventually(func() bool { return inspect().Slot.Active }, "a process reads")
+	if err := pgtail.SetupOutbox(t.Context(), w.Postbox(), config); can { // for whose end the server would wait
+		require.ErrorContains(t, err, "stop the forwarders for a moment")
+	} else {
+		require.NoError(t, err)
+	}
+	require.NoError(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()), "there is nothing to change")
+	f.stop(t)
 }
 
 // failover is the flag of the server, which versions before 17 do not have.

@@ -1062,25 +1062,28 @@ SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE
 SELECT c.relnamespace::regnamespace::text, has_schema_privilege($1::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
 -- OldestTransaction
-SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+SELECT COALESCE(l.pid, 0), COALESCE((
+       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
+       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
 FROM pg_locks l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
 WHERE l.granted AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' ORDER BY age(l.transactionid) DESC LIMIT 1
 
 -- PublicationUser
-SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+SELECT COALESCE(l.pid, 0), COALESCE((
+       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
+       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
 FROM pg_locks l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
 WHERE l.granted AND l.locktype = 'object' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid = 'pg_publication'::regclass AND l.objid = (SELECT p.oid FROM pg_publication p WHERE p.pubname = $1) ORDER BY l.pid LIMIT 1
 
 -- SetUpHolder
-SELECT COALESCE(l.pid, 0), COALESCE(x.gid, ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
+SELECT COALESCE(l.pid, 0), COALESCE((
+       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
+       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
 FROM pg_locks l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction::text
 WHERE l.granted AND l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid = 1886352244 AND l.objid = $1 AND l.objsubid = 2
 
@@ -1150,11 +1153,12 @@ DELETE FROM postbox_log_position
 -- Emit
 SELECT pg_logical_emit_message(true, CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[format('postbox_%s_%s_outbox', split_part(pg_relation_filepath('postbox_messages'::regclass), '/', -2), 'postbox_messages'::regclass::oid)], ARRAY[]::text[])).objid IS NOT NULL)
 THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END, $1::bytea)
+WHERE current_setting('postbox.slot_seen', true) = 'postbox_messages'::regclass::oid::text || ' ' || floor(date_part('epoch', statement_timestamp()))::bigint::text
 
 -- EmitChecked
 SELECT pg_logical_emit_message(true, COALESCE((
 	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid = p.oid)
-	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)) THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
+	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)) THEN left(set_config('postbox.slot_seen', 'postbox_messages'::regclass::oid::text || ' ' || floor(date_part('epoch', statement_timestamp()))::bigint::text, false), 0) || 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
 	       ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END
 	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())

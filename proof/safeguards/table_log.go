@@ -241,6 +241,15 @@ var ofTheLog = []safeguard{
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_does_not_trust",
 	},
 	{
+		name: "a slot that was seen is that of the tables that a transaction finds", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/dialect/log_emit.go",
+			from: "seenNow = `'{messages}'::regclass::oid::text || ' ' ||",
+			to:   "seenNow = `' ' ||",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G1_looks_for_the_slot_of_the_tables",
+	},
+	{
 		name: "a slot is not removed before open transactions have ended", guarantees: "G1",
 		edits: []edit{{
 			file: "tail/pgtail/outbox_remove.go",

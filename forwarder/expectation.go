@@ -21,9 +21,12 @@ type Expectation struct {
 	// Consumers are the names that the receipts have: those of the consumers' inboxes or handlers. Required.
 	Consumers []string
 	// Within is the time from when a message is written, or from the time that its delay sets, until its receipt is due. It includes the rest of
-	// the transaction, the outbox, the broker and the way back. At least 1 ms. Required.
+	// the transaction, the outbox, the broker and the way back. At least 1 ms, and at most 100 years of 365 days. Required.
 	Within time.Duration
 }
+
+// maxWithin is the most that Within can be. The time of an overdue receipt must stay within what the columns and the commands can show.
+const maxWithin = 100 * 365 * 24 * time.Hour
 
 // validateExpectations returns all mistakes.
 func validateExpectations(expected []Expectation) error {
@@ -59,6 +62,9 @@ func (e Expectation) validate() error {
 	}
 	if e.Within < time.Millisecond {
 		problems = append(problems, fmt.Errorf("Within: %s is less than 1ms", e.Within))
+	}
+	if e.Within > maxWithin {
+		problems = append(problems, fmt.Errorf("Within: %s is more than 100 years, so nobody would hear of a receipt that is missing: use the time after which you want to", e.Within))
 	}
 	return errors.Join(problems...)
 }

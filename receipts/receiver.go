@@ -132,13 +132,17 @@ func (r *Receiver) executor(ctx context.Context) (postbox.Executor, error) {
 }
 
 // Run looks for receipts that are overdue, and deletes old ones, until ctx ends or Close is called. One process at a time does this, in bounded
-// statements, and the others stand by. If the database is unavailable, Run logs that and waits. It can be called once.
+// statements, and the others stand by. If the database is unavailable, Run logs that and waits. It returns, and logs, an error if waiting does not help when it begins: the tables are
+// missing, or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
 func (r *Receiver) Run(ctx context.Context) error {
 	ctx, end, err := r.life.Begin(ctx, "receiver of receipts")
 	if err != nil {
 		return err
 	}
 	defer end()
+	if err := r.open(ctx); err != nil {
+		return r.stopped(err)
+	}
 	r.cleaner().Run(ctx)
 	return nil
 }

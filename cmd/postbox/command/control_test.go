@@ -74,6 +74,9 @@ func TestSet_changes_what_its_flags_name(t *testing.T) {
 
 	b.ok("set", "--page-size", "default", "--concurrency", "default", "--poll-max", "default", "--attempts", "5", "--per-second", "default", "--at-once", "20", "--history", "off", "--retention", "default", "--yes")
 	require.Equal(t, admin.Settings{Attempts: 5, AtOnce: 20, History: -1}, stored())
+
+	b.ok("set", "--page-size", "10000", "--concurrency", "10000", "--poll-max", "1h", "--attempts", "2147483647", "--per-second", "1e6", "--at-once", "2147483647", "--history", "36500d", "--retention", "1s", "--yes")
+	b.ok("set", "--page-size", "1", "--concurrency", "1", "--poll-max", "1ms", "--attempts", "1", "--per-second", "0.00001", "--at-once", "1", "--history", "1s", "--retention", "36500d", "--yes")
 }
 
 func TestDrain_ends_when_the_last_message_is_gone(t *testing.T) {

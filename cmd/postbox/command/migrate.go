@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,6 +38,9 @@ have the name fail when they start the next time. On SQLite the file is made if
 there is none.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.with(creating, func(s *session, _ []string) error {
+			if err := s.checkTo(to); err != nil {
+				return err
+			}
 			before, err := s.versions(s.cmd.Context())
 			if err != nil {
 				return err
@@ -180,23 +184,45 @@ type migrationRecord struct {
 	Status  string `json:"status"`
 }
 
-func (s *session) versions(ctx context.Context) (versions, error) {
-	found := versions{known: map[int64]string{}}
+// knownVersions returns the names of the migrations that this program has, by their versions.
+func (s *session) knownVersions() (map[int64]string, error) {
 	files, err := s.statements.PlainMigrations()
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		return found, err
+		return nil, err
 	}
+	known := map[int64]string{}
 	for _, entry := range entries {
 		version, err := goose.NumericComponent(entry.Name())
 		if err != nil {
-			return found, err
+			return nil, err
 		}
 		_, name, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".sql"), "_")
-		found.known[version] = name
+		known[version] = name
+	}
+	return known, nil
+}
+
+// checkTo returns an error for a version that does not exist. A number between two versions means the first of them.
+func (s *session) checkTo(version int64) error {
+	known, err := s.knownVersions()
+	if err != nil {
+		return err
+	}
+	if newest := slices.Max(slices.Collect(maps.Keys(known))); version < 0 || version > newest {
+		return usagef("--to: there is no version %d: use one that \"postbox migrate status\" lists, up to %d, or 0 for the newest", version, newest)
+	}
+	return nil
+}
+
+func (s *session) versions(ctx context.Context) (versions, error) {
+	known, err := s.knownVersions()
+	found := versions{known: known}
+	if err != nil {
+		return found, err
 	}
 	store, err := tables.Store(s.statements)
 	if err != nil {

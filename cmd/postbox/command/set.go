@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
@@ -44,20 +43,6 @@ func keepText(d time.Duration, negative string) string {
 	default:
 		return d.String()
 	}
-}
-
-// Words that the flags of set take in place of a value.
-const (
-	unset     = "default"
-	unlimited = "unlimited"
-	off       = "off"
-	forever   = "forever"
-	none      = "none"
-)
-
-// setFlags are the new values, as the user wrote them; "" changes nothing.
-type setFlags struct {
-	pageSize, concurrency, pollMax, attempts, perSecond, atOnce, history, retention string
 }
 
 func (p *program) setCommand() *cobra.Command {
@@ -166,106 +151,6 @@ func notFound(target admin.Target) error {
 		lists = "inboxes"
 	}
 	return fmt.Errorf("there is no %s: %w: \"postbox %s\" lists the names", recordOf(target), admin.ErrNotFound, lists)
-}
-
-// apply changes the settings that the flags name.
-func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
-	for _, n := range []struct {
-		flag, text, word string
-		wordValue        int
-		to               *int
-	}{
-		{"page-size", f.pageSize, "", 0, &settings.PageSize},
-		{"concurrency", f.concurrency, "", 0, &settings.Concurrency},
-		{"attempts", f.attempts, unlimited, postbox.Unlimited, &settings.Attempts},
-		{"at-once", f.atOnce, none, noLimit, &settings.AtOnce},
-	} {
-		if err := setNumber(n.to, n.text, n.word, n.wordValue); err != nil {
-			return settings, usagef("--%s: %w", n.flag, err)
-		}
-	}
-	if err := setRate(&settings.PerSecond, f.perSecond); err != nil {
-		return settings, usagef("--per-second: %w", err)
-	}
-	for _, span := range []struct {
-		flag, text, word string
-		to               *time.Duration
-	}{
-		{"poll-max", f.pollMax, "", &settings.PollMax},
-		{"history", f.history, off, &settings.History},
-		{"retention", f.retention, forever, &settings.Retention},
-	} {
-		if err := setSpan(span.to, span.text, span.word); err != nil {
-			return settings, usagef("--%s: %w", span.flag, err)
-		}
-	}
-	if err := settings.Validate(); err != nil {
-		return settings, usage(err)
-	}
-	return settings, nil
-}
-
-func setNumber(to *int, text, word string, wordValue int) error {
-	switch {
-	case text == "":
-		return nil
-	case text == unset:
-		*to = 0
-		return nil
-	case word != "" && text == word:
-		*to = wordValue
-		return nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return fmt.Errorf("%.30q is no number above 0, and not %q", text, unset)
-	}
-	*to = n
-	return nil
-}
-
-// noLimit is the stored value for the word none.
-const noLimit = -1
-
-func setRate(to *float64, text string) error {
-	switch text {
-	case "":
-		return nil
-	case unset:
-		*to = 0
-		return nil
-	case none:
-		*to = noLimit
-		return nil
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n > 0) { // NaN is not
-		return fmt.Errorf("%.30q is no number above 0, and not %q or %q", text, unset, none)
-	}
-	*to = n
-	return nil
-}
-
-func setSpan(to *time.Duration, text, word string) error {
-	switch {
-	case text == "":
-		return nil
-	case text == unset:
-		*to = 0
-		return nil
-	case word != "" && text == word:
-		*to = -1
-		return nil
-	}
-	d, err := parseDuration(text)
-	if err == nil && d == 0 {
-		err = errDuration
-	}
-	if err != nil {
-		return fmt.Errorf("%.30q: %w", text, err)
-	}
-	*to = d
-	return nil
 }
 
 // text lists the settings for people.

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrNoTransaction is returned when a write needs the user's transaction and the context carries none.
+	// ErrNoTransaction is returned when a write needs the user's transaction and the context carries none, or none any more because the function that had it has returned.
 	// Put one there with [ContextWithTx], or use forwarder.InTx.
 	ErrNoTransaction = errors.New("no transaction in the context")
 	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer or subscribe.

@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 
@@ -38,6 +39,44 @@ func TestBind_G1_refuses_pools_and_connections(t *testing.T) {
 			require.ErrorContains(t, err, "AllowAutocommit")
 		}
 		require.NoError(t, conn.Close())
+		require.Zero(t, pending(t, database))
+	})
+}
+
+func TestKeepOpen_of_no_publisher_returns_an_error(t *testing.T) {
+	t.Parallel()
+	for _, publisher := range []message.Publisher{nil, (*forwarder.Publisher)(nil)} {
+		kept := forwarder.KeepOpen(publisher)
+		require.ErrorContains(t, kept.Publish("orders", newMessage("1", "")), `publish to topic "orders": the publisher that forwarder.KeepOpen got is nil`)
+		require.False(t, postbox.PublishesInTx(kept))
+		require.NoError(t, kept.Close())
+	}
+}
+
+// The error was the same as that of a context that never had a transaction, and advised to use InTx, which the caller had done.
+func TestPublish_with_the_context_of_a_committed_function_says_so(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		publish := func(ctx context.Context) error {
+			return publisher.Publish("topic", message.NewMessageWithContext(ctx, "late", nil))
+		}
+		var left, nested context.Context
+		var hook error
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			left = ctx
+			postbox.AfterCommit(ctx, func() { hook = publish(ctx) })
+			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				nested = ctx
+				return nil
+			})
+		}))
+		for _, err := range []error{publish(left), publish(nested), hook} {
+			require.ErrorIs(t, err, postbox.ErrNoTransaction)
+			require.ErrorContains(t, err, "may have returned")
+		}
+		require.NotContains(t, publish(t.Context()).Error(), "returned")
 		require.Zero(t, pending(t, database))
 	})
 }

@@ -111,6 +111,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return nil
 	case p.config.AllowAutocommit:
 		return p.autocommit(ctx, topic, messages)
+	case scope.Over():
+		return fmt.Errorf("publish to topic %.300q: %w any more, since the transaction that it carried is committed: the function of InTx, or the handler of the inbox, that had it may have returned, "+
+			"or this is a function of AfterCommit: publish before, or in another transaction of forwarder.InTx", topic, postbox.ErrNoTransaction)
 	default:
 		return fmt.Errorf("publish to topic %.300q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
 			topic, postbox.ErrNoTransaction)
@@ -223,10 +226,26 @@ func (p *Publisher) exec(ctx context.Context, db spool.Executor, query dialect.Q
 }
 
 // KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler
-// as soon as that handler ends, even if others still use it.
-func KeepOpen(publisher message.Publisher) message.Publisher { return keptOpen{publisher} }
+// as soon as that handler ends, even if others still use it. If the publisher is nil, Publish of the result returns an error.
+func KeepOpen(publisher message.Publisher) message.Publisher {
+	if given.Nil(publisher) {
+		publisher = noPublisher{}
+	}
+	return keptOpen{publisher}
+}
 
 type keptOpen struct{ message.Publisher }
+
+// noPublisher stands for a publisher that is nil.
+type noPublisher struct{}
+
+// Publish returns an error.
+func (noPublisher) Publish(topic string, _ ...*message.Message) error {
+	return fmt.Errorf("publish to topic %.300q: the publisher that forwarder.KeepOpen got is nil", topic)
+}
+
+// Close does nothing.
+func (noPublisher) Close() error { return nil }
 
 // writesTo says whether a publisher writes to that outbox of db.
 func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool {

@@ -63,6 +63,9 @@ func NewReceiver(db postbox.Database, config Config, logger watermill.LoggerAdap
 // Handle costs one UPDATE for an awaited receipt, up to two statements more for others, and four more for one that comes again. If the message's context carries a transaction,
 // they are part of it; otherwise each commits by itself.
 func (r *Receiver) Handle(msg *message.Message) error {
+	if msg == nil {
+		return fmt.Errorf("store a receipt: %w", postbox.Permanent(errors.New("the message is nil")))
+	}
 	came, err := receipt.Parse(msg)
 	if err != nil {
 		r.logger.Error("Postbox ignores a message on the topic of receipts that is none", err, watermill.LogFields{"message_uuid": msg.UUID})

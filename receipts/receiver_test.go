@@ -263,3 +263,10 @@ func TestReceiver_Run_runs_once_until_it_is_closed(t *testing.T) {
 	require.ErrorIs(t, receiver.Run(t.Context()), postbox.ErrClosed)
 	require.NoError(t, receiver.Close())
 }
+
+func TestReceiver_Handle_refuses_no_message(t *testing.T) {
+	t.Parallel()
+	err := newProducer(t, testdb.SQLite(t)).receiver(receipts.Config{}).Handle(nil)
+	require.ErrorContains(t, err, "the message is nil")
+	require.ErrorAs(t, err, new(*postbox.PermanentError))
+}

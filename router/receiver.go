@@ -21,6 +21,12 @@ func (r *Router) AddReceiver(
 	name, topic string, subscriber message.Subscriber, db postbox.Database, config receipts.Config,
 ) (*receipts.Receiver, error) {
 	receiver, err := receipts.NewReceiver(db, config, r.logger)
+	if name == "" {
+		err = errors.Join(err, errors.New("the name is empty"))
+	}
+	if topic == "" {
+		err = errors.Join(err, errors.New("the topic is empty"))
+	}
 	if given.Nil(subscriber) {
 		err = errors.Join(err, errors.New("the subscriber is nil"))
 	}

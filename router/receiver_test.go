@@ -76,6 +76,9 @@ func TestRouter_refuses_a_receiver_that_cannot_work(t *testing.T) {
 	require.ErrorContains(t, err, `add receiver "receipts"`)
 	require.ErrorContains(t, err, "Retention: -1ns is less than 1m0s")
 	require.ErrorContains(t, err, "the subscriber is nil")
+	_, err = s.router.AddReceiver("", "", s.broker, db, receipts.Config{})
+	require.ErrorContains(t, err, "the name is empty")
+	require.ErrorContains(t, err, "the topic is empty")
 	_, err = s.router.AddReceiver("receipts", "handled", s.broker, db, receipts.Config{})
 	require.NoError(t, err)
 	for _, name := range []string{"receipts", "receipts_overdue"} {

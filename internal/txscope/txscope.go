@@ -100,6 +100,16 @@ func (s *Scope) Live() (*sql.Tx, error) {
 	return s.Tx, nil
 }
 
+// Over reports whether the transaction is known to be committed, so that the context carries none any more.
+func (s *Scope) Over() bool {
+	for ; s != nil; s = s.outer {
+		if s.state.Load() == committed {
+			return true
+		}
+	}
+	return false
+}
+
 // Begin records that a call begins to write in the scope, until End. It returns [ErrReturned] if the call is not
 // allowed.
 func (s *Scope) Begin() error {

@@ -89,6 +89,9 @@ func TestReplay_G4_goes_on_without_its_own_copies(t *testing.T) {
 		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, n+first, did.Done, "a new replay has them, too")
+		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{DoneBefore: time.UnixMicro(2_000_000)}, admin.ReplayParams{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, n, did.Done, "but not one of what was done before the first replay")
 	})
 }
 

@@ -52,7 +52,11 @@ which publishes them, or --to-queue, whose handler works on them.
 The command works in transactions of up to 100 messages, and says how far it got.
 The messages stay in the history. To go on after an interruption, run the command
 again with the cursor that it has printed as --after: without it, all are
-replayed once more. After a crash "postbox audit" has the cursor.`,
+replayed once more. After a crash "postbox audit" has the cursor.
+
+Copies that the same outbox or queue has handled are in its history, too. A
+second replay with the same filter finds them: leave them out with
+--done-before and the time of the first replay.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.replay(flags) }),
 	}

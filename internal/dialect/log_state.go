@@ -90,6 +90,12 @@ func (s *Statements) DropPublicationSoon(name string) []string {
 	return []string{waitBriefly, s.DropPublication(name)}
 }
 
+// WaitLong returns the statement that lets a session wait for all transactions that are open. The time limits of a role or a database are not meant for that. Those that the session was opened with stay.
+// It asks the server which limits there are: transaction_timeout came with version 17.
+func WaitLong() string {
+	return "SELECT set_config(name, '0', false) FROM pg_settings WHERE source <> 'client' AND name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')"
+}
+
 // FlushLog returns the statements that write the log to the disk. They need no right.
 func FlushLog() []string {
 	return []string{"SET synchronous_commit = local", "SELECT pg_logical_emit_message(true, '" + OutboxPrefix + "flush', ''::text)"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -161,20 +162,48 @@ func TestSetupOutbox_names_the_prepared_transaction_for_which_it_waits(t *testin
 	require.NoError(t, <-ended)
 }
 
-// The time of a role or a database is for programs that wait for no transaction of others.
-func TestSetupOutbox_waits_although_statements_have_a_time(t *testing.T) {
+// The times of a role or a database are for programs that wait for no transaction of others.
+func TestSetupOutbox_waits_although_a_role_has_time_limits(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"statement_timeout", "transaction_timeout"} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			w := newOutboxWorldAlone(t)
+			require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+			w.limits(limit)
+			tx, _ := w.open()
+			w.waitsFor(tx, pgtail.SetupOutbox)
+		})
+	}
+}
+
+// Meanwhile another connection looks again and again which transactions are open, so that of the log is idle.
+func TestRemoveOutbox_waits_although_a_role_has_time_limits(t *testing.T) {
 	t.Parallel()
 	w := newOutboxWorldAlone(t)
-	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	w.limits("idle_session_timeout")
 	tx, _ := w.open()
+	w.waitsFor(tx, pgtail.RemoveOutbox)
+}
+
+// limits gives the sessions of the log a time limit, if the server knows it.
+func (w *world) limits(setting string) {
+	w.Helper()
+	if w.Count(w.T, "SELECT COUNT(*) FROM pg_settings WHERE name = ?", setting) == 0 {
+		w.Skipf("PostgreSQL with %s is missing", setting)
+	}
 	var name string
-	require.NoError(t, w.DB.QueryRowContext(t.Context(), "SELECT current_database()").Scan(&name))
-	w.Exec(t, "ALTER DATABASE "+name+" SET statement_timeout = '2s'")
+	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name))
+	w.Exec(w.T, "ALTER DATABASE "+name+" SET "+setting+" = '2s'")
+}
+
+// waitsFor calls do, which waits for longer than that limit, until the transaction ends.
+func (w *world) waitsFor(tx *sql.Tx, do func(context.Context, postbox.Database, pgtail.OutboxConfig) error) {
+	w.Helper()
 	config, said, ended := w.outboxConfig(), &waits{}, make(chan error, 1)
 	config.Waits = said.say
-	go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	go func() { ended <- do(context.WithoutCancel(w.Context()), w.Postbox(), config) }()
 	w.eventually(func() bool { return len(said.all()) > 0 || len(ended) > 0 }, "it waits for longer than that")
-	require.Empty(t, ended)
-	require.NoError(t, tx.Commit())
-	require.NoError(t, <-ended)
+	require.NoError(w, tx.Commit())
+	require.NoError(w, <-ended)
 }

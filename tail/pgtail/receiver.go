@@ -191,11 +191,6 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	config := address.Copy()
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["wal_sender_timeout"] = senderTimeout
-	for _, name := range []string{"statement_timeout", "lock_timeout"} { // those of a role or a database are not meant for what waits for all transactions that are open
-		if _, given := config.RuntimeParams[name]; !given {
-			config.RuntimeParams[name] = "0"
-		}
-	}
 	config.RuntimeParams["application_name"] = strings.TrimSpace(dialect.LogReader + " " + config.RuntimeParams["application_name"])
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -203,7 +198,12 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	if err != nil {
 		return nil, explainRole(config.User, fmt.Errorf("connect to read the log: %w", err))
 	}
-	return &session{conn: conn, role: config.User}, nil
+	s := &session{conn: conn, role: config.User}
+	if _, err := s.query(ctx, dialect.WaitLong()); err != nil {
+		s.close(ctx)
+		return nil, fmt.Errorf("connect to read the log: %w", err)
+	}
+	return s, nil
 }
 
 func (s *session) close(ctx context.Context) {

@@ -23,6 +23,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 			s.beyond = 0
 		}
 	}
+	batch[0].batch = nil // it may stay in memory for long, see Hold, and would keep the others there
 	s.room.leave(batch)
 	s.leaveLimits(t.name, batch)
 	s.running -= len(batch)

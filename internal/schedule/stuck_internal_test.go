@@ -1,8 +1,10 @@
 package schedule
 
 import (
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,4 +81,20 @@ func TestScheduler_G7_suspects_do_not_wait_for_one_that_hangs(t *testing.T) {
 	s.Finish(next, one(spool.Done))
 	s.Settled(s.TakeFinished())
 	require.Equal(t, []int64{3}, ids(s.TryTake()))
+}
+
+// The row of the first message of a batch may be locked for long. The others are settled meanwhile.
+func TestScheduler_a_message_that_is_held_keeps_no_others_in_memory(t *testing.T) {
+	t.Parallel()
+	s := ready(2)
+	s.Load([]*spool.Message{stored(1, "a", 0), stored(2, "a", 0)})
+	batch := s.TryTake()
+	held, other := batch[0], weak.Make(batch[1].Message)
+	s.Finish(batch, []spool.Outcome{{Verdict: spool.Done}, {Verdict: spool.Done}})
+	s.TakeFinished()
+	s.Hold(held)
+	s.Settled(batch[1:])
+	runtime.GC()
+	require.Nil(t, other.Value())
+	s.Settled([]*Entry{held})
 }

@@ -16,7 +16,8 @@ import (
 
 // emitter is what a publisher remembers that writes into the log.
 type emitter struct {
-	seen atomic.Bool // it has seen the slot, and no error since
+	seen      atomic.Bool // it has seen the slot, and no error since
+	uncounted atomic.Bool // the library of a transaction does not count rows, so each message looks for the slot
 }
 
 var errUncounted = errors.New("the library of the transaction does not say how many rows the statement has returned, so whether it has written the message is not known: roll the transaction back, and publish again")
@@ -68,14 +69,14 @@ func (p *Publisher) emit(ctx context.Context, db postbox.Executor, topic string,
 // emitPiece writes a piece. Now and then it looks for the slot, without which the piece would be lost: the first time, after an error, and if the session of the server has not done so
 // within the second. A slot that is dropped meanwhile is a loss that the forwarders notice. Each message sees whether the publication is gone.
 func (p *Publisher) emitPiece(ctx context.Context, db postbox.Executor, piece []byte) error {
-	if p.emitter.seen.Load() {
+	if p.emitter.seen.Load() && !p.emitter.uncounted.Load() {
 		result, err := p.exec(ctx, db, p.spool.Statements.Emit(piece, false))
 		if err != nil {
 			return p.lacks(err)
 		}
 		switch written, err := returned(result); {
 		case err != nil:
-			p.emitter.seen.Store(false)
+			p.emitter.uncounted.Store(true)
 			return err
 		case written > 0:
 			return nil
@@ -85,8 +86,10 @@ func (p *Publisher) emitPiece(ctx context.Context, db postbox.Executor, piece []
 	if err != nil {
 		return p.lacks(err)
 	}
-	written, err := returned(result)
-	p.emitter.seen.Store(err == nil && written == 1) // if its rows are not known, each message looks for the slot
+	if written, err := returned(result); err != nil || written != 1 {
+		p.emitter.uncounted.Store(true)
+	}
+	p.emitter.seen.Store(true)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -120,12 +121,12 @@ func TestOutbox_G1_its_publication_stays_until_open_transactions_have_ended(t *t
 				w.changeTable()
 			}
 			f := w.reader(b)
-			w.eventually(func() bool { return b.has("open") }, "it is published")
-			if w.readsUnpublished() {
-				f.stop(t)
-			} else {
+			if !w.readsUnpublished() {
 				require.ErrorIs(t, <-f.ended, pgtail.ErrSlotLost)
+				f = w.start(b, forwarder.Config{}) // the other one may have stored the message, and ended
 			}
+			w.eventually(func() bool { return b.has("open") }, "it is published")
+			f.stop(t)
 		})
 	}
 }

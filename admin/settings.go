@@ -13,13 +13,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Bounds of [Settings].
-const (
-	maxPageSize = 10_000
-	minPollMax  = time.Millisecond
-	maxPollMax  = time.Hour
-)
-
 // Settings are settings that operators store for an outbox or a queue, for all processes. They override the configuration
 // of the processes. A field that is zero leaves the setting to each process.
 type Settings struct {
@@ -50,15 +43,15 @@ func (s Settings) Validate() error {
 	for _, count := range []struct {
 		name    string
 		n, most int
-	}{{"PageSize", s.PageSize, maxPageSize}, {"Concurrency", s.Concurrency, spool.MaxConcurrency}} {
+	}{{"PageSize", s.PageSize, spool.MaxPageSize}, {"Concurrency", s.Concurrency, spool.MaxConcurrency}} {
 		if count.n < 0 || count.n > count.most {
 			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d: use a value in this range, or 0 for the configured value of each process",
 				count.name, count.n, count.most))
 		}
 	}
-	if s.PollMax != 0 && (s.PollMax < minPollMax || s.PollMax > maxPollMax) {
+	if s.PollMax != 0 && (s.PollMax < spool.MinPollMax || s.PollMax > spool.MaxPollMax) {
 		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s: use a value in this range, or 0 for the configured value of each process",
-			s.PollMax, minPollMax, maxPollMax))
+			s.PollMax, spool.MinPollMax, spool.MaxPollMax))
 	}
 	if s.Attempts < postbox.Unlimited {
 		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
@@ -75,7 +68,7 @@ func (s Settings) Validate() error {
 		name, negative string
 		d              time.Duration
 	}{{"History", "to keep none", s.History}, {"Retention", "to keep them for ever", s.Retention}} {
-		if span.d > 0 && span.d < time.Second {
+		if span.d > 0 && span.d < spool.MinKept {
 			problems = append(problems, fmt.Errorf("%s: %s is less than a second: give it a unit, such as 24 * time.Hour, or a negative value %s",
 				span.name, span.d, span.negative))
 		}

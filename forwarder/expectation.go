@@ -64,7 +64,7 @@ func (e Expectation) validate() error {
 		problems = append(problems, fmt.Errorf("Within: %s is less than 1ms", e.Within))
 	}
 	if e.Within > maxWithin {
-		problems = append(problems, fmt.Errorf("Within: %s is more than 100 years, so nobody would hear of a receipt that is missing: use the time after which you want to", e.Within))
+		problems = append(problems, fmt.Errorf("Within: %s is more than 100 years: use the time after which you want to hear that a receipt is missing", e.Within))
 	}
 	return errors.Join(problems...)
 }

@@ -18,7 +18,7 @@ import (
 
 const century = 100 * 365 * 24 * time.Hour
 
-func TestNewPublisher_refuses_an_expectation_that_nobody_would_hear_of(t *testing.T) {
+func TestNewPublisher_refuses_an_expectation_of_centuries(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	for within, want := range map[time.Duration]string{

@@ -9,8 +9,15 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process runs for a spool at a time.
-const MaxConcurrency = 10_000
+// Bounds of [Settings], which operators hear of with different words: see the packages admin and cmd/postbox/command.
+const (
+	MaxPageSize = 10_000
+	// MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process runs for a spool at a time.
+	MaxConcurrency = 10_000
+	MinPollMax     = time.Millisecond
+	MaxPollMax     = time.Hour
+	MinKept        = time.Second // of a history, and of dead letters
+)
 
 // Settings are the settings that operators have stored for a spool, for all processes. With a zero field, each
 // process's own configuration applies.

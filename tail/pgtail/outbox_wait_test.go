@@ -165,7 +165,11 @@ func TestSetupOutbox_names_the_prepared_transaction_for_which_it_waits(t *testin
 // The times of a role or a database are for programs that wait for no transaction of others.
 func TestSetupOutbox_waits_although_a_role_has_time_limits(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []string{"statement_timeout", "transaction_timeout"} {
+	server := newOutboxWorld(t)
+	for _, limit := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
+		if server.Count(t, "SELECT COUNT(*) FROM pg_settings WHERE name = ?", limit) == 0 { // which came with version 17
+			continue
+		}
 		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
 			w := newOutboxWorldAlone(t)
@@ -186,12 +190,9 @@ func TestRemoveOutbox_waits_although_a_role_has_time_limits(t *testing.T) {
 	w.waitsFor(tx, pgtail.RemoveOutbox)
 }
 
-// limits gives the sessions of the log a time limit, if the server knows it.
+// limits gives the sessions of the log a time limit.
 func (w *world) limits(setting string) {
 	w.Helper()
-	if w.Count(w.T, "SELECT COUNT(*) FROM pg_settings WHERE name = ?", setting) == 0 {
-		w.Skipf("PostgreSQL with %s is missing", setting)
-	}
 	var name string
 	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name))
 	w.Exec(w.T, "ALTER DATABASE "+name+" SET "+setting+" = '2s'")

@@ -23,14 +23,10 @@ const (
 // noLimit is the stored value for the word none.
 const noLimit = -1
 
-// Bounds of the settings, as the package admin has them. Its errors tell a program what to do, so the flags are checked first, with words that they take.
+// Bounds of --per-second, as postbox.Limit has them, and the longest time to keep something. The errors of the package admin tell a program what to do, so the flags are checked before, with the words that they take.
 const (
-	maxPageSize  = 10_000
 	minPerSecond = 0.00001
 	maxPerSecond = 1_000_000
-	minPollMax   = time.Millisecond
-	maxPollMax   = time.Hour
-	minKept      = time.Second
 	maxKept      = maxDays * 24 * time.Hour
 )
 
@@ -46,7 +42,7 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		wordValue, most  int
 		to               *int
 	}{
-		{"page-size", f.pageSize, "", 0, maxPageSize, &settings.PageSize},
+		{"page-size", f.pageSize, "", 0, spool.MaxPageSize, &settings.PageSize},
 		{"concurrency", f.concurrency, "", 0, spool.MaxConcurrency, &settings.Concurrency},
 		{"attempts", f.attempts, unlimited, postbox.Unlimited, math.MaxInt32, &settings.Attempts},
 		{"at-once", f.atOnce, none, noLimit, math.MaxInt32, &settings.AtOnce},
@@ -73,9 +69,9 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		from, to                      time.Duration
 		value                         *time.Duration
 	}{
-		{"poll-max", f.pollMax, "", "1ms", "1h", minPollMax, maxPollMax, &settings.PollMax},
-		{"history", f.history, off, "1s", "36500d", minKept, maxKept, &settings.History},
-		{"retention", f.retention, forever, "1s", "36500d", minKept, maxKept, &settings.Retention},
+		{"poll-max", f.pollMax, "", "1ms", "1h", spool.MinPollMax, spool.MaxPollMax, &settings.PollMax},
+		{"history", f.history, off, "1s", "36500d", spool.MinKept, maxKept, &settings.History},
+		{"retention", f.retention, forever, "1s", "36500d", spool.MinKept, maxKept, &settings.Retention},
 	} {
 		if set(s.value, s.text, s.word, -1) {
 			continue

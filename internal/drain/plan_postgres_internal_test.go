@@ -83,10 +83,7 @@ func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 				for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 					w.run("SET plan_cache_mode = " + mode)
 					w.run("PREPARE p AS " + s.query.Text)
-					seen := w.execute("p", s)
-					if seen.buffers() > s.most() { // the session may have read catalogs, too: other tests make tables, which empties its caches
-						seen = w.execute("p", s)
-					}
+					seen := w.measure("p", s)
 					w.run("DEALLOCATE p")
 					require.LessOrEqual(t, seen.buffers(), s.most(), "%s, %s", s.name, mode)
 					require.Nil(t, seen.JIT, "%s, %s: it is compiled", s.name, mode)
@@ -126,7 +123,7 @@ func TestPlans_hold_while_a_table_grows_on_postgres(t *testing.T) {
 					if s.rows == 1 && before <= 1 || s.whole { // a known limit, see docs/architecture.md
 						continue
 					}
-					require.LessOrEqual(t, w.execute(fmt.Sprintf("p%d", i), s).buffers(), s.most(), s.name)
+					require.LessOrEqual(t, w.measure(fmt.Sprintf("p%d", i), s).buffers(), s.most(), s.name)
 				}
 			})
 		}
@@ -347,6 +344,14 @@ type explained struct {
 }
 
 func (e explained) buffers() int { return e.Plan.Hit + e.Plan.Read }
+
+// measure executes a statement, and once more if it read too much: the session may have read catalogs, too, since other tests make tables, which empties its caches.
+func (w *plannedTables) measure(name string, s planned) explained {
+	if seen := w.execute(name, s); seen.buffers() <= s.most() {
+		return seen
+	}
+	return w.execute(name, s)
+}
 
 // execute runs a prepared statement, undoes it, and checks that it found its rows.
 func (w *plannedTables) execute(name string, s planned) explained {

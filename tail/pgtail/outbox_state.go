@@ -30,8 +30,9 @@ type outboxState struct {
 	savedAt    int64 // when the position was stored, in microseconds since 1970
 }
 
-// read looks for the slot, its publication, and the position up to which the log was stored.
+// read looks for the slot, its publication, and the position up to which the log was stored. What an earlier call has found may be gone.
 func (o *outboxState) read(ctx context.Context) (err error) {
+	o.known, o.trusted = false, false
 	if o.slot, err = readSlot(ctx, o.db, o.statements); err != nil {
 		return err
 	}

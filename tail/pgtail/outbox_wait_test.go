@@ -136,6 +136,27 @@ func TestSetupOutbox_says_that_it_waits_for_another_one(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// A set-up does not rely on what it saw before it waited.
+func TestSetupOutbox_sets_the_log_up_that_was_removed_while_it_waited(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorldAlone(t)
+	other, err := w.DB.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	const setUpLock = 0x706f7374
+	_, err = other.ExecContext(t.Context(), "SELECT pg_advisory_lock($1, 'postbox_messages'::regclass::oid::bigint::int)", setUpLock)
+	require.NoError(t, err)
+	config, said, ended := w.outboxConfig(), &waits{}, make(chan error, 1)
+	config.Waits = said.say
+	go func() { ended <- pgtail.SetupOutbox(context.WithoutCancel(t.Context()), w.Postbox(), config) }()
+	w.eventually(func() bool { return len(said.all()) > 0 }, "it waits")
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	_, err = other.ExecContext(t.Context(), "SELECT pg_advisory_unlock($1, 'postbox_messages'::regclass::oid::bigint::int)", setUpLock)
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+	require.NoError(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+}
+
 // The server does not end a prepared transaction by itself, and it belongs to no process.
 func TestSetupOutbox_names_the_prepared_transaction_for_which_it_waits(t *testing.T) {
 	t.Parallel()

@@ -123,16 +123,7 @@ func (s *Scheduler) InLane(lane int) int {
 func (s *Scheduler) Running() (messages []*Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.messages {
-		if e.running {
-			messages = append(messages, e)
-		}
-	}
-	for e := range s.outlived {
-		if e.running {
-			messages = append(messages, e)
-		}
-	}
+	s.eachRunning(func(e *Entry) { messages = append(messages, e) })
 	return messages
 }
 

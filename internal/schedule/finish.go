@@ -146,14 +146,15 @@ func (s *Scheduler) remove(e *Entry) {
 		delete(s.messages, e.Message.Ref.ID)
 	}
 	delete(s.outlived, e)
+	delete(s.strayed, e)
 	if s.perLane[e.Message.Ref.Lane]--; s.perLane[e.Message.Ref.Lane] == 0 {
 		delete(s.perLane, e.Message.Ref.Lane)
 	}
 }
 
-// Drop forgets the waiting messages of some lanes. Running messages continue to their end, and their keys are closed
-// until then. If the lanes come back, messages behind a running one wait until its outcome is known.
-func (s *Scheduler) Drop(lanes []int) {
+// Drop forgets the waiting messages of some lanes, and returns them. Running messages continue to their end, and their keys are
+// closed until then. If the lanes come back, messages behind a running one wait until its outcome is known.
+func (s *Scheduler) Drop(lanes []int) (dropped []*spool.Message) {
 	concerned := map[int]bool{}
 	for _, lane := range lanes {
 		concerned[lane] = true
@@ -167,10 +168,12 @@ func (s *Scheduler) Drop(lanes []int) {
 		if i := slices.Index(e.queue.entries, e); i >= 0 {
 			e.queue.entries = slices.Delete(e.queue.entries, i, i+1)
 			s.remove(e)
+			dropped = append(dropped, e.Message)
 			continue
 		}
 		s.leaveRunning(e)
 	}
+	return dropped
 }
 
 func (s *Scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }

@@ -36,16 +36,17 @@ func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 	if l == nil {
 		return left
 	}
+	l.beside = s.besideGates()
 	crowd, messages := l.crowd, max(page/LimitedShare, 1)
 	l.many, l.cramped = manyShare*messages, false
 	share := max(messages/max(len(crowd), 1), 1)
 	l.share, l.left = share, map[*gate]struct{}{}
 	var full []*gate
 	for g := range crowd {
-		if g.full {
-			g.full = g.inMemory > share/2
+		if n := l.inMemory(g); g.full {
+			g.full = n > share/2
 		} else {
-			g.full = g.closed && g.inMemory >= share || g.inMemory >= l.many
+			g.full = g.closed && n >= share || n >= l.many
 		}
 		switch {
 		case g.full:
@@ -55,7 +56,7 @@ func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 		}
 	}
 	slices.SortFunc(full, func(a, b *gate) int {
-		return cmp.Or(cmp.Compare(b.inMemory, a.inMemory), cmp.Compare(a.key, b.key), cmp.Compare(a.topic, b.topic))
+		return cmp.Or(cmp.Compare(l.inMemory(b), l.inMemory(a)), cmp.Compare(a.key, b.key), cmp.Compare(a.topic, b.topic))
 	})
 	for _, g := range full {
 		switch {
@@ -73,6 +74,21 @@ func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 	slices.Sort(left.Keys)
 	return left
 }
+
+// besideGates returns how many messages of each topic and key lost workers have: see stuck.go.
+func (s *Scheduler) besideGates() map[*gate]int {
+	counts := map[*gate]int{}
+	for e := range s.strayed {
+		if e.running {
+			counts[s.limits.topics[e.Message.Topic]]++
+			counts[e.queue.gate]++
+		}
+	}
+	return counts
+}
+
+// inMemory is the number of messages of a topic or key that fill the memory: all but those that lost workers have. These wait for no limit, and may never come back.
+func (l *limits) inMemory(g *gate) int { return g.inMemory - l.beside[g] }
 
 // MakeRoom drops waiting messages of the topics and keys that reads leave out, the newest first, until each has its share,
 // and returns them. They are read again when their topic or key is. The drainer calls it when the memory is full. If other
@@ -121,7 +137,7 @@ func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 // over reports whether the topic or the key of a message is left out of reads, and has more than its share in memory.
 func (l *limits) over(e *Entry) bool {
 	for _, g := range []*gate{l.topics[e.Message.Topic], e.queue.gate} {
-		if _, left := l.left[g]; left && g.inMemory > l.share {
+		if _, left := l.left[g]; left && l.inMemory(g) > l.share {
 			return true
 		}
 	}

@@ -36,6 +36,8 @@ type limits struct {
 	// crowd are the gates of topics and keys that are full, have been closed since the last decision what to leave out, or have many messages in memory.
 	crowd map[*gate]struct{}
 	many  int // see leaveout.go
+	// beside are the messages of each gate that lost workers had at that decision.
+	beside map[*gate]int
 	// left are the gates that reads leave out, and known is the number of the crowd when that was decided. When room is made,
 	// share is the number of messages that each of them keeps. cramped is set if the memory was full since then.
 	left         map[*gate]struct{}
@@ -241,7 +243,8 @@ func (s *Scheduler) enter(e *Entry, now time.Time) {
 // count counts a message in memory. A gate may hold up messages before a worker has tried to start one, if they are more than its
 // limit lets go within a second.
 func (l *limits) count(g *gate) {
-	if g.inMemory++; g.inMemory >= l.many && float64(g.inMemory) > g.soon() {
+	g.inMemory++
+	if n := l.inMemory(g); n >= l.many && float64(n) > g.soon() {
 		l.crowd[g] = struct{}{}
 	}
 }

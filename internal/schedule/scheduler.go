@@ -24,13 +24,14 @@ type Scheduler struct {
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*Entry
 	room     room
-	running  int // number of running messages
-	batches  int // number of running batches
-	most     int // maximum number of running batches
-	lost     int // workers with stuck batches, which do not count as running: see stuck.go
-	beside   int // messages of these batches
-	beyond   int // how many more of them there may be than batches that run
-	spares   int // workers that were added for stuck ones, and stay
+	running  int             // number of running messages
+	batches  int             // number of running batches
+	most     int             // maximum number of running batches
+	lost     int             // workers with stuck batches, which do not count as running: see stuck.go
+	beside   int             // messages of these batches
+	strayed  map[*Entry]bool // these messages, until they are settled
+	beyond   int             // how many more of them there may be than batches that run
+	spares   int             // workers that were added for stuck ones, and stay
 	paused   bool
 	perLane  map[int]int
 	// suspectRuns: a message that may crash the process is running; other such messages wait.
@@ -127,7 +128,7 @@ type topicQueue struct {
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
-		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
+		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, strayed: map[*Entry]bool{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
 		perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
 		ended: make(chan struct{}),
 	}

@@ -1,6 +1,10 @@
 package schedule
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // EachStuck calls do for the first message of each batch that was handed out before the given time and is still
 // running, unless the drainer stops. It holds the lock meanwhile.
@@ -10,16 +14,24 @@ func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 	if s.stopped {
 		return
 	}
-	look := func(e *Entry) {
-		if e.running && !e.Begun.IsZero() && e.Begun.Before(before) {
+	s.eachRunning(func(e *Entry) {
+		if !e.Begun.IsZero() && e.Begun.Before(before) {
+			do(e)
+		}
+	})
+}
+
+// eachRunning calls do for each message that a worker is handling.
+func (s *Scheduler) eachRunning(do func(*Entry)) {
+	for _, e := range s.messages {
+		if e.running {
 			do(e)
 		}
 	}
-	for _, e := range s.messages {
-		look(e)
-	}
 	for e := range s.outlived {
-		look(e)
+		if e.running {
+			do(e)
+		}
 	}
 }
 
@@ -34,23 +46,22 @@ func (s *Scheduler) Beside() int {
 	return s.beside
 }
 
-// Lost returns the messages that lost workers have, unless the drainer stops.
-func (s *Scheduler) Lost() (messages []*Entry) {
-	if s.Beside() == 0 { // as nearly always: do not look at each message
+// Lost returns the messages that lost workers have, and those that have come back from them and are not settled, unless the drainer stops. Reads leave
+// their keys out until then, in all topics: a read in between would begin behind what the reads before it have left out.
+func (s *Scheduler) Lost() []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
 		return nil
 	}
-	s.EachStuck(time.Now(), func(e *Entry) {
-		if e.stuck {
-			messages = append(messages, e.batch...)
-		}
-	})
-	return messages
+	return slices.Collect(maps.Keys(s.strayed))
 }
 
 // closeKeys closes the keys of messages that a lost worker has until they are settled, and puts back the messages that wait behind them. Otherwise
 // those could fill the memory, and nothing would be read of any topic.
 func (s *Scheduler) closeKeys(batch []*Entry) {
 	for _, e := range batch {
+		s.strayed[e] = true
 		if e.queue.keyed {
 			e.queue.blocked = true
 			e.keepClosed()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -97,4 +98,43 @@ func TestScheduler_a_message_that_is_held_keeps_no_others_in_memory(t *testing.T
 	runtime.GC()
 	require.Nil(t, other.Value())
 	s.Settled([]*Entry{held})
+}
+
+// Calls for a topic with a limit hang, and have more of its messages than may wait for the limit. Reads leave the topic out only as long as others of its messages fill the memory.
+func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
+	t.Parallel()
+	const page = 8
+	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes)}})
+	s.Load(backlog(ofLanes+1, "a"))
+	var hang []*Entry
+	for batch := s.TryTake(); batch != nil; batch = s.TryTake() {
+		hang = append(hang, batch...)
+	}
+	require.Len(t, hang, ofLanes)
+	require.Equal(t, []string{"a"}, s.LeftOut(page).Topics)
+	s.ReplaceStuck(time.Now().Add(time.Hour))
+	require.Empty(t, s.LeftOut(page).Topics, "one message waits")
+	for _, e := range hang {
+		s.Finish([]*Entry{e}, one(spool.Done))
+	}
+	s.settle()
+	require.Equal(t, []int64{ofLanes + 1}, ids(s.TryTake()))
+	require.Empty(t, s.LeftOut(page).Topics)
+}
+
+// Reads leave out the key of a call that hangs in all topics, but in a topic with a limit the key has an order of its own. So what says that it is left out holds until what the reads have left out
+// is read again, and not only until the call returns.
+func TestScheduler_G3_a_message_is_lost_until_it_is_settled(t *testing.T) {
+	t.Parallel()
+	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes)}})
+	m := keyed(1, 7, true)
+	s.Load([]*spool.Message{m})
+	batch := s.TryTake()
+	require.Empty(t, s.Lost())
+	s.ReplaceStuck(time.Now().Add(time.Hour))
+	require.Equal(t, batch, s.Lost())
+	s.Finish(batch, one(spool.Done))
+	require.Equal(t, batch, s.Lost(), "its key has messages of other topics that reads have left out")
+	s.settle()
+	require.Empty(t, s.Lost())
 }

@@ -1,12 +1,16 @@
 package drain
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func held(exposed int) *laneSet {
@@ -52,4 +56,55 @@ func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	set.unload(m)
 	require.Equal(t, 2, set.held[1].exposedToRead)
 	require.Zero(t, set.held[1].exposedInMemory)
+}
+
+// Another process has joined, and a lane of a crashed process is to be given away, of which a call hangs. The lane stays, and its messages are read again. When all of them are
+// done, no message can be the one that crashed the process.
+func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		const last = 1 // the lane that would go first
+		own := newOutbox(t, database, last+1)
+		for n := range counted {
+			key := fmt.Sprint(n)
+			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: key, Key: key}}))
+		}
+		d, end := newStepped(database.DB, own, counted)
+		t.Cleanup(end)
+		d.configured.Workers = 0 // the test works
+		require.NoError(t, d.tryOpen(t.Context()))
+		database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
+		require.NoError(t, d.applySettings(t.Context()))
+		require.NoError(t, d.upkeep(t.Context()))
+		d.permit()
+		d.scheduler.Limit(counted)
+		require.NoError(t, d.poll(t.Context()))
+		var hangs []*schedule.Entry
+		for hangs == nil {
+			batch := d.scheduler.TryTake()
+			require.NotNil(t, batch)
+			if batch[0].Message.Ref.Lane == last {
+				hangs = batch
+			} else {
+				d.scheduler.Finish(batch, one(spool.Done))
+			}
+		}
+		require.True(t, hangs[0].Message.Exposed)
+		d.members = 2
+		d.giveAway()
+		require.True(t, d.lanes.held[last].leaving)
+		d.scheduler.ReplaceStuck(time.Now().Add(time.Hour))
+		d.giveAway()
+		require.False(t, d.lanes.held[last].leaving, "it stays")
+
+		d.scheduler.Finish(hangs, one(spool.Done))
+		require.Eventually(t, func() bool {
+			for batch := d.scheduler.TryTake(); batch != nil; batch = d.scheduler.TryTake() {
+				d.scheduler.Finish(batch, one(spool.Done))
+			}
+			d.step(t.Context())
+			return !d.lanes.held[last].suspect
+		}, time.Minute, testdb.PollPause, "it is cleared")
+		require.Zero(t, d.lanes.held[last].exposedInMemory)
+	})
 }

@@ -88,7 +88,9 @@ func (d *Drainer) giveAway() {
 	for _, number := range leaving {
 		d.lanes.held[number].leaving = true
 	}
-	d.scheduler.Drop(leaving)
+	for _, m := range d.scheduler.Drop(leaving) { // they are read again if the lane stays after all
+		d.lanes.unload(m)
+	}
 	d.scheduler.Signal()
 }
 

@@ -65,15 +65,16 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 	//
 	// While the number of lanes changes, messages wait in lanes below those of the layout. The first one of the state is one of the lowest lane. The last
 	// one is of the highest lane: none is above those of the layout, unless the row of the spool was restored or changed by hand. MariaDB would read
-	// all messages of the state for a condition on the lane that depends on the row of the spool.
+	// all messages of the state for a condition on the lane that depends on the row of the spool. The order names all columns of the index, since MySQL
+	// would sort all messages of the state if it left out those that are equal to a column of another table.
 	oldest := func(state int, table string) string {
 		first := func(lane, order string) string {
 			return fmt.Sprintf(`(SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d%s ORDER BY %s{along} LIMIT 1)`, table, state, lane, order)
 		}
 		return `COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN ` + first(" AND m.lane = s.first_lane + n.lane", "m.id") + `
-	WHEN n.lane = s.lanes THEN ` + first("", "m.lane, m.id") + `
-	ELSE ` + first("", "m.lane DESC, m.id DESC") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
+	WHEN n.lane < s.lanes THEN ` + first(" AND m.lane = s.first_lane + n.lane", "m.spool, m.state, m.lane, m.id") + `
+	WHEN n.lane = s.lanes THEN ` + first("", "m.spool, m.state, m.lane, m.id") + `
+	ELSE ` + first("", "m.spool DESC, m.state DESC, m.lane DESC, m.id DESC") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
 	}
 	s.Ages = fmt.Sprintf(`
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < %d)

@@ -94,7 +94,7 @@ DELETE FROM {lanes} WHERE lane IN ({numbers ?}) AND spool = ? AND holder = '' AN
 	s.oldLane = `
 SELECT l.lane FROM {lanes} l
 WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND ` + isRetired + `
-  AND (SELECT m.id FROM {messages} m {by ready} WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id{along} LIMIT 1) IS NOT NULL
+  AND (SELECT m.id FROM {messages} m {by ready} WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.spool, m.state, m.lane, m.id{along} LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1`
 
 	s.ofOldLane = `

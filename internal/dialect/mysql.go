@@ -172,8 +172,7 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
-		rowsText: storedRow + `
-FOR UPDATE SKIP LOCKED`,
+		rowsText: storedRow + lockMessages,
 		findText: storedRow,
 		standingText: `
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
@@ -186,8 +185,7 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
 SELECT m.id FROM ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
-FOR UPDATE SKIP LOCKED`,
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)` + lockMessages,
 		countText: `
 UPDATE ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
@@ -211,6 +209,11 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 // mysqlCalm is true if no message with a key waits for another attempt. The server evaluates it once for a part, and then
 // looks for none before each message.
 const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool = ? AND c.state = 2 AND c.key_hash IS NOT NULL)`
+
+// lockMessages locks the messages that a list in JSON names. MySQL refuses to lock that list (3569), and MariaDB has no words to leave it out, and ignores
+// the comment.
+const lockMessages = `
+FOR UPDATE /*!80000 OF m */ SKIP LOCKED`
 
 // mysqlServer identifies a server. On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
@@ -275,5 +278,5 @@ func mysqlFill(names Names) replacer {
 
 // firstDue is the time of the first message of a state.
 func firstDue(names Names, state int) string {
-	return fmt.Sprintf("COALESCE((SELECT m.available_at FROM %s m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = %d ORDER BY m.available_at LIMIT 1), %s)", names.Table("messages"), state, never)
+	return fmt.Sprintf("COALESCE((SELECT m.available_at FROM %s m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = %d ORDER BY m.spool, m.state, m.available_at LIMIT 1), %s)", names.Table("messages"), state, never)
 }

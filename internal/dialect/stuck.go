@@ -16,8 +16,8 @@ type WaitingOfKeysParams struct {
 
 // firstFailure and lastError are of a message m. They use the index of failures by subject.
 const (
-	firstFailure = `(SELECT f.failed_at FROM {failures} f WHERE f.subject = {subject of m} ORDER BY f.id LIMIT 1)`
-	lastError    = `(SELECT f.error FROM {failures} f WHERE f.subject = {subject of m} ORDER BY f.id DESC LIMIT 1)`
+	firstFailure = `(SELECT f.failed_at FROM {failures} f WHERE f.subject = {subject of m} ORDER BY f.subject, f.id LIMIT 1)`
+	lastError    = `(SELECT f.error FROM {failures} f WHERE f.subject = {subject of m} ORDER BY f.subject DESC, f.id DESC LIMIT 1)`
 )
 
 // stuck sets the statements about keys whose first message has failed. A retrying message keeps the later messages of its key

@@ -67,7 +67,7 @@ SELECT {lane}, (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
 	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
 	  AND {turn}
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM {ranges} c`
 
 func (r repeated) sweep(s SweepParams) Query {

@@ -123,7 +123,7 @@ WHERE l.spool = ? AND l.holder = '' AND l.expires_at = 9223372036854775807
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
 WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND l.holder = '' AND l.expires_at = 9223372036854775807
-  AND (SELECT m.id FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id LIMIT 1) IS NOT NULL
+  AND (SELECT m.id FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1
 
 -- OfOldLane
@@ -368,7 +368,7 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 -- NextWaiting
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) THEN 0
-            WHEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+            WHEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
                  < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? THEN 1
             WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - ?) THEN 1
             ELSE 0 END
@@ -401,7 +401,7 @@ WHERE s.id = ?
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id ORDER BY m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -482,7 +482,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
@@ -511,7 +511,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?)) AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
   AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
@@ -525,7 +525,7 @@ FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = 
 WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
@@ -655,7 +655,7 @@ ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), '')
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 
@@ -671,7 +671,7 @@ GROUP BY w.wanted
 -- CountStuck
 SELECT COUNT(DISTINCT k.key_hash), COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(k.since), 0)
 FROM (
-	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id LIMIT 1), m.created_at) AS since
+	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since
 	FROM postbox_messages m FORCE INDEX (retrying)
 	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT ?) k
@@ -736,18 +736,18 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 257)
 SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
-       LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807)),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+       LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807)),
        COALESCE(s.paused_at, 9223372036854775807)
 FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
@@ -1163,7 +1163,7 @@ SELECT c.lane, (
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
 -- Sweep
@@ -1173,7 +1173,7 @@ SELECT c.lane, (
 	  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
 -- Remove, one message
@@ -1201,7 +1201,7 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
-FOR UPDATE SKIP LOCKED
+FOR UPDATE /*!80000 OF m */ SKIP LOCKED
 
 -- Find
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
@@ -1221,7 +1221,7 @@ SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGIN
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
-FOR UPDATE SKIP LOCKED
+FOR UPDATE /*!80000 OF m */ SKIP LOCKED
 
 -- CountStarts
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',

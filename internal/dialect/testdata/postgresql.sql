@@ -145,7 +145,7 @@ DELETE FROM postbox_lanes WHERE lane IN (SELECT unnest($1::bigint[])) AND spool 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
 WHERE l.spool = $1 AND (l.lane < $2 OR l.lane >= $3) AND l.holder = '' AND l.expires_at = 9223372036854775807
-  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $4 AND m.lane = l.lane ORDER BY m.id,
+  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $4 AND m.lane = l.lane ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1
@@ -431,7 +431,7 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 -- NextWaiting
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint) THEN 0
-            WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+            WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
                  < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - $1::bigint THEN 1
             WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint) THEN 1
             ELSE 0 END
@@ -464,7 +464,7 @@ WHERE s.id = $1
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.state, m.lane, m.id,
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
@@ -551,7 +551,7 @@ FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
   AND m.attempts >= $8 AND m.created_at >= $9 AND m.created_at < $10
-  AND ($11::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $12) > 0)
+  AND ($11::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $12) > 0)
   AND ($13::text = '' OR m.topic = $14)
   AND (octet_length($15::bytea) = 0 OR m.ordering_key = $16)
   AND (octet_length($17::bytea) = 0 OR m.message_id = $18)
@@ -574,7 +574,7 @@ FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
 	FROM p m WHERE m.available_at >= $8 AND m.available_at < $9
   AND m.attempts >= $10 AND m.created_at >= $11 AND m.created_at < $12
-  AND ($13::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $14) > 0)
+  AND ($13::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $14) > 0)
   AND ($15::text = '' OR m.topic = $16)
   AND (octet_length($17::bytea) = 0 OR m.ordering_key = $18)
   AND (octet_length($19::bytea) = 0 OR m.message_id = $20) ORDER BY m.state, m.lane, m.id LIMIT $21) f
@@ -598,7 +598,7 @@ FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
   AND m.attempts >= $9 AND m.created_at >= $10 AND m.created_at < $11
-  AND ($12::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $13) > 0)
+  AND ($12::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $13) > 0)
   AND ($14::text = '' OR m.topic = $15)
   AND (octet_length($16::bytea) = 0 OR m.ordering_key = $17)
   AND (octet_length($18::bytea) = 0 OR m.message_id = $19)
@@ -741,7 +741,7 @@ ORDER BY m.id,
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), '')
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
 
@@ -757,7 +757,7 @@ GROUP BY w.wanted
 -- CountStuck
 SELECT COUNT(DISTINCT k.key_hash), COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0)
 FROM (
-	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), m.created_at) AS since
+	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since
 	FROM postbox_waiting m
 	WHERE m.spool = $1 AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT $2) k
@@ -848,33 +848,33 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 257)
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane DESC, m.id DESC,
+	ELSE (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane, m.id,
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane DESC, m.id DESC,
+	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC,
+	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,

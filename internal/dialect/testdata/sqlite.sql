@@ -122,7 +122,7 @@ DELETE FROM postbox_lanes WHERE lane IN (SELECT value FROM json_each(?)) AND spo
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
 WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND l.holder = '' AND l.expires_at = 9223372036854775807
-  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id LIMIT 1) IS NOT NULL
+  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1
 
 -- OfOldLane
@@ -371,7 +371,7 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 -- NextWaiting
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)) THEN 0
-            WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+            WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
                  < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? THEN 1
             WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) - ?) THEN 1
             ELSE 0 END
@@ -404,7 +404,7 @@ WHERE s.id = ?
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -487,7 +487,7 @@ FROM postbox_messages m
 WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
   AND (octet_length(?) = 0 OR m.message_id = ?)
@@ -508,7 +508,7 @@ FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
 	FROM p m WHERE m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
   AND (octet_length(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
@@ -530,7 +530,7 @@ FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WH
 WHERE (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
   AND (octet_length(?) = 0 OR m.message_id = ?)
@@ -660,7 +660,7 @@ ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), '')
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 
@@ -676,7 +676,7 @@ GROUP BY w.wanted
 -- CountStuck
 SELECT COUNT(DISTINCT k.key_hash), COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(k.since), 0)
 FROM (
-	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), m.created_at) AS since
+	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since
 	FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT ?) k
@@ -741,17 +741,17 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 257)
 SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807),
        COALESCE(s.paused_at, 9223372036854775807)
 FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
@@ -1123,7 +1123,7 @@ SELECT c.value ->> 0, (
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 
 -- Sweep
@@ -1133,7 +1133,7 @@ SELECT c.value ->> 0, (
 	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 
 -- Remove, one message

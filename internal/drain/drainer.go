@@ -57,6 +57,7 @@ type Drainer struct {
 	slowStart schedule.SlowStart
 	starts    starts
 	guarded   bool // Guarded of each message
+	lockFirst bool // the server would continue to wait for a row after a removal was given up
 	// excluded lists the topics that the last read left out. That read may have gone beyond their messages.
 	excluded, excludes []string // excludes is that of the read under way
 	renewAt            time.Time

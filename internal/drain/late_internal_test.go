@@ -148,7 +148,8 @@ func TestDrainer_G3_order_among_transactions_that_end_at_any_time(t *testing.T) 
 }
 
 func (w *lateWorld) open(random *rand.Rand) *lateOpen {
-	tx, err := w.db.BeginTx(w.Context(), nil)
+	// Under REPEATABLE READ, going back to a savepoint leaves gaps locked on MySQL, where others insert.
+	tx, err := w.db.BeginTx(w.Context(), &sql.TxOptions{Isolation: w.own.Statements.Isolation})
 	require.NoError(w, err)
 	late := &lateOpen{tx: tx, begun: w.tick()}
 	if random.IntN(2) == 0 && w.own.Statements.Kind == dialect.PostgreSQL {
@@ -303,6 +304,9 @@ func TestDrainer_G3_open_snapshot_holds_back_no_watermark_on_mariadb(t *testing.
 	t.Parallel()
 	const messages = 1000
 	database := testdb.MySQL(t)
+	if !database.IsMariaDB(t) {
+		t.Skip("on MySQL there is no watermark")
+	}
 	w := newLateWorld(t, database)
 	hints := func() int64 {
 		w.stepOn()

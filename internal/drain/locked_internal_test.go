@@ -33,6 +33,7 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
+		require.NoError(t, c.d.learnServer(t.Context()))
 		tx, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
@@ -44,14 +45,14 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 			refs[i] = m.Ref
 		}
 		for _, keep := range []bool{false, true} {
-			if c.d.spool.Statements.Impatient != "" { // the server gives up by itself, and leaves nothing locked
+			if c.d.spool.Statements.Impatient != "" && !c.d.lockFirst { // the server gives up by itself, and leaves nothing locked
 				_, err := c.d.removeAtOnce(t.Context(), refs, manner{keep: keep})
 				require.Equal(t, dialect.Conflict, c.d.spool.Statements.Kind.Classify(err))
 			}
 			var left leftover
 			rest, missing := refs, false
 			require.Eventually(t, func() bool { // the client may give up first, and the server keep all its locks for a moment, or until some of them were tried
-				left, err = c.d.remove(t.Context(), rest, manner{keep: keep})
+				left, err = c.d.remove(t.Context(), rest, manner{keep: keep, lock: c.d.lockFirst})
 				missing = missing || left.missing
 				rest = slices.DeleteFunc(slices.Clone(rest), func(r dialect.Ref) bool { return !left.locked[r.ID] })
 				return err != nil || len(rest) == 1

@@ -84,6 +84,8 @@ func (w *world) spawn() {
 	p.d.pause = config.PollMin
 	p.d.scheduler.Limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
+	require.NoError(w, p.d.learnServer(w.ctx))
+	p.d.removal.patience = newPatience(LockPatience)
 	w.connect(p)
 	w.processes = append(w.processes, p)
 }

@@ -13,9 +13,9 @@ import (
 //
 // A MariaDB server ends a wait for a lock after a second, see dialect.Statements.Impatient, so there a removal may take
 // long. No other server reports that a statement waits for a lock, so there a statement that is slow for another reason
-// is given up, too. On PostgreSQL the removal is done a second time, see patience. MySQL continues with it for a while,
-// so that its rows seem locked, and its messages are held for a second or more. In the transaction of a handler, on
-// each of the three, the handler runs again.
+// is given up, too. On PostgreSQL the removal is done a second time, see patience. MySQL would continue with it until
+// innodb_lock_wait_timeout, and keep the rows of lanes locked, so that no lease is renewed. So there each removal locks
+// its rows first, and waits for none. In the transaction of a handler, on each of the three, the handler runs again.
 const LockPatience = 2 * time.Second
 
 // mostPatience leaves time for the second try of a removal.
@@ -50,7 +50,8 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	if err := d.db.QueryRowContext(ctx, text).Scan(&mariaDB); err != nil {
 		return fmt.Errorf("read the features of the server of spool %q: %w", d.spool.Name(), err)
 	}
-	if d.guarded = mariaDB; mariaDB {
+	d.guarded, d.lockFirst = mariaDB, !mariaDB
+	if mariaDB {
 		d.removal.patience = newPatience(mostPatience)
 	}
 	return nil

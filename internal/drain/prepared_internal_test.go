@@ -109,8 +109,8 @@ func preparedOn(t *testing.T, db *sql.DB, kind postbox.Dialect) (count int) {
 	t.Helper()
 	query := "SELECT COUNT(*) FROM pg_prepared_statements"
 	if kind == postbox.MySQL {
-		query = "SELECT CAST(SUM(IF(VARIABLE_NAME = 'COM_STMT_PREPARE', 1, -1) * VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS " +
-			"WHERE VARIABLE_NAME IN ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')"
+		query = "SELECT CAST(SUM(IF(UPPER(VARIABLE_NAME) = 'COM_STMT_PREPARE', 1, -1) * VARIABLE_VALUE) AS SIGNED) FROM /*M! information_schema.SESSION_STATUS */ /*!80000 performance_schema.session_status */ " +
+			"WHERE UPPER(VARIABLE_NAME) IN ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')"
 	}
 	require.NoError(t, db.QueryRowContext(context.Background(), query).Scan(&count))
 	return count

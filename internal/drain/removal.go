@@ -93,7 +93,7 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 		entries = entries[:min(most, len(entries))]
 	}
 	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
-	how := d.manner(len(d.held.entries) > 0)
+	how := d.manner(len(d.held.entries) > 0 || d.lockFirst)
 	d.scheduler.Await(true)
 	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), spool.StatementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort

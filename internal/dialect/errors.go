@@ -63,6 +63,8 @@ const (
 	mysqlTableFull = 1114 // InnoDB: the disk is; MEMORY: the table is
 )
 
+const mysqlInterrupted = 1317
+
 // ReadOnly reports whether an error means that writes are not allowed; its kind is then [Unavailable].
 func (k Kind) ReadOnly(err error) bool {
 	said, found := findReport(err, k)
@@ -84,6 +86,13 @@ func (r report) readOnly() bool {
 func (k Kind) Aborted(err error) bool {
 	said, found := findReport(err, k)
 	return found && said.of == PostgreSQL && said.state == "25P02"
+}
+
+// Killed reports whether a statement was interrupted as MySQL does it when its connection is killed: MariaDB and PostgreSQL have other errors
+// for that. It is the same as that of a statement that was killed alone, after which the connection lives.
+func (k Kind) Killed(err error) bool {
+	said, found := findReport(err, k)
+	return found && said.of == MySQL && said.number == mysqlInterrupted
 }
 
 // Exhausted reports whether an error means that disk or memory is full or broken; its kind is [Unavailable]. Either the
@@ -134,7 +143,7 @@ func classifyMySQL(number int) ErrorKind {
 	case mysqlDiskFull, mysqlTableFull, 1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
 		// and: too many connections, shutting down, connection aborted, gone away
 		return Unavailable
-	case 1317, 1969, 3024: // interrupted, max_statement_time of MariaDB, max_execution_time of MySQL
+	case mysqlInterrupted, 1969, 3024: // and: max_statement_time of MariaDB, max_execution_time of MySQL
 		return Interrupted
 	}
 	return Other

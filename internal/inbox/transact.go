@@ -237,7 +237,8 @@ func (t transaction) failed(err error) error {
 // disconnected returns the error of a transaction whose connection was lost. If the server's error for it is no outage,
 // or the handler's context ended, the handler is at fault.
 func (t transaction) disconnected(err, rollbackErr error) error {
-	evident := t.core.Statements.Kind.Classify(err) != dialect.Unavailable &&
+	kind := t.core.Statements.Kind
+	evident := kind.Classify(err) != dialect.Unavailable && !kind.Killed(err) &&
 		(IsOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr))
 	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
 }

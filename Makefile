@@ -27,7 +27,7 @@ test: ## run the tests with the race detector, on real databases and brokers
 proof: ## run the long proofs: several processes, crash points, safeguards, a short torture run
 	POSTBOX_SERVICES_IN=memory scripts/services run -- scripts/go-test proof $(ARGS)
 
-test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB; ARGS='postgres-18.0.0' for one
+test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB, and on MySQL; ARGS='postgres-18.0.0' for one
 	scripts/test-versions $(ARGS)
 
 test-embedded: ## run the tests that need no services, and say what that leaves out

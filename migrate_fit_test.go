@@ -61,8 +61,8 @@ func TestMigrate_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T)
 	t.Parallel()
 	database := testdb.MySQL(t)
 	for options, want := range map[string]string{
-		"autocommit=0":                        "autocommit = 0",
-		"tx_isolation=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
+		"autocommit=0": "autocommit = 0",
+		database.IsolationVariable(t) + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
 	} {
 		err := postbox.Migrate(t.Context(), postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL})
 		require.ErrorContains(t, err, want)

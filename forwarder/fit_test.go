@@ -52,20 +52,21 @@ func runBriefly(t *testing.T, fwd *forwarder.Forwarder) error {
 // Its reads begin no transaction, so they have the level of the session. It published messages of transactions that were rolled back later.
 func TestForwarder_G1_refuses_sessions_that_read_what_may_be_rolled_back(t *testing.T) {
 	t.Parallel()
-	refusesSessions(t, "tx_isolation=%27READ-UNCOMMITTED%27", "READ UNCOMMITTED", "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+	database := testdb.MySQL(t)
+	refusesSessions(t, database, database.IsolationVariable(t)+"=%27READ-UNCOMMITTED%27", "READ UNCOMMITTED", "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
 }
 
 // A statement by itself was never committed, and its locks kept messages from being removed.
 func TestForwarder_G2_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T) {
 	t.Parallel()
-	refusesSessions(t, "autocommit=0", "autocommit = 0", "SET SESSION autocommit = 0")
+	refusesSessions(t, testdb.MySQL(t), "autocommit=0", "autocommit = 0", "SET SESSION autocommit = 0")
 }
 
 // refusesSessions wants an error at the start, and a line in the log where a session is changed while the forwarder runs, which publishes nothing that it reads
 // in this session, closes it, and goes on in another one.
-func refusesSessions(t *testing.T, options, want, change string) {
+func refusesSessions(t *testing.T, database *testdb.Database, options, want, change string) {
 	t.Helper()
-	database := testdb.MySQL(t).Migrate(t)
+	database.Migrate(t)
 	to := &broker{}
 	fwd, err := forwarder.New(postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL}, to, forwarder.Config{Lanes: 8}, nil)
 	require.NoError(t, err)

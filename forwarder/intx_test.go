@@ -67,7 +67,8 @@ func TestInTx_G1_a_deadlock_that_a_function_ignores_is_an_error(t *testing.T) {
 // passOverDeadlock runs a transaction of db as the victim of a deadlock: the server ends the one that has done less.
 func passOverDeadlock(t *testing.T, database *testdb.Database, db *sql.DB, afterwards bool) error {
 	t.Helper()
-	database.Exec(t, "CREATE OR REPLACE TABLE accounts (id INT NOT NULL PRIMARY KEY, balance INT NOT NULL)")
+	database.Exec(t, "DROP TABLE IF EXISTS accounts")
+	database.Exec(t, "CREATE TABLE accounts (id INT NOT NULL PRIMARY KEY, balance INT NOT NULL)")
 	database.Exec(t, "INSERT INTO accounts VALUES (1, 0), (2, 0)")
 	publisher := publisherFor(t, database, nil)
 	other, err := database.DB.BeginTx(t.Context(), nil)
@@ -110,7 +111,11 @@ func TestInTx_G1_a_function_that_ends_its_transaction_gets_an_error(t *testing.T
 			for _, db := range []*sql.DB{database.DB, database.OpenWrapped(t)} {
 				require.ErrorIs(t, forwarder.InTx(t.Context(), db, end), postbox.ErrCommitUnknown, name)
 			}
-			for _, db := range []*sql.DB{database.DB, database.OpenWrapped(t)} {
+			handles := []*sql.DB{database.DB}
+			if database.Dialect != postbox.MySQL || database.IsMariaDB(t) { // MySQL prepares no SAVEPOINT, and this driver prepares all
+				handles = append(handles, database.OpenWrapped(t))
+			}
+			for _, db := range handles {
 				require.ErrorIs(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 					require.ErrorIs(t, forwarder.InTx(ctx, db, end), postbox.ErrCommitUnknown, name)
 					return nil

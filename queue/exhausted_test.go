@@ -26,8 +26,9 @@ func exhausting(ctx context.Context, b *queueBench, tx *sql.Tx) error {
 	}
 	for _, statement := range []string{
 		"SET SESSION max_heap_table_size = 16384",
-		"CREATE OR REPLACE TEMPORARY TABLE large (c CHAR(200)) ENGINE = MEMORY",
-		"INSERT INTO large SELECT seq FROM seq_1_to_1000",
+		"DROP TEMPORARY TABLE IF EXISTS large",
+		"CREATE TEMPORARY TABLE large (c CHAR(200)) ENGINE = MEMORY",
+		"INSERT INTO large WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i FROM n",
 	} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err

@@ -100,7 +100,7 @@ func TestFinder_finds_only_committed_spools(t *testing.T) {
 		if database.Dialect == postbox.MySQL { // where a statement by itself would see what is not committed
 			config, err := mysql.ParseDSN(database.DSN)
 			require.NoError(t, err)
-			config.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
+			config.Params = map[string]string{database.IsolationVariable(t): "'READ-UNCOMMITTED'"}
 			database.DSN = config.FormatDSN()
 			database.DB = database.Open(t)
 		}

@@ -211,6 +211,21 @@ func (d *Database) Bind(query string) string {
 	return query
 }
 
+// IsMariaDB reports whether a database of [MySQL] is on MariaDB.
+func (d *Database) IsMariaDB(tb testing.TB) bool {
+	tb.Helper()
+	return d.Dialect == postbox.MySQL && d.Count(tb, "SELECT VERSION() LIKE '%MariaDB%'") == 1
+}
+
+// IsolationVariable is the name of the variable that sets the isolation of a session on MariaDB or MySQL.
+func (d *Database) IsolationVariable(tb testing.TB) string {
+	tb.Helper()
+	if d.IsMariaDB(tb) {
+		return "tx_isolation"
+	}
+	return "transaction_isolation"
+}
+
 func sqliteDSN(tb testing.TB) string {
 	tb.Helper()
 	path := strings.ReplaceAll(filepath.Join(tb.TempDir(), "postbox.db"), "#", "%23") // subtests have # in their names

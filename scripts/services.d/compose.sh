@@ -8,7 +8,7 @@ compose() { docker compose -p "postbox-$$" -f "$here/compose.yml" "$@"; }
 compose_usable() {
     if [[ ${POSTBOX_SERVICES_FROM:-} == binaries ]]; then
         compose_reason="POSTBOX_SERVICES_FROM=binaries"
-    elif [[ -n $(chosen postgres)$(chosen mariadb) ]]; then
+    elif [[ -n $(chosen postgres)$(chosen mariadb)$(chosen mysql) ]]; then
         compose_reason="a version is chosen, which comes from Maven Central"
     elif ! have docker; then
         compose_reason="no docker command"

@@ -37,7 +37,7 @@ reserve_ports() {
         fi
         if block_is_free "$base"; then
             port=([postgres]=$base [mariadb]=$((base + 1)) [rabbitmq]=$((base + 2)) [kafka]=$((base + 3))
-                [rabbitmq_dist]=$((base + 4)) [epmd]=$((base + 5)) [kafka_controller]=$((base + 6)) [pgbouncer]=$((base + 7)) [postgres_log]=$((base + 8)))
+                [rabbitmq_dist]=$((base + 4)) [epmd]=$((base + 5)) [kafka_controller]=$((base + 6)) [pgbouncer]=$((base + 7)) [postgres_log]=$((base + 8)) [mysql]=$((base + 9)))
             return
         fi
     done

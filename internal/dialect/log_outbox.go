@@ -26,10 +26,11 @@ var outboxSlot = `
 SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
 FROM pg_replication_slots WHERE slot_name = ?`
 
-// formerSlot returns the slot of this database with a name if the table of messages that it was made for is gone.
-const formerSlot = `
-SELECT s.slot_name FROM pg_replication_slots s
-WHERE s.slot_name = ? AND s.database = current_database() AND s.plugin = 'pgoutput'
+// orphanedSlots returns the slots of outboxes of this database whose table of messages is gone, and how many bytes of its log the server keeps for each.
+var orphanedSlots = `
+SELECT s.slot_name, COALESCE(pg_wal_lsn_diff(` + logReached + `, s.restart_lsn), 0)::bigint
+FROM pg_replication_slots s
+WHERE s.slot_name ~ '^postbox_[0-9]+_[0-9]+` + OutboxSlotSuffix + `$' AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '` + OutboxSlotSuffix + `')`
 
 // LogMark is a piece of the log without messages, of no outbox. The process that reads stores its position soon after it, also if nothing else follows.
@@ -214,7 +215,7 @@ func (s *Statements) usePostgresLog() {
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
 	s.oldestTransaction, s.publicationUser, s.setUpHolder = oldestTransaction, publicationUser, setUpHolder
-	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.FormerSlot, s.LogEnd, s.logEnds = emit, emitChecked, markLog, outboxSlot, formerSlot, logEnd, logEnds
+	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.OrphanedSlots, s.LogEnd, s.logEnds = emit, emitChecked, markLog, outboxSlot, orphanedSlots, logEnd, logEnds
 	s.ClaimLog, s.saveLogPosition, s.passLog, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, passLog, reserveLog, setLogPosition
 	s.PublicationTrust, s.OpenTransactions, s.NewTransaction = publicationTrust, openTransactions, newTransaction
 	s.ReaderSchema, s.OwnLogRights, s.ReadersLogRights = readerSchema, ownLogRights, readersLogRights

@@ -19,6 +19,9 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
 // LogReader is how the application_name of a process of Postbox begins that reads the log. Anyone may see that of each process.
 const LogReader = "postbox log reader"
 
+// logReached is how far the log of a server has come, also on a standby.
+const logReached = `CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END`
+
 // logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
 // of which this role may see nothing.
 const logSlotState = `
@@ -27,7 +30,7 @@ SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = cu
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
 FROM pg_replication_slots s
-CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS reached) e
+CROSS JOIN (SELECT ` + logReached + ` AS reached) e
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = ?`
 

@@ -277,7 +277,7 @@ type Statements struct {
 
 	// Messages that are in the log alone: log_outbox.go.
 
-	FormerSlot        string // slot → the slot, if it is one of this database whose table of messages is gone
+	OrphanedSlots     string // → the slots of outboxes of this database whose table of messages is gone, and the bytes of log that the server keeps for each
 	PublicationTrust  string // slot → its publication as it is now, whether publishers may rely on it: log_emit.go
 	OpenTransactions  string // → number of the oldest open transaction
 	NewTransaction    string // → number of this one, which is larger than those of all that are open
@@ -314,7 +314,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.setUpHolder, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
-		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.FormerSlot, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
+		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.OrphanedSlots, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
 	} {
 		f(text)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -173,13 +174,13 @@ func (a *administration) dropInTime(ctx context.Context) error {
 // dropFormer drops the slot and the publication of the tables that these were restored from in the same database. The server
 // would keep its log for that slot for ever. Those of another database, or of tables that are still there, stay.
 func (a *administration) dropFormer(ctx context.Context) error {
-	var former string
-	err := a.db.QueryRowContext(ctx, a.statements.FormerSlot, a.stored).Scan(&former)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
+	orphans, err := readOrphans(ctx, a.db, a.statements)
 	if err != nil {
-		return fmt.Errorf("look for the slot %s: %w", a.stored, err)
+		return err
+	}
+	former := a.stored
+	if !slices.ContainsFunc(orphans, func(o orphan) bool { return o.slot == former }) {
+		return nil
 	}
 	if err := a.drop(ctx, former); err != nil {
 		return err

@@ -57,6 +57,28 @@ func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements) (
 	return slot, nil
 }
 
+// orphan is a slot whose tables were dropped. The server keeps its log for it until someone drops it.
+type orphan struct {
+	slot string
+	kept int64 // bytes of log
+}
+
+func readOrphans(ctx context.Context, db *sql.DB, statements *dialect.Statements) (orphans []orphan, err error) {
+	rows, err := db.QueryContext(ctx, statements.OrphanedSlots)
+	if err != nil {
+		return nil, fmt.Errorf("look for slots whose tables were dropped: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var o orphan
+		if err := rows.Scan(&o.slot, &o.kept); err != nil {
+			return nil, fmt.Errorf("look for slots whose tables were dropped: %w", err)
+		}
+		orphans = append(orphans, o)
+	}
+	return orphans, rows.Err()
+}
+
 // beginning is what a session knows when it has the log.
 type beginning struct {
 	position dialect.LogPosition // up to which the log was stored

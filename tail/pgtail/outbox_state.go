@@ -246,6 +246,24 @@ func makingText(slot string, pid int) string {
 	return fmt.Sprintf("the slot %s is still being made: process %d of the server waits for the end of all open transactions", slot, pid)
 }
 
+// orphaned returns a finding for each slot of other tables that were dropped. The slot of tables that were restored is a loss to accept, with which it is dropped. That of a standby is the primary's.
+func (o *outboxState) orphaned(ctx context.Context) (found []Finding, err error) {
+	if o.server.standby {
+		return nil, nil
+	}
+	orphans, err := readOrphans(ctx, o.db, o.statements)
+	for _, left := range orphans {
+		if o.known && left.slot == o.stored {
+			continue
+		}
+		found = append(found, problem(AboutSlot, &setupError{
+			what: fmt.Sprintf("the tables of the slot %s were dropped, with which messages may be lost that were in the log alone, and the server keeps %d bytes of its log for the slot, and ever more", left.slot, left.kept),
+			fix:  fmt.Sprintf("%s; %s", o.statements.DropOutboxSlot(left.slot), o.statements.DropPublication(left.slot)),
+		}))
+	}
+	return found, err
+}
+
 // retainedMost is how many bytes of log are normal. A process that reads leaves much less.
 const retainedMost = 1 << 30
 

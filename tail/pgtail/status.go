@@ -166,8 +166,13 @@ func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig
 	if err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
+	orphaned, err := o.orphaned(ctx)
+	if err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
 	findings := append(o.lacks(slot), o.dangers(slot)...)
 	findings = append(findings, roles...)
+	findings = append(findings, orphaned...)
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
 	return Status{
 		Version: server.version, Standby: server.standby, SetUp: o.known, Publication: slot.Name, Published: o.published, Slot: slot, Findings: findings,

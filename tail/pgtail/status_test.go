@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -128,6 +129,32 @@ func TestInspectOutbox_asks_for_no_set_up_that_a_loss_keeps_from_working(t *test
 	require.Contains(t, lost[0].Fix, "postbox log accept-loss")
 	require.NoError(t, acceptLoss(ctx, w.Postbox(), w.outboxConfig()))
 	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), "which mends the publication, too")
+}
+
+// DROP SCHEMA leaves the slot of its tables, for which the server keeps its log for ever.
+func TestInspectOutbox_names_the_slot_of_tables_that_were_dropped(t *testing.T) {
+	t.Parallel()
+	w, ctx := newOutboxWorldAlone(t), t.Context()
+	orphans := func() []pgtail.Finding {
+		status, err := pgtail.InspectOutbox(ctx, w.Postbox(), w.outboxConfig())
+		require.NoError(t, err)
+		return about(status, pgtail.AboutSlot)
+	}
+	require.Empty(t, orphans())
+	w.Exec(t, "CREATE SCHEMA other")
+	other := w.Postbox()
+	other.Schema = "other"
+	require.NoError(t, postbox.Migrate(ctx, other))
+	require.NoError(t, pgtail.SetupOutbox(ctx, other, w.outboxConfig()))
+	require.Empty(t, orphans(), "the other tables are in use")
+	w.Exec(t, "DROP SCHEMA other CASCADE")
+	found := orphans()
+	require.Len(t, found, 1)
+	require.True(t, found[0].Problem)
+	require.Contains(t, found[0].What, "were dropped")
+	w.Exec(t, found[0].Fix)
+	require.Empty(t, orphans())
+	require.Equal(t, 1, w.Count(t, "SELECT COUNT(*) FROM pg_publication"), "and that of the tables that are there")
 }
 
 // AcceptLoss may be cut off while the server makes the new slot, which waits for open transactions. Until it is made, it is not known what it continues.

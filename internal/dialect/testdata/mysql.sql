@@ -869,7 +869,7 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- ReadersLogRights
 
 
--- FormerSlot
+-- OrphanedSlots
 
 
 -- PublicationTrust

@@ -1119,9 +1119,10 @@ CROSS JOIN LATERAL (VALUES
 ) n (place, lacks, object, has)
 WHERE NOT n.has AND a.rolcanlogin AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE') ORDER BY a.rolname, n.place
 
--- FormerSlot
-SELECT s.slot_name FROM pg_replication_slots s
-WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgoutput'
+-- OrphanedSlots
+SELECT s.slot_name, COALESCE(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn), 0)::bigint
+FROM pg_replication_slots s
+WHERE s.slot_name ~ '^postbox_[0-9]+_[0-9]+_outbox$' AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
 
 -- PublicationTrust

@@ -874,7 +874,7 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- ReadersLogRights
 
 
--- FormerSlot
+-- OrphanedSlots
 
 
 -- PublicationTrust

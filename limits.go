@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Bounds of [Limit.PerSecond]. The highest is more than any process handles, and small enough to count with. The lowest is one message in 28 hours: with
+// Bounds of [Limit.PerSecond], but for 0. The highest is more than any process handles, and small enough to count with. The lowest is one message in 28 hours: with
 // less an outbox or a queue seems to hang, which is what a pause is for, and a pause is seen.
 const (
-	mostPerSecond  = 1_000_000
-	leastPerSecond = 0.00001
+	MostPerSecond  = 1_000_000
+	LeastPerSecond = 0.00001
 )
 
 // Limit bounds how fast messages are handed to a handler, or to the broker's publisher. A field that is zero sets no
@@ -65,11 +65,11 @@ func (l Limits) Equal(other Limits) bool {
 // Validate returns all that is wrong with a limit.
 func (l Limit) Validate() error {
 	var problems []error
-	if !(l.PerSecond >= 0 && l.PerSecond <= mostPerSecond) { // NaN is not
-		problems = append(problems, fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range, or 0 for no limit", l.PerSecond, mostPerSecond))
+	if !(l.PerSecond >= 0 && l.PerSecond <= MostPerSecond) { // NaN is not
+		problems = append(problems, fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range, or 0 for no limit", l.PerSecond, MostPerSecond))
 	}
-	if l.PerSecond > 0 && l.PerSecond < leastPerSecond {
-		problems = append(problems, fmt.Errorf("PerSecond: %g is less than %.5f, which is one message in 28 hours: use that or more, or pause what no process shall handle", l.PerSecond, leastPerSecond))
+	if l.PerSecond > 0 && l.PerSecond < LeastPerSecond {
+		problems = append(problems, fmt.Errorf("PerSecond: %g is less than %.5f, which is one message in 28 hours: use that or more, or pause what no process shall handle", l.PerSecond, LeastPerSecond))
 	}
 	if l.AtOnce < 0 || l.AtOnce > math.MaxInt32 {
 		problems = append(problems, fmt.Errorf("AtOnce: %d is not between 0 and %d: use a number in this range, or 0 for no limit", l.AtOnce, math.MaxInt32))

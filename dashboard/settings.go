@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // settingsView is the form in which a user changes the settings of an outbox, a queue or an inbox.
@@ -121,22 +123,22 @@ func (q *request) readSettings(fields []settingField, stored admin.Settings) (ad
 			problems = append(problems, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	read("page-size", readNumber(&s.PageSize, ""))
-	read("concurrency", readNumber(&s.Concurrency, ""))
-	read("poll-max", readSpan(&s.PollMax, ""))
-	read("attempts", readNumber(&s.Attempts, unlimitedWord))
+	read("page-size", readNumber(&s.PageSize, "", spool.MaxPageSize))
+	read("concurrency", readNumber(&s.Concurrency, "", spool.MaxConcurrency))
+	read("poll-max", readSpan(&s.PollMax, "", spool.MinPollMax, spool.MaxPollMax))
+	read("attempts", readNumber(&s.Attempts, unlimitedWord, math.MaxInt32))
 	read("per-second", readRate(&s.PerSecond))
-	read("at-once", readNumber(&s.AtOnce, noneWord))
-	read("history", readSpan(&s.History, offWord))
-	read("retention", readSpan(&s.Retention, foreverWord))
+	read("at-once", readNumber(&s.AtOnce, noneWord, math.MaxInt32))
+	read("history", readSpan(&s.History, offWord, spool.MinKept, maxDays*day))
+	read("retention", readSpan(&s.Retention, foreverWord, spool.MinKept, maxDays*day))
 	if err := errors.Join(problems...); err != nil {
 		return s, mistakeError{err}
 	}
 	return s, nil
 }
 
-// readNumber reads a number above 0, the word for no limit, or nothing, which is 0.
-func readNumber(into *int, word string) func(text string) error {
+// readNumber reads a number from 1 to most, the word for no limit, or nothing, which is 0. The errors of the package admin have other words for these.
+func readNumber(into *int, word string, most int) func(text string) error {
 	return func(text string) error {
 		if *into = 0; text == "" {
 			return nil
@@ -146,8 +148,8 @@ func readNumber(into *int, word string) func(text string) error {
 			return nil
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%.30q is not a number above 0", text)
+		if err != nil || n < 1 || n > most {
+			return fmt.Errorf("%.30q is no whole number from 1 to %d", text, most)
 		}
 		*into = n
 		return nil
@@ -165,8 +167,8 @@ func readRate(into *float64) func(text string) error {
 			return nil
 		}
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n > 0) { // NaN is not
-			return fmt.Errorf("%.30q is not a number above 0", text)
+		if err != nil || !(n >= postbox.LeastPerSecond && n <= postbox.MostPerSecond) { // NaN is not
+			return fmt.Errorf("%.30q is no number from %s to %d", text, rateText(postbox.LeastPerSecond), postbox.MostPerSecond)
 		}
 		*into = n
 		return nil
@@ -178,8 +180,8 @@ const day = 24 * time.Hour
 // maxDays is the longest time that a field takes.
 const maxDays = 36500
 
-// readSpan reads a time, the word for a negative one, or nothing, which is 0.
-func readSpan(into *time.Duration, word string) func(text string) error {
+// readSpan reads a time from least to most, the word for a negative one, or nothing, which is 0.
+func readSpan(into *time.Duration, word string, least, most time.Duration) func(text string) error {
 	return func(text string) error {
 		if *into = 0; text == "" {
 			return nil
@@ -194,8 +196,8 @@ func readSpan(into *time.Duration, word string) func(text string) error {
 			n, err = strconv.Atoi(days)
 			d = time.Duration(min(n, maxDays+1)) * day
 		}
-		if err != nil || d <= 0 || d > maxDays*day {
-			return fmt.Errorf("%.30q is not a time such as 90s, 12h or 30d, up to %dd", text, maxDays)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("%.30q is not a time such as 90s, 12h or 30d, from %s to %s", text, keptText(least, ""), keptText(most, ""))
 		}
 		*into = d
 		return nil

@@ -132,7 +132,7 @@ func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 	form := fields(b.page("settings?outbox=outbox"))
 	for field, values := range map[string][]string{
 		"page-size": {"0", "-1", "x", "10001", "unlimited"}, "concurrency": {"99999"}, "poll-max": {"1", "1ns", "2h", "off"},
-		"attempts": {"-1", "many", "none"}, "per-second": {"0", "-1", "NaN", "Inf", "x", "1e9", "1e-9"}, "at-once": {"0", "0.5", "unlimited"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
+		"attempts": {"-1", "many", "none"}, "per-second": {"0", "-1", "NaN", "Inf", "x", "1e9", "1e-9"}, "at-once": {"0", "0.5", "2147483648", "unlimited"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
 	} {
 		for _, value := range values {
 			wrong := url.Values{}
@@ -142,6 +142,8 @@ func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 			wrong.Set(field, value)
 			a := b.post("settings-run?outbox=outbox", wrong)
 			require.Equal(t, http.StatusBadRequest, a.status, "%s %s: %s", field, value, a.text())
+			require.Contains(t, a.text(), field+": ", "it has the name of the field")
+			require.NotContains(t, a.text(), "or 0 for", "a field takes no 0")
 		}
 	}
 	require.Zero(t, b.settings())

@@ -23,19 +23,15 @@ const (
 // noLimit is the stored value for the word none.
 const noLimit = -1
 
-// Bounds of --per-second, as postbox.Limit has them, and the longest time to keep something. The errors of the package admin tell a program what to do, so the flags are checked before, with the words that they take.
-const (
-	minPerSecond = 0.00001
-	maxPerSecond = 1_000_000
-	maxKept      = maxDays * 24 * time.Hour
-)
+// maxKept is the longest time to keep something.
+const maxKept = maxDays * 24 * time.Hour
 
 // setFlags are the new values, as the user wrote them; "" changes nothing.
 type setFlags struct {
 	pageSize, concurrency, pollMax, attempts, perSecond, atOnce, history, retention string
 }
 
-// apply changes the settings that the flags name.
+// apply changes the settings that the flags name. It checks them itself, since errors must have the words that the flags take: those of the package admin are for programs.
 func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	for _, n := range []struct {
 		flag, text, word string
@@ -58,9 +54,9 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	}
 	if !set(&settings.PerSecond, f.perSecond, none, noLimit) {
 		rate, err := strconv.ParseFloat(f.perSecond, 64)
-		if err != nil || !(rate >= minPerSecond && rate <= maxPerSecond) { // NaN is not
+		if err != nil || !(rate >= postbox.LeastPerSecond && rate <= postbox.MostPerSecond) { // NaN is not
 			return settings, usagef("--per-second: %.30q is no number from %s, which is one message in 28 hours, to %d: write one, or %s",
-				f.perSecond, decimal(minPerSecond), maxPerSecond, words(none))
+				f.perSecond, decimal(postbox.LeastPerSecond), postbox.MostPerSecond, words(none))
 		}
 		settings.PerSecond = rate
 	}

@@ -305,7 +305,7 @@ func TestDrainer_G3_open_snapshot_holds_back_no_watermark_on_mariadb(t *testing.
 	const messages = 1000
 	database := testdb.MySQL(t)
 	if !database.IsMariaDB(t) {
-		t.Skip("on MySQL there is no watermark")
+		t.Skip("MariaDB is missing: MySQL has no watermark")
 	}
 	w := newLateWorld(t, database)
 	hints := func() int64 {

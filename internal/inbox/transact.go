@@ -234,8 +234,8 @@ func (t transaction) failed(err error) error {
 	}
 }
 
-// disconnected returns the error of a transaction whose connection was lost. If the server's error for it is no outage,
-// or the handler's context ended, the handler is at fault.
+// disconnected returns the error of a transaction whose connection was lost. If the server's error for it is no outage and does not
+// say that the connection was killed, or the handler's context ended, the handler is at fault.
 func (t transaction) disconnected(err, rollbackErr error) error {
 	kind := t.core.Statements.Kind
 	evident := kind.Classify(err) != dialect.Unavailable && !kind.Killed(err) &&

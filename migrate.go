@@ -16,9 +16,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/versions"
 )
 
-// newestVersion stands for the version of the last migration, whatever its number is.
-const newestVersion = 0
-
 // Migrate brings the tables from any earlier version to the newest one.
 //
 // Any number of processes may call it at once: one of them runs each migration, and the others wait for it and find nothing left to
@@ -27,13 +24,10 @@ const newestVersion = 0
 // connection, and the right to create tables if there is a migration to run. It returns an error if db.Dialect is not that of the database, or if the
 // database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md.
 //
-// A migration waits for another transaction, such as that of a producer, for half a second at most on PostgreSQL, and for a second on MySQL, since all
-// other users of the table would wait behind it. It tries again a second later, and returns an error after ten minutes.
-func Migrate(ctx context.Context, db Database) error { return MigrateTo(ctx, db, newestVersion) }
-
-// MigrateTo is [Migrate] up to a version, for a rollout in steps. Versions are the numbers that [WriteMigrations] prints; 0 is the newest.
-// MigrateTo does not go back to an earlier version.
-func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
+// A migration waits half a second at most for another transaction on PostgreSQL, since all who
+// need the table wait behind it. It tries again a second later, and returns an error after ten
+// minutes.
+func Migrate(ctx context.Context, db Database) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := db.statements()
 	if err != nil {
@@ -46,9 +40,6 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := checkVersion(files, version); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
 	if err := statements.CheckDriver(db.DB); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -58,7 +49,7 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 		} else if err != nil { // such as a new file of SQLite that another process is just making
 			return err
 		}
-		return migrate(ctx, db.DB, statements, files, version)
+		return migrate(ctx, db.DB, statements, files)
 	})
 	var final finalError
 	if errors.As(err, &final) {
@@ -70,27 +61,7 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	return nil
 }
 
-// checkVersion returns an error for a version that does not exist. The numbers have gaps where a migration is for another database; a number in a gap means the version before it.
-func checkVersion(files fs.FS, version int64) error {
-	entries, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return err
-	}
-	newest := int64(0)
-	for _, entry := range entries {
-		number, err := goose.NumericComponent(entry.Name())
-		if err != nil {
-			return err
-		}
-		newest = max(newest, number)
-	}
-	if version < newestVersion || version > newest {
-		return fmt.Errorf("there is no version %d: use one of those that WriteMigrations prints, up to %d, or 0 for the newest", version, newest)
-	}
-	return nil
-}
-
-func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, files fs.FS, version int64) error {
+func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, files fs.FS) error {
 	store, err := versions.Store(statements)
 	if err != nil {
 		return err
@@ -103,12 +74,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	if err != nil {
 		return err
 	}
-	if version != newestVersion {
-		_, err = provider.UpTo(ctx, version)
-	} else {
-		_, err = provider.Up(ctx)
-	}
-	if err != nil {
+	if _, err := provider.Up(ctx); err != nil {
 		return err
 	}
 	return nameDeployment(ctx, db, statements)
@@ -120,9 +86,6 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 		return nil
 	}
 	_, err := db.ExecContext(ctx, statements.NameDeployment, statements.Names.Deployment)
-	if dialect.LacksTable(err) { // they stop at a version that has none
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -133,22 +96,14 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 // database lets go of it when the connection ends.
 type migrationLock struct{ statements *dialect.Statements }
 
-// SessionLock waits for the lock. Then it limits how long the session waits for tables, because all who need a table wait behind a migration that waits
-// for it.
+// SessionLock waits for the lock.
 func (l migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if err := l.run(ctx, conn, l.statements.MigrateLock); err != nil {
-		return err
-	}
-	if _, err := conn.ExecContext(ctx, l.statements.LimitWaits); err != nil {
-		return errors.Join(fmt.Errorf("limit the waits for tables: %w", err), l.run(ctx, conn, l.statements.MigrateUnlock))
-	}
-	return nil
+	return l.run(ctx, conn, l.statements.MigrateLock)
 }
 
-// SessionUnlock gives the lock back, and the session to the pool as it was.
+// SessionUnlock gives the lock back.
 func (l migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, l.statements.RestoreWaits)
-	return errors.Join(err, l.run(ctx, conn, l.statements.MigrateUnlock))
+	return l.run(ctx, conn, l.statements.MigrateUnlock)
 }
 
 func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string) error {
@@ -167,8 +122,9 @@ func (l migrationLock) name() string { return "postbox migrate " + l.statements.
 // WriteMigrations prints the migrations after version from, in order, as plain SQL, for use with another migration tool.
 // WriteMigrations needs no connection: db.DB may be nil.
 //
-// The SQL also notes each migration in the table of versions, so [Migrate] and the command postbox know what has run, and both ways can be mixed. Programs that use such a tool need
-// not call Migrate; if they do, it finds nothing to do. If no version is noted yet, the SQL notes that those up to from have run.
+// The SQL also notes each migration in the table of versions, so [Migrate] and the command postbox
+// know what has run, and both ways can be mixed. Programs that use such a tool need not call
+// Migrate; if they do, it finds nothing to do.
 func WriteMigrations(w io.Writer, db Database, from int64) error {
 	statements, err := db.statements()
 	if err != nil {
@@ -182,7 +138,6 @@ func WriteMigrations(w io.Writer, db Database, from int64) error {
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
-	var before []int64
 	var script strings.Builder
 	for _, entry := range entries {
 		version, err := goose.NumericComponent(entry.Name())
@@ -190,7 +145,6 @@ func WriteMigrations(w io.Writer, db Database, from int64) error {
 			return fmt.Errorf("write migrations: %w", err)
 		}
 		if version <= from {
-			before = append(before, version)
 			continue
 		}
 		text, err := fs.ReadFile(files, entry.Name())
@@ -199,7 +153,7 @@ func WriteMigrations(w io.Writer, db Database, from int64) error {
 		}
 		fmt.Fprintf(&script, "\n-- %s\n\n%s\n%s", entry.Name(), dialect.MigrationText(string(text)), statements.NoteVersion(version))
 	}
-	if _, err := fmt.Fprintf(w, "-- the table of the versions that have run\n\n%s%s", statements.NoteTable(before), script.String()); err != nil {
+	if _, err := fmt.Fprintf(w, "-- the table of the versions that have run\n\n%s%s", statements.NoteTable(), script.String()); err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
 	return nil

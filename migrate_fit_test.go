@@ -77,7 +77,7 @@ func TestMigrate_twice_with_a_capital_in_the_prefix(t *testing.T) {
 		for range 2 {
 			require.NoError(t, postbox.Migrate(t.Context(), shop))
 		}
-		require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM Shop_version"))
+		require.Equal(t, newest, database.Count(t, "SELECT MAX(version_id) FROM Shop_version"))
 	})
 }
 

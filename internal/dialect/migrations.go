@@ -27,19 +27,10 @@ func (s *Statements) PlainMigrations() (fs.FS, error) {
 	return s.migrations(func(_, text string) string { return text })
 }
 
-// NoteTable returns the statements that make the table of versions if it is not there, for users who run the migrations themselves. A table that is made, or that
-// has no version, gets those in before: they must have run.
-func (s *Statements) NoteTable(before []int64) string {
-	text := strings.TrimSpace(s.CreateVersion) + ";\n" + s.NoteVersion(0) // which stands for the table itself
-	if len(before) == 0 {
-		return text
-	}
-	selects := make([]string, len(before))
-	for i, version := range before {
-		selects[i] = fmt.Sprintf("SELECT %d AS version_id", version)
-	}
-	return text + fmt.Sprintf("INSERT INTO %[1]s (version_id, is_applied)\nSELECT version_id, TRUE FROM (%[2]s) AS earlier,\n"+
-		"\t(SELECT COUNT(*) AS n FROM %[1]s WHERE version_id > 0) AS noted WHERE n = 0;\n", s.VersionTable, strings.Join(selects, " UNION ALL "))
+// NoteTable returns the statements that make the table of versions if it is not there, for users
+// who run the migrations themselves. Version 0 stands for the table itself.
+func (s *Statements) NoteTable() string {
+	return strings.TrimSpace(s.CreateVersion) + ";\n" + s.NoteVersion(0)
 }
 
 // NoteVersion returns the statement that notes in the table of versions that a migration has run, unless that is noted.

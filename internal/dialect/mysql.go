@@ -77,9 +77,6 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
-	// MySQL takes no less than a second. The lock above has a time of its own.
-	s.LimitWaits = `SET @postbox_lock_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1`
-	s.RestoreWaits = `SET SESSION lock_wait_timeout = @postbox_lock_wait`
 	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for transactions that insert
 	// there. Producers then wait for the delete, so one long transaction would hold up all of them.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true

@@ -218,11 +218,8 @@ type Statements struct {
 
 	MigrateLock   string // lock name → 1 when it is ours, until the session ends or gives it back; empty where no such lock is taken
 	MigrateUnlock string // lock name
-	// LimitWaits makes the session wait for tables that others use for a second at most, and RestoreWaits for as long as before. They are empty where the
-	// transaction of a migration does that: see migrateBegin.
-	LimitWaits, RestoreWaits string
-	CreateVersion            string // makes the version table if it is not there
-	VersionTable             string // name of the table that holds the schema's version
+	CreateVersion string // makes the version table if it is not there
+	VersionTable  string // name of the table that holds the schema's version
 	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes the lock shared by
 	// all migrations, fails if the migration was applied before (see [AppliedBefore]), and limits how long the rest
 	// waits for other transactions. It is nil if there is a MigrateLock, or if a writing transaction excludes all
@@ -312,7 +309,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
-		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.setUpHolder, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
 		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.OrphanedSlots, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
 	} {

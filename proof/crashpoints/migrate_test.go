@@ -11,11 +11,11 @@ import (
 )
 
 // migrate migrates, again where the connection was lost, so many times.
-func migrate(times int, version int64) func(ctx context.Context, p *process) error {
+func migrate(times int) func(ctx context.Context, p *process) error {
 	return func(ctx context.Context, p *process) error {
 		for range times {
 			err := insist(ctx, func() error {
-				return postbox.MigrateTo(ctx, p.w.database.On(p.db), version)
+				return postbox.Migrate(ctx, p.w.database.On(p.db))
 			})
 			if err != nil {
 				return err
@@ -38,14 +38,11 @@ func use(ctx context.Context, p *process) error {
 	)
 }
 
-// middle is a version in the middle.
-const middle = 2
-
 // Also covers F5.
 func TestCrash_F23_while_migrating(t *testing.T) {
 	t.Parallel()
 	after := func(ctx context.Context, p *process) error {
-		return errors.Join(migrate(1, 0)(ctx, p), use(ctx, p))
+		return errors.Join(migrate(1)(ctx, p), use(ctx, p))
 	}
 	eachDatabase(t, func(t *testing.T, d database) {
 		reference := d.open(t).Migrate(t)
@@ -60,12 +57,8 @@ func TestCrash_F23_while_migrating(t *testing.T) {
 			c.dead(fatal)
 		}
 		on(t, d,
-			flow{name: "migrate", empty: true, least: 15, life: migrate(1, 0), after: after, check: check},
-			flow{name: "migrate twice", empty: true, least: 20, life: migrate(2, 0), after: after, check: check},
-			flow{
-				name: "migrate from an earlier version", empty: true, least: 10,
-				prepare: migrate(1, middle), life: migrate(1, 0), after: after, check: check,
-			},
+			flow{name: "migrate", empty: true, least: 15, life: migrate(1), after: after, check: check},
+			flow{name: "migrate twice", empty: true, least: 20, life: migrate(2), after: after, check: check},
 		)
 	})
 }

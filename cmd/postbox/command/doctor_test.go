@@ -51,13 +51,13 @@ func (b *bench) only(check string, found map[string][]string, says ...string) {
 func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 14))
+	require.NoError(t, database.DB.PingContext(t.Context())) // which makes the file
 	b := &bench{T: t, database: database}
-	b.only("schema", b.findings(), "problem: 5 migrations are missing", "postbox migrate up")
+	require.Contains(t, b.findings()["schema"][0], "problem: 1 migration is missing → postbox migrate up")
 	status := b.run("migrate", "status")
 	require.Equal(t, command.ExitFound, status.code)
-	require.Contains(t, status.err, `5 migrations are missing: run "postbox migrate up"`)
-	require.Contains(t, b.ok("migrate", "up"), "5 migrations run, from version 14 to version 24.")
+	require.Contains(t, status.err, `1 migration is missing: run "postbox migrate up"`)
+	require.Contains(t, b.ok("migrate", "up"), "1 migration run, from version 0 to version 1.")
 	require.Empty(t, b.findings())
 
 	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")
@@ -94,7 +94,8 @@ func TestMigrateSQL_notes_what_has_run(t *testing.T) {
 func TestCommands_say_that_tables_are_of_an_earlier_version(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 18))
+		require.NoError(t, postbox.Migrate(t.Context(), database.Postbox()))
+		database.Exec(t, "ALTER TABLE postbox_spools DROP COLUMN settings")
 		b := &bench{T: t, database: database}
 		for _, args := range []string{"queues", "lanes", "messages list", "set"} {
 			r := b.run(strings.Fields(args)...)

@@ -24,6 +24,6 @@ func ExampleNew() {
 	postbox.SetArgs([]string{"migrate", "up", "--dsn", filepath.Join(folder, "shop.db")})
 	fmt.Println("exit code", command.Execute(context.Background(), postbox))
 	// Output:
-	// 14 migrations run, from version 0 to version 24.
+	// 1 migration run, from version 0 to version 1.
 	// exit code 0
 }

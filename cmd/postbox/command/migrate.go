@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,8 +25,7 @@ lock, and how to go back. CHANGELOG.md says what to stop before a migration.`,
 }
 
 func (p *program) migrateUpCommand() *cobra.Command {
-	var to int64
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "up", Short: "Run the migrations that are missing",
 		Long: `Run the migrations that are missing.
 
@@ -38,9 +36,6 @@ have the name fail when they start the next time. On SQLite the file is made if
 there is none.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.with(creating, func(s *session, _ []string) error {
-			if err := s.checkTo(to); err != nil {
-				return err
-			}
 			before, err := s.versions(s.cmd.Context())
 			if err != nil {
 				return err
@@ -49,7 +44,7 @@ there is none.`,
 				return err
 			}
 			s.progress("Migrating %s.", s.where())
-			if err := postbox.MigrateTo(s.cmd.Context(), s.database, to); err != nil {
+			if err := postbox.Migrate(s.cmd.Context(), s.database); err != nil {
 				return err
 			}
 			after, err := s.versions(s.cmd.Context())
@@ -68,8 +63,6 @@ there is none.`,
 			return s.one(record, text)
 		}),
 	}
-	cmd.Flags().Int64Var(&to, "to", 0, "last version to run, 0 for the newest")
-	return cmd
 }
 
 type migratedRecord struct {
@@ -84,7 +77,7 @@ type migratedRecord struct {
 func (s *session) deployment(ctx context.Context) (string, error) {
 	var stored string
 	err := s.db.QueryRowContext(ctx, s.statements.Deployment).Scan(&stored)
-	if dialect.LacksTable(err) { // tables of an older version have no name
+	if dialect.LacksTable(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -143,8 +136,7 @@ This needs no connection: the kind of database is that of the address, or of
 --dialect.
 
 The SQL also notes each migration in the table of versions, where "migrate up",
-"migrate status" and doctor find it. If no version is noted there yet, it notes
-that the migrations up to --from have run.`,
+"migrate status" and doctor find it.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := p.settings.resolve(p.options.LookupEnv)
@@ -204,18 +196,6 @@ func (s *session) knownVersions() (map[int64]string, error) {
 		known[version] = name
 	}
 	return known, nil
-}
-
-// checkTo returns an error for a version that does not exist. A number between two versions means the first of them.
-func (s *session) checkTo(version int64) error {
-	known, err := s.knownVersions()
-	if err != nil {
-		return err
-	}
-	if newest := slices.Max(slices.Collect(maps.Keys(known))); version < 0 || version > newest {
-		return usagef("--to: there is no version %d: use one that \"postbox migrate status\" lists, up to %d, or 0 for the newest", version, newest)
-	}
-	return nil
 }
 
 func (s *session) versions(ctx context.Context) (versions, error) {

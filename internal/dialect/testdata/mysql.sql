@@ -769,12 +769,6 @@ SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)
 -- MigrateUnlock
 SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)
 
--- LimitWaits
-SET @postbox_lock_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1
-
--- RestoreWaits
-SET SESSION lock_wait_timeout = @postbox_lock_wait
-
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (
 	id         SERIAL NOT NULL PRIMARY KEY,

@@ -776,12 +776,6 @@ SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
 -- MigrateUnlock
 
 
--- LimitWaits
-
-
--- RestoreWaits
-
-
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (
 	id         INTEGER PRIMARY KEY AUTOINCREMENT,

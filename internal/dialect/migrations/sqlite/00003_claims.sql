@@ -1,8 +1,0 @@
--- +goose Up
-
--- What an inbox has handled. The key is 16 bytes for consumer and topic and then the message id, so the claims of
--- time-ordered ids lie side by side. Narrow on purpose: it is kept for the whole retention.
-CREATE TABLE {claims} (
-	claim_key  BLOB NOT NULL PRIMARY KEY,
-	claimed_at INTEGER NOT NULL
-) WITHOUT ROWID;

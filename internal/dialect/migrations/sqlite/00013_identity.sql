@@ -1,8 +1,0 @@
--- +goose Up
-
--- What tells these tables from those of another database: drawn by lot. A copy of the database has it too.
-CREATE TABLE {identity} (
-	id       INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
-	identity TEXT NOT NULL
-);
-INSERT INTO {identity} VALUES (1, lower(hex(randomblob(16))));

@@ -1,5 +1,0 @@
--- +goose Up
-
--- The number of lanes can be changed: the new lanes then get the numbers from first_lane on, which no lane had before. So the lane of a message
--- shows under which number of lanes it was written.
-ALTER TABLE {spools} ADD COLUMN first_lane INTEGER NOT NULL DEFAULT 0;

@@ -93,6 +93,9 @@ func (t *transfer) step(live context.Context) time.Duration {
 		return 0
 	}
 	if err != nil {
+		if ctx.Err() != nil { // the page was out of time
+			t.limit = max(t.limit/2, 1)
+		}
 		t.failed(err)
 		return t.source.PollMax
 	}

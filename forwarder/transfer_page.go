@@ -159,33 +159,53 @@ func (p *page) append(ctx context.Context) error {
 	if err := t.target.Append(ctx, p.tx, spool.Run, p.drafts); err != nil {
 		return err
 	}
-	for _, dead := range p.dead {
-		if err := p.bury(ctx, dead); err != nil {
-			return fmt.Errorf("move row %d to the dead letters: %w", dead.row.id.Offset, err)
-		}
+	if err := p.bury(ctx); err != nil {
+		return fmt.Errorf("move %d rows to the dead letters: %w", len(p.dead), err)
 	}
 	return nil
 }
 
-func (p *page) bury(ctx context.Context, dead deadRow) error {
+// bury stores the rows that are no messages.
+func (p *page) bury(ctx context.Context) error {
+	if len(p.dead) == 0 {
+		return nil
+	}
+	target, err := p.transfer.target.OpenIn(ctx, p.tx)
+	if err != nil {
+		return err
+	}
+	letters := make([]dialect.Letter, len(p.dead))
+	for i, dead := range p.dead {
+		if letters[i], err = p.letter(dead, target.ID); err != nil {
+			return fmt.Errorf("row %d: %w", dead.row.id.Offset, err)
+		}
+	}
+	stored := int64(0)
+	for _, query := range p.transfer.statements.BuryRows(letters) {
+		n, err := spool.Affected(spool.Directly(ctx, p.tx, query))
+		if err != nil {
+			return err
+		}
+		stored += n
+	}
+	if int(stored) < len(letters) {
+		return spool.ErrNoLetter
+	}
+	return nil
+}
+
+func (p *page) letter(dead deadRow, target int64) (dialect.Letter, error) {
 	t := p.transfer
-	target, err := t.target.OpenIn(ctx, p.tx)
-	if err != nil {
-		return err
-	}
 	metadata, err := spool.EncodeMetadata(t.decoder.remains(dead.row))
-	if err != nil {
-		return err
-	}
 	payload := dead.row.payload
 	if payload == nil {
 		payload = []byte{}
 	}
-	return spool.Buried(spool.Directly(ctx, p.tx, t.statements.BuryRow(dialect.Letter{
-		Subject: t.decoder.subject(dead.row), Spool: target.ID, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
+	return dialect.Letter{
+		Subject: t.decoder.subject(dead.row), Spool: target, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
 		Payload: payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
 		Cause: dialect.CauseUnreadable,
-	})))
+	}, err
 }
 
 // remove deletes the rows that were read, all or none: the process that deletes a row owns its message.

@@ -46,7 +46,10 @@ func newQueue(core *inbox.Core, name string, config Config, logger watermill.Log
 
 // drain sets the handler of the queue's messages. The handler is not called before run.
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
-	settings.Buried, settings.Meter = q.buried, meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
+	if q.config.PoisonOutbox != nil || q.config.OnDead != nil {
+		settings.Buried = q.buried
+	}
+	settings.Meter = meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
 	settings.Circuits = func() *circuit.Circuits { return q.circuits }
 	if q.config.Transactional {
 		settings.Begin = q.core.Slots.Take

@@ -85,20 +85,6 @@ WHERE s.id = ?`,
 		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
-		// The condition contains the old number of attempts: run twice, the statement changes the row once. The number
-		// of starts may have decreased since the message was read, if the message came back to the previous holder of
-		// its lane, but it cannot have increased. The index is named since MariaDB otherwise looks for a message that is
-		// gone by any index, and waits for locked rows of others.
-		retry: `
-UPDATE {messages} {by id} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
-
-		standsToRetry: `
-SELECT id FROM {messages}
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
-
 		// For tests, which do not wait: the due time of every message comes nearer, and every message becomes older. A
 		// parked message stays parked. Drainers must read again, see ChangeSpools, because the creation time is part of
 		// a message's identity.
@@ -115,26 +101,13 @@ UPDATE {failures} SET subject = ? WHERE subject = ?`,
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
 
-		// The condition contains the old number of starts for the same reason.
+		// The condition contains the old number of starts: run twice, the statement changes the row
+		// once. The index is named since MariaDB otherwise looks for a message that is gone by any
+		// index, and waits for locked rows of others.
 		countStart: `
 UPDATE {messages} {by id} SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
-
-		// The condition contains no token: a message that came back has not crashed its process, whichever process
-		// holds its lane by now. Run twice, the statement may take back the start of another process, which costs the
-		// crash guard one start.
-		takeBackStart: `
-UPDATE {messages} {by id} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
-
-		buryMessage: `
-INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts)
-SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM {messages} m {by id}
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
 
 		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
@@ -153,9 +126,10 @@ INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id,
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
 
-		buryRow: `
+		buryRows: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?, ?)`,
+VALUES `,
+		buryRow: `(0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?, ?)`,
 
 		DeadLetter: `
 SELECT ` + deadLetterColumns + `, d.payload, d.metadata

@@ -9,6 +9,7 @@ package dialect
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Kind names a database.
@@ -83,16 +84,18 @@ type Ref struct {
 	CreatedAt int64 // the row's created_at
 }
 
-// Started is a message whose start is counted, with the number of starts that were counted before.
-type Started struct {
-	Ref
-	Before int
+// Cursor is the id after which a lane is read, and the one up to which. 0: up to its end.
+type Cursor struct {
+	Lane        int
+	After, UpTo int64
 }
 
-// Cursor is the id after which a lane is read.
-type Cursor struct {
-	Lane  int
-	After int64
+// upTo returns the highest id that is read.
+func (c Cursor) upTo() int64 {
+	if c.UpTo == 0 {
+		return math.MaxInt64
+	}
+	return c.UpTo
 }
 
 // FetchParams are the parameters of one read of a spool.
@@ -195,8 +198,10 @@ type lists interface {
 	lock(spool int64, refs []Ref) Query
 	find(spool int64, refs []Ref) Query
 	standing(spool int64, refs []Ref) Query
-	lockStarts(spool int64, started []Started) Query
-	countStarts(spool int64, started []Started) Query
+	lockAsRead(spool int64, messages []AsRead) Query
+	standingAsRead(spool int64, messages []AsRead) Query
+	countStarts(spool int64, messages []AsRead) Query
+	takeBackStarts(spool int64, refs []Ref) Query
 	release(spool int64, holder string, lanes []int) Query
 	numbers(list []int64) any // the argument for {numbers ?}
 }
@@ -278,16 +283,32 @@ func (s *Statements) Impatiently(query Query) Query {
 	return query
 }
 
-// LockStarts locks messages whose lane is held under their token, whose number of starts is unchanged, and which no
-// other transaction has locked. It returns their ids. It does not wait for locks: after a client has given up, MySQL's
-// server continues to wait for a lock, and keeps the locks that it holds.
-func (s *Statements) LockStarts(spool int64, started []Started) Query {
-	return s.lists.lockStarts(spool, started)
+// LockAsRead locks messages that are as they were read, whose lane is held under their token, and
+// which no other transaction has locked. It returns their ids. It does not wait for locks: after a
+// client has given up, MySQL's server continues to wait for a lock, and keeps the locks that it
+// holds.
+func (s *Statements) LockAsRead(spool int64, messages []AsRead) Query {
+	return s.lists.lockAsRead(spool, messages)
 }
 
-// CountStarts adds one to the starts of such messages. It returns only the number of changed rows, not which rows.
-func (s *Statements) CountStarts(spool int64, started []Started) Query {
-	return s.lists.countStarts(spool, started)
+// StandingAsRead returns the ids of messages that LockAsRead would lock, and of those that another
+// transaction has locked.
+func (s *Statements) StandingAsRead(spool int64, messages []AsRead) Query {
+	return s.lists.standingAsRead(spool, messages)
+}
+
+// CountStarts adds one to the starts of messages that LockAsRead has locked. It returns only the
+// number of changed rows, not which rows.
+func (s *Statements) CountStarts(spool int64, messages []AsRead) Query {
+	return s.lists.countStarts(spool, messages)
+}
+
+// TakeBackStarts takes back a counted start of each message, in any state of the message and under
+// any token of its lane: a message that came back has not crashed its process, whichever process
+// holds its lane by now. Run twice, it may take back the start of another process, which costs the
+// crash guard one start.
+func (s *Statements) TakeBackStarts(spool int64, refs []Ref) Query {
+	return s.lists.takeBackStarts(spool, refs)
 }
 
 // Release gives lanes back.

@@ -95,8 +95,11 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Lock\n%s\n\n", s.Lock(1, refs).Text)
 	fmt.Fprintf(&out, "-- Find\n%s\n\n", s.Find(1, refs).Text)
 	fmt.Fprintf(&out, "-- Standing\n%s\n\n", s.StandingWhere(1, refs, nil).Text)
-	fmt.Fprintf(&out, "-- LockStarts\n%s\n\n", s.LockStarts(1, make([]dialect.Started, 2)).Text)
-	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
+	fmt.Fprintf(&out, "-- LockAsRead\n%s\n\n", s.LockAsRead(1, make([]dialect.AsRead, 2)).Text)
+	fmt.Fprintf(&out, "-- StandingAsRead\n%s\n\n", s.StandingAsRead(1, make([]dialect.AsRead, 2)).Text)
+	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.AsRead, 2)).Text)
+	fmt.Fprintf(&out, "-- TakeBackStarts\n%s\n\n", s.TakeBackStarts(1, refs).Text)
+	fmt.Fprintf(&out, "-- BuryRows\n%s\n\n", s.BuryRows(make([]dialect.Letter, 2))[0].Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
 	return out.String()
 }
@@ -121,6 +124,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 		s, err := dialect.New(kind, names)
 		require.NoError(t, err)
 		ingest := s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3))
+		failed := s.SettleFailed(1, "process", []dialect.Failed{{}, {Dead: true}})
 		for _, query := range append(slices.Concat(s.Append(1, make([]dialect.Row, 3)), ingest.Claim),
 			ingest.Claimed(),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
@@ -141,8 +145,12 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Find(1, make([]dialect.Ref, 3)),
 			s.StandingWhere(1, make([]dialect.Ref, 3), nil),
 			s.StandingWhere(1, make([]dialect.Ref, 3), &dialect.Seen{}),
-			s.LockStarts(1, make([]dialect.Started, 3)),
-			s.CountStarts(1, make([]dialect.Started, 3)),
+			s.LockAsRead(1, make([]dialect.AsRead, 3)),
+			s.StandingAsRead(1, make([]dialect.AsRead, 3)),
+			s.CountStarts(1, make([]dialect.AsRead, 3)),
+			s.TakeBackStarts(1, make([]dialect.Ref, 3)),
+			s.BuryRows(make([]dialect.Letter, 3))[0],
+			failed.Retry, failed.Bury, failed.Note, failed.Remove,
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),
 			search(s),

@@ -115,8 +115,13 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
-	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
+	const asRead = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s`
+	standing := `
+SELECT m.id FROM ` + asRead + `
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND ` + mysqlAsRead
+	s.retryFailed, s.buryFailed, s.noteFailed = mysqlRetryFailed, mysqlBuryFailed, mysqlNoteFailed
 	fill := mysqlFill(names)
 	// Each state has a part of its own, which reads along the index as far as its limit. Of both states together the server
 	// would read and sort all messages that are due.
@@ -143,7 +148,7 @@ ORDER BY m.id)`), repeated: newRepeated(repeated{
 		ready: `
 (SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (ready)
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND {unknown}{topics}
   AND {turn}
 ORDER BY m.id LIMIT ?)`,
@@ -177,18 +182,18 @@ SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGIN
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
-		// The lane is in a subquery. Otherwise its row would be locked too, or skipped while its lease is renewed.
-		lockText: `
-SELECT m.id FROM ` + started + `
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)` + lockMessages,
+		lockAsReadText:     standing + lockMessages,
+		standingAsReadText: standing,
 		countText: `
-UPDATE ` + started + `
+UPDATE ` + asRead + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 SET m.starts = m.starts + 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts`,
+WHERE m.spool = ? AND ` + mysqlAsRead,
+		takeBackText: `
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.starts = m.starts - 1
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
 	}, fill)}

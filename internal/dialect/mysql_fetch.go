@@ -78,7 +78,7 @@ func (m mysql) fetch(f FetchParams) Query {
 		args = append(args, f.unwantedKeys()...)
 	} else {
 		for _, c := range f.Cursors {
-			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, shape.listKnown(f.Known[c.Lane]))
+			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, c.upTo(), shape.listKnown(f.Known[c.Lane]))
 			args = append(append(args, unwanted...), f.PerLane)
 		}
 	}

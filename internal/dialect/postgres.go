@@ -18,7 +18,8 @@ type postgres struct {
 	rowsText, findText                         string // of lock and find
 	unique                                     uniqueTexts
 	standingText                               string
-	lockText, countText, releaseText           string
+	lockAsReadText, standingAsReadText         string
+	countText, takeBackText, releaseText       string
 	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
 }
 
@@ -98,10 +99,10 @@ SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
-	s.moveToWaiting = moveToWaiting
+	s.settleFailed = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
 	s.loadPayload = strings.Replace(s.loadPayload, "state = ?", "state = (SELECT ?::smallint)", 1) // planned once, as a fetch is
-	for _, ofOne := range []*string{&s.loadPayload, &s.retry, &s.standsToRetry, &s.countStart, &s.takeBackStart, &s.buryMessage} {
+	for _, ofOne := range []*string{&s.loadPayload, &s.countStart} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
 	s.stuckHeads = strings.ReplaceAll(strings.ReplaceAll(s.stuckHeads, unblocked, unblockedByIndex), "ORDER BY m.id LIMIT", "ORDER BY m.id"+alongIndex+" LIMIT")
@@ -148,11 +149,11 @@ w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 	// values only if it expects no less of a plan for the given ones. Otherwise it plans each poll of a few lanes anew, which
 	// takes longer than the poll.
 	fetch := stuck + `
-SELECT f.* FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[])) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[]), (SELECT ?::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
 	FROM ONLY {messages} m
-	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= ` + largestNumber + `
+	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
@@ -187,9 +188,9 @@ ON CONFLICT DO NOTHING`
 
 	const skipLocked = `
 	FOR UPDATE SKIP LOCKED`
-	lock := `
-SELECT m.id` + foundStarted(`m.id`, skipLocked)
-	count := inPlace(foundStarted(place, ``), `UPDATE {messages} m SET starts = m.starts + 1`, `id, starts`)
+	count := inPlace(foundAsRead(fromAsRead, place, ``), `UPDATE {messages} m SET starts = m.starts + 1`, `id, starts`)
+	takeBack := inPlace(storedRefs(place, ``), `UPDATE {messages} m SET starts = m.starts - 1`, `id, starts`) + `
+  AND m.starts > 0`
 
 	release := `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
@@ -215,8 +216,9 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		removeOneText: text(ready(removeOne)), removeText: text(removeReady), removeMixedText: text(remove),
 		unique:   postgresUnique().filled(text),
 		keepText: text(ready(keep)), keepMixedText: text(keep),
-		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")), standingText: text(`SELECT m.id` + found(`m.id`)),
-		lockText: text(lock), countText: text(count), releaseText: text(release),
+		rowsText: text("SELECT m.id" + storedRefs("m.id", skipLocked)), findText: text("SELECT m.id" + storedRefs("m.id", "")), standingText: text(`SELECT m.id` + found(`m.id`)),
+		lockAsReadText: text("SELECT m.id" + foundAsRead(fromAsRead, "m.id", skipLocked)), standingAsReadText: text("SELECT m.id" + foundAsRead(fromAsRead, "m.id", "")),
+		countText: text(count), takeBackText: text(takeBack), releaseText: text(release),
 	}
 	for i, wanted := range wantedTopics {
 		for variant, turn := range turns {
@@ -298,9 +300,10 @@ func (p postgres) append(spool int64, rows []Row) []Query {
 }
 
 func (p postgres) fetch(f FetchParams) Query {
-	lanes, afters := make(pq.Int64Array, len(f.Cursors)), make(pq.Int64Array, len(f.Cursors))
+	n := len(f.Cursors)
+	lanes, afters, upTos := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	for i, c := range f.Cursors {
-		lanes[i], afters[i] = int64(c.Lane), c.After
+		lanes[i], afters[i], upTos[i] = int64(c.Lane), c.After, c.upTo()
 	}
 	known := pq.Int64Array(signedNames(f.known()))
 	excluded := append(pq.StringArray{}, f.Excluded...)
@@ -309,7 +312,7 @@ func (p postgres) fetch(f FetchParams) Query {
 		held = []any{pq.Int64Array(f.Held)}
 	}
 	return Query{Text: p.fetchTexts[min(len(excluded), 1)][f.variant()], Args: slices.Concat(
-		[]any{f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
+		[]any{f.Spool, lanes, afters, upTos, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, lanes, known, excluded}, held, []any{f.Due},
 		f.metaArgs(f.Spool, f.Mark, f.Spool),
 	)}
@@ -346,21 +349,37 @@ func (p postgres) standing(spool int64, refs []Ref) Query {
 	return Query{Text: p.standingText, Args: append(refArrays(refs), spool, spool)}
 }
 
-func (p postgres) lockStarts(spool int64, started []Started) Query {
-	return Query{Text: p.lockText, Args: append(startedArrays(started), spool, spool)}
+func (p postgres) lockAsRead(spool int64, messages []AsRead) Query {
+	return Query{Text: p.lockAsReadText, Args: append(asReadArrays(messages), spool, spool)}
 }
 
-func (p postgres) countStarts(spool int64, started []Started) Query {
-	return Query{Text: p.countText, Args: append(startedArrays(started), spool, spool)}
+func (p postgres) standingAsRead(spool int64, messages []AsRead) Query {
+	return Query{Text: p.standingAsReadText, Args: append(asReadArrays(messages), spool, spool)}
 }
 
-// startedArrays returns the arrays of refArrays, and the starts.
-func startedArrays(started []Started) []any {
-	refs, before := make([]Ref, len(started)), make(pq.Int64Array, len(started))
-	for i, s := range started {
-		refs[i], before[i] = s.Ref, int64(s.Before)
+func (p postgres) countStarts(spool int64, messages []AsRead) Query {
+	return Query{Text: p.countText, Args: append(asReadArrays(messages), spool, spool)}
+}
+
+// takeBackStarts looks for each message in each state, since the state is a part of the key.
+func (p postgres) takeBackStarts(spool int64, refs []Ref) Query {
+	inAnyState := make([]Ref, 0, 3*len(refs))
+	for _, ref := range refs {
+		for _, ref.State = range []int{StateReady, StateScheduled, StateRetrying} {
+			inAnyState = append(inAnyState, ref)
+		}
 	}
-	return append(refArrays(refs), before)
+	return Query{Text: p.takeBackText, Args: append(refArrays(inAnyState), spool)}
+}
+
+// asReadArrays returns the arrays of refArrays, the attempts, and the bounds of the starts.
+func asReadArrays(messages []AsRead) []any {
+	n := len(messages)
+	refs, attempts, least, most := make([]Ref, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, m := range messages {
+		refs[i], attempts[i], least[i], most[i] = m.Ref, int64(m.Attempts), int64(m.LeastStarts), int64(m.MostStarts)
+	}
+	return append(refArrays(refs), attempts, least, most)
 }
 
 // refArrays returns states, lanes, tokens, ids and times.

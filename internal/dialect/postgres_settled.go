@@ -25,13 +25,14 @@ const (
 	largestNumber = `'9223372036854775807'`
 )
 
-// stored looks up the message of each ref, one by one. An id has two bounds since a search for one number has no order, see alongIndex.
+// stored looks up the message of each row of s, one by one. An id has two bounds since a search for
+// one number has no order, see alongIndex.
 const stored = `
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]{and starts}) AS s(state, lane, token, id, created_at{starts})
+FROM {source}
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
-	WHERE m.spool = (SELECT ?::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}
+	WHERE m.spool = (SELECT ?::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1{lock}) AS m
 WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
@@ -41,20 +42,28 @@ WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
 const held = stored + `
   AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE`
 
-// storedRefs is stored for refs, and returns only the ids.
-func storedRefs(lock string) string {
-	return "SELECT m.id" + newReplacer("{columns}", "m.id", "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", lock).Replace(stored)
+const (
+	// fromRefs are the arrays of refArrays, fromAsRead those of asReadArrays.
+	fromRefs   = `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at)`
+	fromAsRead = `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[],
+            ?::integer[], ?::smallint[], ?::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)`
+	// unchangedSince is true for a message that is as its process has read it.
+	unchangedSince = ` AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most`
+)
+
+// storedRefs is stored for refs, and returns these columns of m.
+func storedRefs(columns, lock string) string {
+	return newReplacer("{source}", fromRefs, "{columns}", columns, "{as read}", "", "{lock}", lock).Replace(stored)
 }
 
 // found is held for refs, with these columns of m.
 func found(columns string) string {
-	return newReplacer("{columns}", columns, "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", "").Replace(held)
+	return newReplacer("{source}", fromRefs, "{columns}", columns, "{as read}", "", "{lock}", "").Replace(held)
 }
 
-// foundStarted is held for started messages.
-func foundStarted(columns, lock string) string {
-	return newReplacer("{columns}", columns, "{and starts}", ", ?::smallint[]", "{starts}", ", starts",
-		"{same starts}", " AND m.starts = s.starts", "{lock}", lock).Replace(held)
+// foundAsRead is held for the messages of a source that are as they were read.
+func foundAsRead(source, columns, lock string) string {
+	return newReplacer("{source}", source, "{columns}", columns, "{as read}", unchangedSince, "{lock}", lock).Replace(held)
 }
 
 // seemsDear is true for each message, but the planner expects its evaluation to cost as much as reading ten pages.

@@ -10,24 +10,6 @@ import (
 // Statements through which many messages go at the first attempt name one table: ONLY {messages} contains the ready
 // ones.
 
-// moveToWaiting moves a message that waits for another attempt for the first time to the waiting messages. A
-// transaction that waits for its row meanwhile finds that the row is gone.
-const moveToWaiting = `
-WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),
-m AS (
-	DELETE FROM ONLY {messages} m USING {lanes} l
-	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts BETWEEN ? AND ?
-	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
-	  AND ` + seemsDear + `
-	RETURNING m.*),
-w AS (
-	INSERT INTO {waiting} (state, available_at, attempts, starts,
-	                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-	SELECT 2, {now} + t.delay, m.attempts + t.attempts, m.starts - t.started,
-	       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
-	FROM m, t
-	RETURNING 1)` + howManyMoved
-
 // seekStrays returns whether moveStrays has something to do, because moveStrays takes a transaction.
 const seekStrays = `
 SELECT COUNT(*) FROM (

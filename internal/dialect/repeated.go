@@ -24,7 +24,10 @@ type repeated struct {
 	keepText              string
 	rowsText, findText    string // of lock and find
 	standingText          string
-	lockText, countText   string
+	lockAsReadText        string
+	standingAsReadText    string
+	countText             string
+	takeBackText          string
 	releaseText           string
 	unique                uniqueTexts
 	fetches               *sync.Map // text by shape
@@ -35,7 +38,7 @@ type repeated struct {
 func newRepeated(r repeated, fill replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.standingText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.standingText, &r.lockAsReadText, &r.standingAsReadText, &r.countText, &r.takeBackText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -145,19 +148,29 @@ func (r repeated) standing(spool int64, refs []Ref) Query {
 	return Query{Text: r.standingText, Args: []any{refTuples(refs), spool}}
 }
 
-func (r repeated) lockStarts(spool int64, started []Started) Query {
-	return Query{Text: r.lockText, Args: []any{startedTuples(started), spool}}
+func (r repeated) lockAsRead(spool int64, messages []AsRead) Query {
+	return Query{Text: r.lockAsReadText, Args: []any{asReadTuples(messages), spool}}
 }
 
-func (r repeated) countStarts(spool int64, started []Started) Query {
-	return Query{Text: r.countText, Args: []any{startedTuples(started), spool}}
+func (r repeated) standingAsRead(spool int64, messages []AsRead) Query {
+	return Query{Text: r.standingAsReadText, Args: []any{asReadTuples(messages), spool}}
 }
 
-// startedTuples lists state and starts after the columns of refTuples.
-func startedTuples(started []Started) string {
-	tuples := make([][6]int64, len(started))
-	for i, s := range started {
-		tuples[i] = [6]int64{int64(s.Lane), s.Token, s.ID, s.CreatedAt, int64(s.State), int64(s.Before)}
+func (r repeated) countStarts(spool int64, messages []AsRead) Query {
+	return Query{Text: r.countText, Args: []any{asReadTuples(messages), spool}}
+}
+
+func (r repeated) takeBackStarts(spool int64, refs []Ref) Query {
+	return Query{Text: r.takeBackText, Args: []any{refTuples(refs), spool}}
+}
+
+// asReadTuples lists state, attempts, and the bounds of the starts after the columns of refTuples.
+func asReadTuples(messages []AsRead) string {
+	tuples := make([][8]int64, len(messages))
+	for i, m := range messages {
+		tuples[i] = [8]int64{
+			int64(m.Lane), m.Token, m.ID, m.CreatedAt, int64(m.State), int64(m.Attempts), int64(m.LeastStarts), int64(m.MostStarts),
+		}
 	}
 	return List(tuples)
 }

@@ -82,12 +82,13 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes, which took more time
 	// than running it.
 	const items = `SELECT value FROM json_each(?)`
-	const started = `
+	const asRead = `
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5`
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7`
+	s.retryFailed, s.buryFailed, s.noteFailed = sqliteRetryFailed, sqliteBuryFailed, sqliteNoteFailed
 	s.lists = sqlite{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -99,7 +100,7 @@ SELECT ` + fetchColumns + `
 FROM json_each(?) c
 CROSS JOIN {messages} m ON m.id IN (
 	SELECT m.id FROM {messages} m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
 	  AND {turn}
 	ORDER BY m.id LIMIT ? + 0)`,
@@ -141,8 +142,14 @@ SELECT m.id FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
-		lockText:  started, // a writing transaction locks the database
-		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
+		lockAsReadText:     asRead, // a writing transaction locks the database
+		standingAsReadText: asRead,
+		countText:          `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + asRead + `)`,
+		takeBackText: `
+UPDATE {messages} SET starts = starts - 1 WHERE starts > 0 AND id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN {messages} m ON m.id = s.value ->> 2
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
 	}, sqliteFill(names))}
@@ -167,9 +174,9 @@ func sqliteFill(names Names) replacer {
 
 func (s sqlite) fetch(f FetchParams) Query {
 	known, unwanted := List(signedNames(f.known())), f.unwanted()
-	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
+	lanes, cursors := make([]int, len(f.Cursors)), make([][3]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
-		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
+		lanes[i], cursors[i] = c.Lane, [3]int64{int64(c.Lane), c.After, c.upTo()}
 	}
 	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}), Args: slices.Concat(
 		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},

@@ -24,6 +24,7 @@ type Statements struct {
 	// ReadsUpTo says that a fetch supports FetchParams.UpTo, which costs far less than reading each lane.
 	ReadsUpTo bool
 	lists     lists
+	marks     func(text string) string // writes the marks of arguments as the database knows them
 
 	// What must be so before anything starts, see [Statements.CheckServer].
 
@@ -75,22 +76,21 @@ type Statements struct {
 	// MySQL; empty elsewhere.
 	IsMariaDB string
 
-	loadPayload   string
-	retry         string
-	moveToWaiting string // empty where all messages have one table
-	standsToRetry string
-	SeekStrays    string // spool → 1 where there is something for MoveStrays, else 0
-	MoveStrays    string // spool → as MoveToWaiting: moves waiting messages that stand among the ready ones; empty where all have one table
-	Writers       string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
+	loadPayload  string
+	settleFailed string // see failed.go; empty where the three below do its work
+	retryFailed  string
+	buryFailed   string
+	noteFailed   string
+	SeekStrays   string // spool → 1 where there is something for MoveStrays, else 0
+	MoveStrays   string // spool → how many it took, and how many arrived: moves waiting messages that stand among the ready ones; empty where all have one table
+	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups]; empty where the database knows of no such rows.
-	FreeWriters   string
-	advance       string
-	MessageTimes  string // → id, created at of each message
-	moveFailures  string
-	ChangeSpools  string // lets the drainers of all spools notice
-	countStart    string
-	takeBackStart string
-	buryMessage   string
+	FreeWriters  string
+	advance      string
+	MessageTimes string // → id, created at of each message
+	moveFailures string
+	ChangeSpools string // lets the drainers of all spools notice
+	countStart   string
 
 	// Failures and dead letters: arguments_letters.go.
 
@@ -98,6 +98,7 @@ type Statements struct {
 	LastAttempt      string // subject → attempts since the last requeue
 	failures         string
 	insertDeadLetter string
+	buryRows         string // of which [Statements.BuryRows] makes a text
 	buryRow          string
 	DeadLetter       string // id → the columns of DeadLetters, payload, metadata
 	deadLetters      string
@@ -298,8 +299,8 @@ func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.setLanes, &s.highestLane, &s.beginMove, &s.usedOldLane, &s.rowlessLane, &s.oldLanes, &s.retireLanes, &s.retiredLanes, &s.dropRetired, &s.oldLane, &s.ofOldLane, &s.moveToLane,
-		&s.loadPayload, &s.retry, &s.moveToWaiting, &s.standsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart, &s.takeBackStart, &s.buryMessage,
-		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
+		&s.loadPayload, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
+		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
@@ -319,7 +320,9 @@ func (s *Statements) each(f func(*string)) {
 
 // finish fills in table names and argument marks.
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
+	s.marks = marks
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
+	s.buryRows, s.buryRow = fill.Replace(strings.TrimLeft(s.buryRows, "\n")), fill.Replace(s.buryRow)
 	return s
 }
 

@@ -76,8 +76,9 @@ type Config struct {
 	// called before the starts of suspects are counted, so that a message that waits for a connection does not count as
 	// started.
 	Begin func(ctx context.Context) (end func(), err error)
-	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries. If it
-	// returns an error, or takes longer than Renew, that is a setback of this message alone.
+	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx
+	// carries, before anything is written of it. If it returns an error, or takes longer than
+	// Renew, that is a setback of this message alone.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may continue after Close
 	// Feed, if not nil, brings messages from the log of the database, see tail.go.

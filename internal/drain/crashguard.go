@@ -77,13 +77,12 @@ func (d *Drainer) excuse(ctx context.Context) error {
 		return d.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
 	})
 	for part := range slices.Chunk(hang, maxSettle) {
-		_, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
-			for _, e := range unlocked(part, locked) {
-				if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStart(d.id, e.Message.Ref)); err != nil {
-					return fmt.Errorf("take back the start of message %d: %w", e.Message.Ref.ID, err)
-				}
+		_, err := d.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+			refs := refsOf(unlocked(part, locked))
+			if len(refs) == 0 {
+				return nil
 			}
-			return nil
+			return spool.Run(ctx, tx, d.spool.Statements.TakeBackStarts(d.id, refs))
 		})
 		if err != nil {
 			return err

@@ -43,6 +43,7 @@ type Drainer struct {
 	lanes     *laneSet
 	watermark watermark
 	sweeping  sweep
+	stride    stride
 	past      past
 	tailing   tailing
 	idle      idle
@@ -50,6 +51,7 @@ type Drainer struct {
 	fatal     error // ends Run, which returns it
 	scheduler *schedule.Scheduler
 	unsettled []*schedule.Entry // finished, except for the messages of the removal
+	portions  portions
 	removal   *removal
 	setbacks  setbacks
 	trouble   trouble
@@ -94,7 +96,8 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 	d := &Drainer{
 		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
 		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: schedule.New(config.BatchSize, config.Gather),
-		removal: newRemoval(), slowStart: schedule.SlowStart{Now: time.Now},
+		stride:  stride{span: firstStride},
+		removal: newRemoval(), portions: newPortions(), slowStart: schedule.SlowStart{Now: time.Now},
 		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	if !config.Unprepared {
@@ -283,10 +286,10 @@ func (d *Drainer) resize() {
 
 // step performs all due work, in the order that the scheduler relies on: settle, then fetch.
 func (d *Drainer) step(live context.Context) {
+	rests := d.trouble.rests(time.Now())
+	err := d.settleFinished(live)
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
-	rests := d.trouble.rests(time.Now())
-	err := d.settleFinished(ctx)
 	if err == nil {
 		err = d.checkFile(ctx)
 	}

@@ -139,12 +139,14 @@ func (p *page) count(m *spool.Message) {
 
 // complete returns the id up to which a read has all ready messages of a lane, and whether the lane may have more
 // beyond it.
-func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more bool) {
+func (p *page) complete(of dialect.Cursor, params dialect.FetchParams) (upTo int64, more bool) {
 	switch {
 	case params.UpTo > 0:
 		return params.UpTo, p.given > params.UpTo
-	case p.perLane[lane] >= params.PerLane:
-		return p.last[lane], true
+	case p.perLane[of.Lane] >= params.PerLane:
+		return p.last[of.Lane], true
+	case of.UpTo > 0:
+		return of.UpTo, true
 	}
 	return math.MaxInt64, false
 }
@@ -185,8 +187,12 @@ func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 // leaveEarly removes due scheduled messages from the page if older messages of their lane, which may have the same key,
 // have not all been read. Scheduled messages are read separately from the others, so a later read returns them again.
 func (p *page) leaveEarly(params dialect.FetchParams) {
+	cursors := make(map[int]dialect.Cursor, len(params.Cursors))
+	for _, c := range params.Cursors {
+		cursors[c.Lane] = c
+	}
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
-		upTo, _ := p.complete(m.Ref.Lane, params)
+		upTo, _ := p.complete(cursors[m.Ref.Lane], params)
 		return m.Ref.State == dialect.StateScheduled && m.HasKey && upTo < m.Ref.ID
 	})
 }

@@ -81,12 +81,12 @@ func (d *Drainer) keptLanes() map[int]bool {
 
 // inUnlocked locks the rows of messages and runs a settlement of them in the same transaction. It returns the ids of
 // messages whose rows another transaction has locked. The settlement gets these ids and must not change their messages.
-func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
-	err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
+func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
+	err = d.inPart(ctx, len(refs), func(ctx context.Context, tx *sql.Tx) error {
 		if locked, err = d.spool.LockRows(ctx, tx, d.id, refs); err != nil {
 			return err
 		}
-		return settle(tx, locked)
+		return settle(ctx, tx, locked)
 	})
 	return locked, err
 }
@@ -115,24 +115,6 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 		return true
 	default:
 		return limited.Err() != nil
-	}
-}
-
-// addBehind adds failed messages to the locked ones if an earlier message of their key is locked. If they were written
-// before that message, they would wait in the database without it, and the next holder of the lane could begin with
-// them.
-func addBehind(locked map[int64]bool, entries []*schedule.Entry) {
-	first := map[int64]int64{} // lowest locked id, by key
-	for _, e := range entries {
-		key, id := e.Message.KeyHash, e.Message.Ref.ID
-		if e.Message.HasKey && locked[id] && (first[key] == 0 || id < first[key]) {
-			first[key] = id
-		}
-	}
-	for _, e := range entries {
-		if before := first[e.Message.KeyHash]; e.Message.HasKey && before != 0 && before < e.Message.Ref.ID {
-			locked[e.Message.Ref.ID] = true
-		}
 	}
 }
 

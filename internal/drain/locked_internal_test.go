@@ -18,7 +18,7 @@ import (
 func TestAddBehind_adds_messages_behind_a_locked_one_of_their_key(t *testing.T) {
 	t.Parallel()
 	var failed []*schedule.Entry
-	for _, m := range []*spool.Message{stored(4, 7), stored(2, 7), stored(1, 7), stored(3, 8), stored(5, 9), stored(6, 9)} {
+	for _, m := range []*spool.Message{stored(1, 7), stored(2, 7), stored(3, 8), stored(4, 7), stored(5, 9), stored(6, 9)} {
 		failed = append(failed, &schedule.Entry{Message: m})
 	}
 	free := &spool.Message{Ref: dialect.Ref{ID: 7}}

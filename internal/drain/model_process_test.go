@@ -85,7 +85,7 @@ func (w *world) spawn() {
 	p.d.scheduler.Limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
 	require.NoError(w, p.d.learnServer(w.ctx))
-	p.d.removal.patience = newPatience(LockPatience)
+	p.d.removal.limit = LockPatience
 	w.connect(p)
 	w.processes = append(w.processes, p)
 }

@@ -8,33 +8,20 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// LockPatience is how long a removal that has not locked its rows may take before it finds out which of them are
-// locked. It also bounds the removal in the transaction of a handler.
+// LockPatience is how long a removal that has not locked its rows may take before it finds out
+// which of them are locked. It also bounds the removal in the transaction of a handler.
 //
-// A MariaDB server ends a wait for a lock after a second, see dialect.Statements.Impatient, so there a removal may take
-// long. No other server reports that a statement waits for a lock, so there a statement that is slow for another reason
-// is given up, too. On PostgreSQL the removal is done a second time, see patience. MySQL would continue with it until
-// innodb_lock_wait_timeout, and keep the rows of lanes locked, so that no lease is renewed. So there each removal locks
-// its rows first, and waits for none. In the transaction of a handler, on each of the three, the handler runs again.
+// A MariaDB server ends a wait for a lock after a second, see dialect.Statements.Impatient, so
+// there a removal may take long. No other server reports that a statement waits for a lock, so
+// there a statement that is slow for another reason is given up, too. On PostgreSQL the removal is
+// done a second time, and the next one is half as large. MySQL would continue with it until
+// innodb_lock_wait_timeout, and keep the rows of lanes locked, so that no lease is renewed. So
+// there each removal locks its rows first, and waits for none. In the transaction of a handler, on
+// each of the three, the handler runs again.
 const LockPatience = 2 * time.Second
 
 // mostPatience leaves time for the second try of a removal.
 const mostPatience = spool.StatementTimeout / 2
-
-// patience bounds the time of removals that have not locked their rows. On a slow database without locked rows, each of
-// them would be done twice. So after such a removal the next one may take twice as long. The running removal owns the
-// patience.
-type patience struct {
-	least, limit time.Duration
-}
-
-func newPatience(least time.Duration) patience { return patience{least: least, limit: least} }
-
-// inVain records that a removal took too long although no row was locked.
-func (p *patience) inVain() { p.limit = min(2*p.limit, mostPatience) }
-
-// reset restores the first limit, after a row was locked or when the database is fast again.
-func (p *patience) reset() { p.limit = p.least }
 
 // learnServer asks whether the server ends a statement that waits for a lock, and whether it reports to a removal that
 // its transaction has ended.
@@ -52,7 +39,7 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	}
 	d.guarded, d.lockFirst = mariaDB, !mariaDB
 	if mariaDB {
-		d.removal.patience = newPatience(mostPatience)
+		d.removal.limit = mostPatience
 	}
 	return nil
 }

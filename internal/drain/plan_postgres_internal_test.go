@@ -262,16 +262,17 @@ type planned struct {
 // maxOfOne is for a statement of one message, which looks in both tables and may write to all indexes of another one. The whole table has more pages.
 const maxOfOne = 300
 
+// maxOfFailed is for each of many failed messages, which are written to the indexes of two other
+// tables.
+const maxOfFailed = 60
+
 func (s planned) most() int { return cmp.Or(s.buffers, maxBuffers*s.rows) }
 
 func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	mixed := append(append([]dialect.Ref{}, ready[:plannedRefs/2]...), retrying[:plannedRefs/2]...)
 	// A transaction of another test may keep VACUUM from clearing away what is before the first one.
 	first := int64(w.db.Count(w.t, "SELECT COALESCE(MIN(id), 1) FROM ONLY postbox_messages WHERE spool = ?", w.spool))
-	started := make([]dialect.Started, len(mixed))
-	for i, r := range mixed {
-		started[i] = dialect.Started{Ref: r, Before: 1}
-	}
+	read := asRead(mixed)
 	fetch := func(change func(p *dialect.FetchParams)) dialect.Query {
 		p := dialect.FetchParams{Spool: w.spool, Inline: InlineBytes, Known: map[int][]dialect.Known{0: {{ID: 1}}}}
 		for lane := range plannedLanes {
@@ -293,8 +294,9 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false, 0, false},
 		{"lock", s.Lock(w.spool, mixed), plannedRefs, false, 0, false},
 		{"find", s.Find(w.spool, mixed), plannedRefs, false, 0, false},
-		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false, 0, false},
-		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true, 0, false},
+		{"lock as read", s.LockAsRead(w.spool, read), plannedRefs, false, 0, false},
+		{"standing as read", s.StandingAsRead(w.spool, read), plannedRefs, false, 0, false},
+		{"count starts", s.CountStarts(w.spool, read), plannedRefs, true, 0, false},
 		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false, 0, false},
 		{"fetch ready, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.PausedKeys, p.Excluded = plannedPage/plannedLanes, true, []string{"another"}
@@ -312,25 +314,30 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0, false},
 		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0, false},
 		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0, false},
-		{"retry", s.Retry(w.retry(retrying[0])), 1, true, maxOfOne, false},
-		{"move to waiting", s.MoveToWaiting(w.retry(ready[0])), 1, false, maxOfOne, false},
-		{"stands to retry", s.StandsToRetry(w.retry(retrying[0]).AsRead), 1, false, maxOfOne, false},
+		{"settle failed", s.SettleFailed(w.spool, "one", w.failed(mixed)).Together, 1, false, maxOfFailed * plannedRefs, false},
+		{"settle one failed", s.SettleFailed(w.spool, "one", w.failed(ready[:1])).Together, 1, false, maxOfOne, false},
 		{"count start", s.CountStart(dialect.CountStartParams{Spool: w.spool, Ref: ready[0], Add: 1, MostStarts: 9}), 1, true, maxOfOne, false},
-		{"bury", s.BuryMessage(w.bury(ready[0])), 1, true, maxOfOne, false},
-		{"bury what waited", s.BuryMessage(w.bury(retrying[0])), 1, true, maxOfOne, false},
 		{"load payload", s.LoadPayload(w.spool, ready[0]), 1, false, maxOfOne, false},
-		{"take back a start", s.TakeBackStart(w.spool, ready[0]), 1, true, maxOfOne, false},
+		{"take back starts", s.TakeBackStarts(w.spool, mixed), plannedRefs, true, 3 * maxBuffers * plannedRefs, false},
 	}...)
 }
 
-// retry has conditions that hold for each message in the tables.
-func (w *plannedTables) retry(r dialect.Ref) dialect.RetryParams {
-	return dialect.RetryParams{AsRead: dialect.AsRead{Spool: w.spool, Ref: r, LeastStarts: 1, MostStarts: 9}, AddAttempts: 1, TakeBackStarts: 1}
+// asRead has conditions that hold for each message in the tables.
+func asRead(refs []dialect.Ref) []dialect.AsRead {
+	read := make([]dialect.AsRead, len(refs))
+	for i, r := range refs {
+		read[i] = dialect.AsRead{Ref: r, LeastStarts: 1, MostStarts: 1}
+	}
+	return read
 }
 
-// bury does too.
-func (w *plannedTables) bury(r dialect.Ref) dialect.BuryParams {
-	return dialect.BuryParams{Spool: w.spool, Ref: r, Burial: dialect.Burial{Subject: []byte("m"), Error: "why"}}
+// failed is what becomes of such messages: every other one is dead.
+func (w *plannedTables) failed(refs []dialect.Ref) []dialect.Failed {
+	failed := make([]dialect.Failed, len(refs))
+	for i, m := range asRead(refs) {
+		failed[i] = dialect.Failed{AsRead: m, AddAttempts: 1, TakeBackStarts: 1, Dead: i%2 > 0, Noted: true, Attempt: 1, Error: "why"}
+	}
+	return failed
 }
 
 // explained is what EXPLAIN says of a statement that ran.

@@ -54,6 +54,11 @@ func (d *Drainer) poll(ctx context.Context) error {
 		}
 	}
 	d.findWriters(ctx)
+	if d.watermark.safe == 0 && d.watermark.given > d.stride.span { // only up to there a read has a bound
+		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
+			return err
+		}
+	}
 	started := time.Now()
 	limit := d.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
@@ -62,6 +67,9 @@ func (d *Drainer) poll(ctx context.Context) error {
 		params.Due = d.slowStart.Allow(limit)
 	}
 	found, err := d.fetch(ctx, params)
+	if bounded(params) {
+		d.stride.took(time.Since(started), err != nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,7 +151,11 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 		params.UpTo = d.readTogether(from, limit)
 	}
 	for _, number := range lanes {
-		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
+		cursor := dialect.Cursor{Lane: number, After: from[number]}
+		if params.UpTo == 0 {
+			cursor.UpTo = d.upTo(cursor.After)
+		}
+		params.Cursors = append(params.Cursors, cursor)
 	}
 	params.Known = d.scheduler.Known(from)
 	return params
@@ -226,7 +238,7 @@ func (d *Drainer) looksForMarks() bool { return d.spool.Statements.FreeWriters !
 func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
-		upTo, more := found.complete(cursor.Lane, params)
+		upTo, more := found.complete(cursor, params)
 		l.hasMore, l.tailed = more, !more
 		if !more && !d.leavesOut() {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too

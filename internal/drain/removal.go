@@ -19,15 +19,18 @@ import (
 // depend on whether these rows are gone yet. All other outcomes are settled before the next read.
 type removal struct {
 	waiting  []*schedule.Entry
-	underWay int  // number of messages in the running removal; 0: none is running
-	most     int  // maximum number of messages in a removal, after the database refused one; 0: no limit
-	failed   bool // the last removal failed, for a reason other than its messages
-	patience patience
+	underWay int // number of messages in the running removal; 0: none is running
+	size     partSize
+	failed   bool          // the last removal failed, for a reason other than its messages
+	limit    time.Duration // of a removal that has not locked its rows
 	ended    chan removed
 	abort    context.CancelFunc // cancels the running removal
 	running  sync.WaitGroup
 	start    func(work func())
 }
+
+// mostRemoved bounds the messages of a removal, whose statements have maxSettle of them each.
+const mostRemoved = 1 << 20
 
 // removed is the result of a removal.
 type removed struct {
@@ -39,6 +42,7 @@ type removed struct {
 // leftover lists the messages that a removal has not removed, by their ids.
 type leftover struct {
 	missing bool           // some messages were gone, or had another token, and it is not known which
+	late    bool           // a statement was given up, though no row was locked
 	locked  map[int64]bool // rows that are locked
 	kept    map[int64]bool // rows that the database keeps without an error
 }
@@ -49,7 +53,7 @@ func (l leftover) others(entries []*schedule.Entry) []*schedule.Entry {
 }
 
 func newRemoval() *removal {
-	r := &removal{ended: make(chan removed, 1), patience: newPatience(LockPatience)}
+	r := &removal{ended: make(chan removed, 1), limit: LockPatience, size: partSize{now: mostRemoved, most: mostRemoved}}
 	r.start = r.running.Go
 	return r
 }
@@ -88,10 +92,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 }
 
 func (d *Drainer) removeBeside(ctx context.Context) {
-	entries := d.removal.waiting
-	if most := d.removal.most; most > 0 {
-		entries = entries[:min(most, len(entries))]
-	}
+	entries := d.removal.waiting[:min(d.removal.size.now, len(d.removal.waiting))]
 	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
 	how := d.manner(len(d.held.entries) > 0 || d.lockFirst)
 	d.scheduler.Await(true)
@@ -134,7 +135,8 @@ func (d *Drainer) removeEntries(ctx context.Context, entries []*schedule.Entry, 
 func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
 	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
 	for part := range slices.Chunk(refs, maxSettle) {
-		removed, locked, err := d.removePart(ctx, part, how)
+		removed, locked, late, err := d.removePart(ctx, part, how)
+		left.late = left.late || late
 		var kept map[int64]bool
 		if err == nil && int(removed)+len(locked) < len(part) {
 			kept, err = d.findKept(ctx, part, locked, how.seen)
@@ -156,15 +158,14 @@ func (d *Drainer) findKept(ctx context.Context, refs []dialect.Ref, locked map[i
 	return spool.SelectIDs(ctx, d.db, d.spool.Statements.StandingWhere(d.id, mine, seen))
 }
 
-func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, err error) {
-	tooLong := false
+func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, late bool, err error) {
 	if !how.lock {
 		var over bool
-		if removed, over, tooLong, err = d.removeInTime(ctx, refs, how); over {
-			return removed, nil, err
+		if removed, over, late, err = d.removeInTime(ctx, refs, how); over {
+			return removed, nil, false, err
 		}
 	}
-	locked, err = d.inUnlocked(ctx, refs, func(tx *sql.Tx, locked map[int64]bool) error {
+	locked, err = d.inUnlocked(ctx, refs, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
 		mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
 		if removed = 0; len(mine) == 0 {
 			return nil
@@ -172,29 +173,18 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 		removed, err = d.removeIn(ctx, tx, d.prepared.InTx, mine, how)
 		return err
 	})
-	switch {
-	case how.lock: // it may run beside a removal that uses the patience
-	case len(locked) > 0:
-		d.removal.patience.reset()
-	case tooLong:
-		d.removal.patience.inVain()
-	}
-	return removed, locked, err
+	return removed, locked, late && len(locked) == 0, err
 }
 
 // removeInTime removes messages without having looked for locks. over is false if some of their rows may be locked.
-// tooLong is true if the time limit ended the removal.
-func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, tooLong bool, err error) {
+// late is true if the time limit ended the removal.
+func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, late bool, err error) {
 	limited, cancel := ctx, func() {}
 	if d.spool.Statements.LocksRows() {
-		limited, cancel = context.WithTimeout(ctx, d.removal.patience.limit)
+		limited, cancel = context.WithTimeout(ctx, d.removal.limit)
 	}
 	defer cancel()
-	began := time.Now()
 	removed, err = d.removeAtOnce(limited, refs, how)
-	if err == nil && time.Since(began) < d.removal.patience.least {
-		d.removal.patience.reset()
-	}
 	over = err == nil || ctx.Err() != nil || !d.heldUp(limited, err)
 	return removed, over, limited.Err() != nil, err
 }
@@ -265,8 +255,10 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	d.removal.underWay, d.removal.failed = 0, r.err != nil && !d.isRefusal(r.err)
 	switch {
 	case r.err == nil:
-		if !r.left.missing {
-			d.removal.widen()
+		if r.left.late {
+			d.removal.size.halve(len(r.entries))
+		} else {
+			d.removal.size.worked(len(r.entries))
 		}
 		d.noteLeft(r.entries, r.left)
 		d.conclude(ctx, r.entries, r.left.locked)
@@ -277,7 +269,7 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 		d.rest(ctx, r.entries[0], r.err)
 	default:
 		d.removeAgain(r.entries)
-		d.removal.most = max(len(r.entries)/2, 1)
+		d.removal.size.halve(len(r.entries))
 	}
 	return nil
 }
@@ -306,13 +298,6 @@ func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 	}
 	for _, e := range left.others(entries) { // it is not known which of them are gone: the others are read again
 		d.refused(e)
-	}
-}
-
-// widen lets the next removal take more messages again.
-func (r *removal) widen() {
-	if r.most *= 2; r.most > maxSettle {
-		r.most = 0
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -52,12 +51,17 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 		err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error { return spool.Settle(ctx, tx, spool.Directly, []*spool.Message{&copied}) })
 		require.ErrorIs(t, err, spool.ErrLost)
 	}
-	inTx(func(tx *sql.Tx) error {
-		return d.retry(ctx, tx, &schedule.Entry{Message: m, Outcome: spool.Outcome{Err: errNotAll}}, 1, 1, 0)
-	})
-	inTx(func(tx *sql.Tx) error {
-		return d.bury(ctx, tx, &schedule.Entry{Message: m, Outcome: spool.Outcome{Err: errNotAll}})
-	})
+	for _, dead := range []bool{false, true} {
+		failed := []dialect.Failed{{AsRead: dialect.AsRead{Ref: m.Ref}, Dead: dead}}
+		inTx(func(tx *sql.Tx) error {
+			mine, locked, err := d.spool.LockAsRead(ctx, tx, d.id, []dialect.AsRead{failed[0].AsRead})
+			require.Empty(t, mine)
+			require.Empty(t, locked)
+			return err
+		})
+		err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error { return d.spool.SettleFailed(ctx, tx, d.id, "one", failed) })
+		require.ErrorIs(t, err, spool.ErrLost)
+	}
 	found, err := d.loadPayload(ctx, d.db, m)
 	require.NoError(t, err)
 	require.False(t, found, "its payload is that of another message")
@@ -66,12 +70,12 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 	require.NotContains(t, results, true)
 	require.Zero(t, c.starts())
 	inTx(func(tx *sql.Tx) error {
-		locked, err := spool.SelectIDs(ctx, tx, d.spool.Statements.LockStarts(d.id, []dialect.Started{{Ref: m.Ref}}))
+		locked, err := spool.SelectIDs(ctx, tx, d.spool.Statements.LockAsRead(d.id, []dialect.AsRead{{Ref: m.Ref}}))
 		require.Empty(t, locked)
 		return err
 	})
 	inTx(func(tx *sql.Tx) error {
-		changed, err := spool.ExecPrepared(ctx, tx, nil, d.spool.Statements.CountStarts(d.id, []dialect.Started{{Ref: m.Ref}}))
+		changed, err := spool.ExecPrepared(ctx, tx, nil, d.spool.Statements.CountStarts(d.id, []dialect.AsRead{{Ref: m.Ref}}))
 		require.Zero(t, changed)
 		return err
 	})

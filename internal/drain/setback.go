@@ -144,7 +144,10 @@ func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogField
 func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
 	text := spool.ErrorText(fmt.Errorf("the message could not be settled %d times in a row, and no attempt is counted: %w", inARow, reason))
 	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: d.config.Process}
-	if err := spool.Run(ctx, d.db, d.spool.Statements.InsertFailure(note)); err != nil {
+	err := d.inTime(ctx, func(ctx context.Context) error {
+		return spool.Run(ctx, d.db, d.spool.Statements.InsertFailure(note))
+	})
+	if err != nil {
 		d.logger.Debug("Postbox could not record that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
 	}
 }
@@ -186,12 +189,14 @@ func (d *Drainer) isConflict(err error) bool {
 	return errors.Is(err, spool.ErrLost) || d.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// isRefusal reports whether a settlement that failed with this error may work later, or message by message. Such an
-// error is a conflict, a dead letter that the outbox rejects, or a statement that the server refuses, for example
-// because a trigger raises an error for one message.
+// isRefusal reports whether a settlement that failed with this error may work later, or message by
+// message. Such an error is a conflict, a dead letter that the outbox rejects, a part that was out
+// of time, or a statement that the server refuses, for example because a trigger raises an error
+// for one message.
 func (d *Drainer) isRefusal(err error) bool {
 	var ofHook hookError
-	return errors.As(err, &ofHook) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
+	var late lateError
+	return errors.As(err, &ofHook) || errors.As(err, &late) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
 // settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database

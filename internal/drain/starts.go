@@ -81,18 +81,19 @@ func (d *Drainer) countInGroup(ctx context.Context, s *start) {
 // The other messages, for example one whose row the previous holder of the lane still has locked, are counted alone:
 // then they hold up no others.
 func (d *Drainer) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
-	started := make([]dialect.Started, len(group))
+	read := make([]dialect.AsRead, len(group))
 	for i, s := range group {
-		started[i] = dialect.Started{Ref: s.message.Ref, Before: s.message.Starts}
+		m := s.message
+		read[i] = dialect.AsRead{Ref: m.Ref, Attempts: m.Attempts, LeastStarts: m.Starts, MostStarts: m.Starts}
 	}
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
 	err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
-		counted, err = spool.SelectIDs(ctx, tx, d.spool.Statements.LockStarts(d.id, started))
+		counted, err = spool.SelectIDs(ctx, tx, d.spool.Statements.LockAsRead(d.id, read))
 		if err != nil || len(counted) == 0 {
 			return err
 		}
-		mine := slices.DeleteFunc(slices.Clone(started), func(s dialect.Started) bool { return !counted[s.ID] })
+		mine := slices.DeleteFunc(read, func(m dialect.AsRead) bool { return !counted[m.ID] })
 		changed, err := spool.ExecPrepared(ctx, tx, d.prepared, d.spool.Statements.CountStarts(d.id, mine))
 		if err == nil && int(changed) < len(mine) {
 			err = errNotAll
@@ -113,7 +114,7 @@ var errNotAll = errors.New("not all starts were counted")
 func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
-	locked, err := d.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(tx *sql.Tx, locked map[int64]bool) error {
+	locked, err := d.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
 		if len(locked) > 0 {
 			return nil
 		}
@@ -132,15 +133,16 @@ func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted boo
 	return counted, nil
 }
 
-// takeBackStart takes back the start of a message that came back, if its outcome is not written, or could not be
-// written because the lane was lost. The message has not crashed its process, and must not be blamed if the next
-// process crashes.
-func (d *Drainer) takeBackStart(ctx context.Context, tx *sql.Tx, m *spool.Message) error {
-	if m.Started == 0 {
+// takeBackIn takes back the starts of messages that came back, if their outcomes are not written,
+// or could not be written because the lane was lost. They have not crashed their process, and must
+// not be blamed if the next process crashes.
+func (d *Drainer) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
+	refs := refsOf(slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 }))
+	if len(refs) == 0 {
 		return nil
 	}
-	if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStart(d.id, m.Ref)); err != nil {
-		return fmt.Errorf("take back the start of message %d: %w", m.Ref.ID, err)
+	if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStarts(d.id, refs)); err != nil {
+		return fmt.Errorf("take back the starts of messages: %w", err)
 	}
 	return nil
 }
@@ -151,13 +153,8 @@ func (d *Drainer) takeBackStarts(ctx context.Context, entries []*schedule.Entry)
 	locked = map[int64]bool{}
 	concerned := slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 && !e.Outcome.Locked })
 	for part := range slices.Chunk(concerned, maxSettle) {
-		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
-			for _, e := range unlocked(part, locked) {
-				if err := d.takeBackStart(ctx, tx, e.Message); err != nil {
-					return err
-				}
-			}
-			return nil
+		found, err := d.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+			return d.takeBackIn(ctx, tx, unlocked(part, locked))
 		})
 		if err != nil {
 			return nil, err

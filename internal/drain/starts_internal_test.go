@@ -160,9 +160,9 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
-		started := make([]dialect.Started, counted)
+		read := make([]dialect.AsRead, counted)
 		for i, m := range c.suspects {
-			started[i] = dialect.Started{Ref: m.Ref}
+			read[i] = dialect.AsRead{Ref: m.Ref}
 		}
 		renewal, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: c.d.spool.Statements.Isolation})
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
-		locked, err := spool.SelectIDs(t.Context(), tx, c.d.spool.Statements.LockStarts(c.d.id, started))
+		locked, err := spool.SelectIDs(t.Context(), tx, c.d.spool.Statements.LockAsRead(c.d.id, read))
 		require.NoError(t, err)
 		require.Len(t, locked, counted)
 	})

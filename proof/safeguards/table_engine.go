@@ -60,8 +60,8 @@ var ofTheEngine = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/dialect/postgres_settled.go",
-				from: "AND m.created_at = s.created_at{same starts}",
-				to:   "{same starts}",
+				from: "AND m.created_at = s.created_at{as read}",
+				to:   "{as read}",
 			},
 			{
 				file: "internal/dialect/sqlite.go",
@@ -196,8 +196,8 @@ var ofTheEngine = []safeguard{
 			},
 			{
 				file: "internal/drain/settlement.go",
-				from: "			back = append(back, e)\n",
-				to:   "			through = append(through, e)\n",
+				from: "	case spool.Postpone:\n		return takeBack\n",
+				to:   "	case spool.Postpone:\n		return nothing\n",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "Starts|Model|F5|all_suspects|crashes_its_process",

@@ -57,15 +57,6 @@ var ofRefusals = []safeguard{
 		packages: []string{module + "internal/inbox"}, tests: "deadlock_that_a_handler_swallows",
 	},
 	{
-		name: "a settlement in which the drainer starts over begins again", guarantees: "G3, G6",
-		edits: []edit{{
-			file: "internal/drain/settlement.go",
-			from: "				return d.settleUnsettled(ctx)\n",
-			to:   "				d.unsettled = s.left()\n",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "Settlement_G3",
-	},
-	{
 		name: "leases are renewed while a settlement takes long", guarantees: "G6",
 		edits: []edit{{
 			file: "internal/drain/settlement.go",
@@ -86,9 +77,9 @@ var ofRefusals = []safeguard{
 	{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
 		edits: []edit{{
-			file: "internal/drain/settle.go",
-			from: "	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)\n",
-			to:   "	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)\n",
+			file: "internal/drain/settlement.go",
+			from: "		return max(d.config.Renew, LockPatience)\n",
+			to:   "		return spool.StatementTimeout\n",
 		}},
 		packages: []string{module + "queue"}, tests: "PoisonOutbox_that_hangs",
 	},

@@ -37,8 +37,8 @@ var ofTheSettlement = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/dialect/postgres_settled.go",
-				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}",
-				to:   "AND m.id <= s.id{same starts}",
+				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}",
+				to:   "AND m.id <= s.id{as read}",
 			},
 			{
 				file: "internal/dialect/postgres_settled.go",

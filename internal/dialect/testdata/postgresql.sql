@@ -172,34 +172,69 @@ WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = ANY((SELECT ids F
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- Retry
-UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2, starts = starts - $3
-WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts BETWEEN $10 AND $11
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $12)
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
-
--- MoveToWaiting
-WITH t AS (SELECT $1::bigint AS delay, $2::integer AS attempts, $3::integer AS started),
-m AS (
-	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
-	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts BETWEEN $10 AND $11
-	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $12
+-- SettleFailed
+WITH s AS MATERIALIZED (
+	SELECT * FROM json_to_recordset($1::json) AS s(state smallint, lane smallint, token bigint, id bigint, created_at bigint,
+		attempts integer, least smallint, most smallint, delay bigint, added integer, back smallint, cause smallint, attempt integer, error text)),
+r AS MATERIALIZED (
+	SELECT m.*, s.cause IS NOT NULL OR s.state = 0 AS moves
+FROM s
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $2::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $3)) IS TRUE),
+d AS (
+	DELETE FROM postbox_messages m
+	WHERE m.ctid = ANY(ARRAY(SELECT place FROM r WHERE moves))
+	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE moves)) IS TRUE
 	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.*),
+u AS (
+	UPDATE postbox_messages m
+	SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + s.delay, attempts = m.attempts + s.added, starts = m.starts - s.back
+	FROM s
+	WHERE s.id = m.id AND m.ctid = ANY(ARRAY(SELECT place FROM r WHERE NOT moves))
+	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE NOT moves)) IS TRUE
+	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+	RETURNING m.id),
 w AS (
 	INSERT INTO postbox_waiting (state, available_at, attempts, starts,
 	                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-	SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + t.attempts, m.starts - t.started,
+	SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + s.delay, m.attempts + s.added, m.starts - s.back,
 	       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
-	FROM m, t
-	RETURNING 1)
-SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)
+	FROM d m JOIN s ON s.id = m.id
+	WHERE s.cause IS NULL
+	RETURNING 1),
+x AS (
+	INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
+	                            payload, metadata, created_at, died_at, attempts)
+	SELECT 0, 'm'::bytea || int8send(m.id) || int8send(m.created_at), s.error, s.cause, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+	       m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+	FROM d m JOIN s ON s.id = m.id
+	WHERE s.cause IS NOT NULL
+	ORDER BY m.id
+	RETURNING 1),
+f AS (
+	INSERT INTO postbox_failures (subject, attempt, failed_at, error, process)
+	SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at), m.attempt, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.error, $4::text
+	FROM s m WHERE m.attempt IS NOT NULL
+	ORDER BY m.id)
+SELECT (SELECT COUNT(*) FROM w) + (SELECT COUNT(*) FROM x) + (SELECT COUNT(*) FROM u)
 
--- StandsToRetry
-SELECT id FROM postbox_messages
-WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5 AND attempts = $6 AND starts BETWEEN $7 AND $8
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $9)
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+-- RetryFailed
+
+
+-- BuryFailed
+
+
+-- NoteFailed
+
 
 -- SeekStrays
 SELECT COUNT(*) FROM (
@@ -243,20 +278,6 @@ WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AN
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- TakeBackStart
-UPDATE postbox_messages SET starts = starts - 1 WHERE spool = $1 AND lane = $2 AND id = $3 AND created_at = $4 AND state IN (0, 1, 2) AND starts > 0
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
-
--- BuryMessage
-INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts)
-SELECT 0, $1::bytea, $2::text, $3::bigint, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM postbox_messages m
-WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.starts >= $9
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $10)
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
-
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
 
@@ -273,9 +294,12 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $10, $11, $12)
 
--- BuryRow
+-- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8)
+VALUES 
+
+-- BuryRow
+(0, ?, ?, '', ?, ?, ?, ?, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, ?, ?)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -1464,16 +1488,16 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
-	  AND $8::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
+	  AND $9::text[] IS NOT NULL
 	  AND CASE
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1483,201 +1507,6 @@ CROSS JOIN LATERAL (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
-	  AND $15::text[] IS NOT NULL
-	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
-UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
-
--- Fetch, one lane, unordered, paused keys
-WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
-CROSS JOIN LATERAL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
-	  AND $8::text[] IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
-	  AND $15::text[] IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
-UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
-
--- Fetch, one lane, excluded topics
-WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
-CROSS JOIN LATERAL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($8::text[]))
-	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
-		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($15::text[]))
-	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
-UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
-
--- Fetch, one lane, held keys
-WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
-CROSS JOIN LATERAL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
-	  AND $8::text[] IS NOT NULL
-	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
-		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($9::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
@@ -1695,31 +1524,226 @@ UNION ALL (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($17::bigint[])))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $18::bigint))
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $22 AND m.state = 0 AND m.lane < $23 ORDER BY m.lane,
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 1 AND m.lane < $25 ORDER BY m.lane,
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $26 AND m.state = 2 AND m.lane < $27 ORDER BY m.lane,
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $28 AND m.state = 0 AND m.lane >= $29 ORDER BY m.lane,
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 1 AND m.lane >= $31 ORDER BY m.lane,
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $32 AND m.state = 2 AND m.lane >= $33 ORDER BY m.lane,
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $34), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
+
+-- Fetch, one lane, unordered, paused keys
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	FROM ONLY postbox_messages m
+	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
+	  AND $9::text[] IS NOT NULL
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	FROM postbox_waiting m
+	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
+	  AND $16::text[] IS NOT NULL
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
+
+-- Fetch, one lane, excluded topics
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	FROM ONLY postbox_messages m
+	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($9::text[]))
+	  AND CASE
+	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
+	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	FROM postbox_waiting m
+	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($16::text[]))
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
+
+-- Fetch, one lane, held keys
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	FROM ONLY postbox_messages m
+	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
+	  AND $9::text[] IS NOT NULL
+	  AND CASE
+	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
+	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($10::bigint[])))
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $11::bigint)) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $13::bigint THEN m.payload END AS payload
+	FROM postbox_waiting m
+	WHERE m.spool = (SELECT $14::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $15::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($16::bigint[]))
+	  AND $17::text[] IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($18::bigint[])))
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $19::bigint))
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $20 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.given >= 0 AND $21::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $22 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $23 AND m.state = 0 AND m.lane < $24 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 1 AND m.lane < $26 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $27 AND m.state = 2 AND m.lane < $28 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $29 AND m.state = 0 AND m.lane >= $30 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 1 AND m.lane >= $32 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $33 AND m.state = 2 AND m.lane >= $34 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $35), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Sweep, held keys
@@ -1894,38 +1918,77 @@ CROSS JOIN LATERAL (
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
   AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
 
--- LockStarts
+-- LockAsRead
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts)
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $8)) IS TRUE
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE
 
--- CountStarts
-WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts)
+-- StandingAsRead
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
 CROSS JOIN LATERAL (
-	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $8)) IS TRUE)
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE
+
+-- CountStarts
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE)
 UPDATE postbox_messages m SET starts = m.starts + 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+
+-- TakeBackStarts
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807')
+UPDATE postbox_messages m SET starts = m.starts - 1
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+  AND m.starts > 0
+
+-- BuryRows
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8), (0, $9, $10, '', $11, $12, $13, $14, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $15, $16)
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

@@ -143,18 +143,40 @@ UPDATE postbox_messages SET lane = ? WHERE id IN (SELECT id FROM s) AND spool = 
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
--- Retry
-UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
-
--- MoveToWaiting
+-- SettleFailed
 
 
--- StandsToRetry
-SELECT id FROM postbox_messages
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+-- RetryFailed
+UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + f.delay, attempts = attempts + f.added, starts = starts - f.back
+FROM (
+	SELECT m.id AS found, s.value ->> 'delay' AS delay, s.value ->> 'added' AS added, s.value ->> 'back' AS back
+FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 'id'
+CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 'lane' AND l.token = s.value ->> 'token'
+WHERE m.spool = ? AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->> 'created_at' AND m.state = s.value ->> 'state'
+  AND m.attempts = s.value ->> 'attempts' AND m.starts BETWEEN s.value ->> 'least' AND s.value ->> 'most'
+  AND s.value ->> 'cause' IS NULL) f
+WHERE id = f.found
+
+-- BuryFailed
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)), s.value ->> 'error', s.value ->> 'cause', m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
+FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 'id'
+CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 'lane' AND l.token = s.value ->> 'token'
+WHERE m.spool = ? AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->> 'created_at' AND m.state = s.value ->> 'state'
+  AND m.attempts = s.value ->> 'attempts' AND m.starts BETWEEN s.value ->> 'least' AND s.value ->> 'most'
+  AND s.value ->> 'cause' IS NOT NULL
+
+-- NoteFailed
+INSERT INTO postbox_failures (subject, attempt, failed_at, error, process)
+SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)), m.attempt, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.error, ?
+FROM (
+	SELECT value ->> 'id' AS id, value ->> 'created_at' AS created_at, value ->> 'attempt' AS attempt, value ->> 'error' AS error
+	FROM json_each(?)) m
+WHERE m.attempt IS NOT NULL
 
 -- SeekStrays
 
@@ -185,18 +207,6 @@ UPDATE postbox_messages SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
--- TakeBackStart
-UPDATE postbox_messages SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
-
--- BuryMessage
-INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts)
-SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
-
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
 
@@ -213,9 +223,12 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
 
--- BuryRow
+-- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
+VALUES 
+
+-- BuryRow
+(0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -983,7 +996,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -1016,7 +1029,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
@@ -1049,7 +1062,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -1082,7 +1095,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -1166,12 +1179,19 @@ CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
--- LockStarts
+-- LockAsRead
 SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
+
+-- StandingAsRead
+SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
 
 -- CountStarts
 UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
@@ -1179,7 +1199,17 @@ UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5)
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7)
+
+-- TakeBackStarts
+UPDATE postbox_messages SET starts = starts - 1 WHERE starts > 0 AND id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
+
+-- BuryRows
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))

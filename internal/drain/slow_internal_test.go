@@ -11,17 +11,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestPatience_limit_doubles_after_each_failure(t *testing.T) {
-	t.Parallel()
-	p := newRemoval().patience
-	for _, seconds := range []float64{2, 4, 8, 15, 15} {
-		require.InDelta(t, seconds, p.limit.Seconds(), 0)
-		p.inVain()
-	}
-	p.reset()
-	require.Equal(t, LockPatience, p.limit)
-}
-
 // sleepy makes the removal of each message slow. What it returns ends that.
 func sleepy(t *testing.T, database *testdb.Database, seconds string) (end func()) {
 	t.Helper()
@@ -35,48 +24,51 @@ func sleepy(t *testing.T, database *testdb.Database, seconds string) (end func()
 }
 
 // removeNext removes one message and returns which are locked.
-func (c *counter) removeNext() map[int64]bool {
+func (c *counter) removeNext() leftover {
 	c.Helper()
 	left, err := c.d.remove(c.Context(), []dialect.Ref{c.suspects[0].Ref}, manner{})
 	require.NoError(c, err)
 	require.False(c, left.missing)
 	c.suspects = c.suspects[1:]
-	return left.locked
+	return left
 }
 
-// On a server that is slow, and has no row locked, a few removals are done twice and not all of them. A lock is found as soon as ever afterwards.
-func TestRemoval_stops_repeating_itself_on_a_slow_server(t *testing.T) {
+// On a server that is slow, and has no row locked, a removal is done twice, and the next one is
+// half as large. That a row was locked says nothing of the size.
+func TestRemoval_is_halved_on_a_slow_server(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	c := newCounter(t, database)
-	p := &c.d.removal.patience
-	*p = newPatience(50 * time.Millisecond)
-	const removal = 300 * time.Millisecond
+	c.d.removal.limit = 50 * time.Millisecond
 	end := sleepy(t, database, "0.3")
-	before := time.Duration(0)
-	for tries := 0; p.limit <= removal || p.limit != before; tries++ { // on a busy machine, a removal may be done before it is given up
-		require.Less(t, tries, 10, "each removal is done twice")
-		before = p.limit
-		require.Empty(t, c.removeNext())
-	}
-
+	left := c.removeNext()
+	require.True(t, left.late)
+	require.Empty(t, left.locked)
 	end()
-	p.least = 10 * time.Second // of which a removal takes less, however busy the machine is
-	require.Empty(t, c.removeNext())
-	require.Equal(t, p.least, p.limit, "the server is fast again")
 
-	*p = patience{least: 50 * time.Millisecond, limit: 400 * time.Millisecond}
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
 	locked := c.suspects[0].Ref.ID
 	require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), locked).Scan(&locked))
-	require.Equal(t, map[int64]bool{locked: true}, c.removeNext())
-	require.Equal(t, p.least, p.limit, "a row was locked")
+	left = c.removeNext()
+	require.Equal(t, map[int64]bool{locked: true}, left.locked)
+	require.False(t, left.late)
+
+	size := partSize{now: 1000, most: 1000}
+	for _, n := range []int{1000, 500, 3, 1, 1} {
+		size.halve(n)
+		require.Equal(t, max(n/2, 1), size.now)
+	}
+	for _, want := range []int{2, 4, 7, 11} {
+		size.worked(size.now - 1)
+		size.worked(size.now)
+		require.Equal(t, want, size.now)
+	}
 }
 
-// MariaDB ends a wait for a lock by itself, so a removal that takes long there is only slow. Had it been given up, the server would have gone on with
-// it, and its rows would have seemed locked.
+// MariaDB ends a wait for a lock by itself, so a removal that takes long there is only slow. Had it
+// been given up, the server would have gone on with it, and its rows would have seemed locked.
 func TestRemoval_is_not_given_up_on_a_slow_MariaDB(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -85,8 +77,8 @@ func TestRemoval_is_not_given_up_on_a_slow_MariaDB(t *testing.T) {
 	}
 	c := newCounter(t, database)
 	require.NoError(t, c.d.learnServer(t.Context()))
-	require.Equal(t, mostPatience, c.d.removal.patience.limit)
+	require.Equal(t, mostPatience, c.d.removal.limit)
 	sleepy(t, database, "2.2")
-	require.Empty(t, c.removeNext())
+	require.Empty(t, c.removeNext().locked)
 	require.Equal(t, counted-1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 }

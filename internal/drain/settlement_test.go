@@ -1,0 +1,87 @@
+package drain_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Thousands of messages fail at once, for example when a service is down. Their failures are stored
+// many at a time, so that this takes moments also where the database is far away.
+func TestSettlement_G8_thousands_of_failures_take_few_round_trips(t *testing.T) {
+	t.Parallel()
+	const messages, trips = 2000, 400 // those of polls and renewals are among them
+	for name, verdict := range map[string]error{"retried": errTest, "dead": postbox.Permanent(errTest)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				b.Append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
+				db, distance := database.OpenDistant(t)
+				handler := &recorder{do: func(*spool.Message) error { return verdict }}
+				c := config("one")
+				c.PageSize, c.Workers, c.BatchSize = messages, 16, 1
+				c.PollMin, c.PollMax, c.Renew, c.Lease = time.Second, time.Second, 20*time.Second, time.Minute
+				c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}.WithDefaults(3)
+				b.start(db, handler, c)
+				b.Eventually(func() bool {
+					return database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 1") == messages
+				}, "all failures are stored")
+				require.LessOrEqual(t, distance.Trips(), trips)
+				if verdict == errTest {
+					require.Equal(t, messages, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 2 AND attempts = 1"))
+				} else {
+					require.Equal(t, messages, b.Dead())
+					require.Zero(t, b.Pending())
+				}
+			})
+		})
+	}
+}
+
+// Failures that take the database longer than a lease are stored in parts, between which the leases
+// are renewed. So no other process takes the lanes and handles the messages again, and the log does
+// not say that the database is gone.
+func TestSettlement_G6_leases_are_kept_while_many_failures_are_stored_slowly(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		const messages, lease = 250, 6 * time.Second
+		b := newBench(t, database)
+		b.slowFailures("0.05") // 12.5 seconds together
+		b.Append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
+		handler := &recorder{do: func(*spool.Message) error { return errTest }}
+		slow := func(holder string) drain.Config {
+			c := config(holder)
+			c.PageSize, c.Lease, c.Renew = messages, lease, lease/3
+			c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}.WithDefaults(3)
+			return c
+		}
+		log := b.startLogged(database.DB, handler, slow("one"))
+		b.start(database.DB, handler, slow("two"))
+		b.Eventually(func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 2 AND attempts = 1") == messages
+		}, "all failures are stored")
+		for i := range messages {
+			require.Equal(t, 1, handler.tried(fmt.Sprintf("%05d", i)), "message %d", i)
+		}
+		require.Zero(t, log.Said("Postbox cannot reach its database and goes on trying"))
+	})
+}
+
+// slowFailures makes the database take this many seconds to store each failure.
+func (b *bench) slowFailures(seconds string) {
+	b.T.Helper()
+	if b.Database.Dialect != postbox.PostgreSQL {
+		b.Database.Exec(b.T, "CREATE TRIGGER slow AFTER INSERT ON postbox_failures FOR EACH ROW DO SLEEP("+seconds+")")
+		return
+	}
+	b.Database.Exec(b.T, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep("+seconds+"); RETURN NULL; END $$")
+	b.Database.Exec(b.T, "CREATE TRIGGER slow AFTER INSERT ON postbox_failures FOR EACH ROW EXECUTE FUNCTION slow()")
+}

@@ -204,7 +204,7 @@ func TestDashboard_works_under_any_prefix(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 	mux := http.NewServeMux()
-	mux.Handle("/plain/deep/", b.board)
+	mux.Handle("/plain/deep/", http.StripPrefix("/plain/deep", b.board))
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", b.board))
 	server := httptest.NewServer(mux)
 	defer server.Close()

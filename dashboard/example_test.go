@@ -57,7 +57,7 @@ func serveTwoUsers(ctx context.Context) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/ops/postbox/", board)
+	mux.Handle("/ops/postbox/", http.StripPrefix("/ops/postbox", board))
 
 	for _, user := range []string{"", "bert"} {
 		for _, page := range []string{"keys", "bulk?do=requeue"} {

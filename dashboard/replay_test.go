@@ -73,7 +73,7 @@ func TestReplay_of_which_the_last_part_is_unknown_points_to_the_audit_log(t *tes
 	db, gate := database.OpenGated(t)
 	operator, err := admin.New(database.On(db), admin.Config{}, nil)
 	require.NoError(t, err)
-	b.board, err = dashboard.New(operator, dashboard.Config{}, nil)
+	b.board, err = dashboard.New(operator, dashboard.Config{Authorise: dashboard.LoopbackOnly}, nil)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	commits := 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,10 +46,13 @@ func (s *shop) serve(config dashboard.Config) {
 	if config.Timeout == 0 {
 		config.Timeout = patience // the machine may be busy
 	}
+	if config.Authorise == nil {
+		config.Authorise = dashboard.LoopbackOnly
+	}
 	board, err := dashboard.New(s.Admin, config, nil)
 	require.NoError(s, err)
 	mux := http.NewServeMux()
-	mux.Handle(prefix, board)
+	mux.Handle(prefix, http.StripPrefix(strings.TrimSuffix(prefix, "/"), board))
 	server := httptest.NewServer(mux)
 	s.Cleanup(server.Close)
 	s.url = server.URL + prefix

@@ -55,7 +55,7 @@ func (b *bench) letters(n int) {
 		_, err := tx.ExecContext(b.Context(), b.database.Bind(`INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key,
 			key_hash, payload, metadata, created_at, died_at, attempts, error, cause) VALUES (0, ?, ?, '', 'orders', ?, ?, ?, ?, ?, 1, 1, ?, ?, ?)`),
 			fmt.Appendf(nil, "subject %d", i), outbox, fmt.Appendf(nil, "%05d", i), key, postbox.KeyHash(string(key)), []byte("payload"), metadata,
-			1+i%4, fmt.Sprintf("card %d declined", i), 1+i%5)
+			1+i%4, fmt.Sprintf("card %d declined", 4711+i), 1+i%5)
 		require.NoError(b, err)
 	}
 	require.NoError(b, tx.Commit())

@@ -17,7 +17,7 @@ func TestGroups_puts_together_what_failed_in_the_same_way(t *testing.T) {
 		b.letters(6)
 		b.buryInbox("one", 0)
 		b.buryInbox("two", 0)
-		database.Exec(t, "UPDATE postbox_dead_letters SET error = 'broker 7 is \"away\"', died_at = 5000000 WHERE message_id = ?", []byte("00002"))
+		database.Exec(t, "UPDATE postbox_dead_letters SET error = 'broker 4711 is \"away\"', died_at = 5000000 WHERE message_id = ?", []byte("00002"))
 		database.Exec(t, "UPDATE postbox_dead_letters SET died_at = 9000000 WHERE message_id = ?", []byte("00003"))
 		all, err := b.admin.Groups(t.Context(), admin.Filter{})
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func TestShape_takes_out_what_differs(t *testing.T) {
 		`no customer "Ada \"the first\"" in 'Paris'`:          `no customer "…" in '…'`,
 		"can't reach the user's host 10.0.0.1:5432":           "can't reach the user's host #:#",
 		"at 2026-01-02T03:04:05.678Z\n\tin handler":           "at #:#:# in handler",
-		"an open \"quote of 12":                               "an open \"quote of #",
+		"an open \"quote of 4712":                             "an open \"quote of #",
 		"\xff\x00 bytes":                                      "\uFFFD bytes",
 		"dial tcp: i/o timeout.":                              "dial tcp: i/o timeout.",
 	} {

@@ -45,11 +45,11 @@ type PayloadParams struct {
 	Access Access
 }
 
-// Config is the configuration of a [Handler]. The zero value has all defaults.
+// Config is the configuration of a [Handler]. Authorise is required.
 type Config struct {
-	// Authorise returns who sends a request and what this user may do. It is called once for each request, also concurrently. If it
-	// returns an error, the request is refused with status 403, and the error is logged, at most 20 times in a minute. Defaults to answering requests from a loopback
-	// address only, and these may do everything: see [LoopbackOnly].
+	// Authorise returns who sends a request and what this user may do. It is required, and there is no default that is safe everywhere:
+	// see [LoopbackOnly] for a demo. It is called once for each request, also concurrently. If it returns an error, the request is
+	// refused with status 403, and the error is logged, at most 20 times in a minute.
 	Authorise func(r *http.Request) (Access, error)
 	// ReadOnly takes the right to act and to edit from every user.
 	ReadOnly bool
@@ -70,9 +70,6 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Authorise == nil {
-		c.Authorise = LoopbackOnly
-	}
 	if c.Title == "" {
 		c.Title = defaultTitle
 	}
@@ -87,6 +84,10 @@ func (c *Config) setDefaults() {
 // Validate returns all mistakes in the configuration.
 func (c Config) Validate() error {
 	var problems []error
+	if c.Authorise == nil {
+		problems = append(problems, errors.New("Authorise: it is missing, and everyone could use the dashboard: "+
+			"set a function that says who sends a request and what this user may do"))
+	}
 	if c.Refresh != 0 && c.Refresh < minRefresh {
 		problems = append(problems, fmt.Errorf("Refresh: %s is less than %s: give it a unit, such as 5 * time.Second", c.Refresh, minRefresh))
 	}

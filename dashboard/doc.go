@@ -5,14 +5,14 @@
 //	...
 //	board, err := dashboard.New(operator, dashboard.Config{Authorise: authorise}, logger)
 //	...
-//	mux.Handle("/ops/postbox/", board)
+//	mux.Handle("/ops/postbox/", http.StripPrefix("/ops/postbox", board))
 //
 // The program "postbox dashboard" serves the same pages without a service: see docs/dashboard.md.
 //
 // # Who may see and do what
 //
-// [Config.Authorise] says for each request who sends it, and what this user may do. Without it only requests from the same machine
-// are answered. Everything that a request asks for is checked on the server, in one place. A request that changes something must come
+// [Config.Authorise] says for each request who sends it, and what this user may do. It has no default.
+// Everything that a request asks for is checked on the server, in one place. A request that changes something must come
 // from a page of the dashboard itself: requests from pages of other sites are refused.
 //
 // # What it costs

@@ -1,11 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -21,8 +22,8 @@ const atATime = 8
 
 // Handler serves the dashboard. It is safe for concurrent use, and does not have to be closed.
 //
-// It looks only at the last element of a path, and all its links are relative. So it works under any prefix that ends with a slash,
-// with [net/http.StripPrefix] and without. Nothing on its pages depends on the process that serves them, except the chart and the
+// It serves paths such as "/messages", and all its links are relative. So it works under any prefix that ends with a slash, if
+// [net/http.StripPrefix] takes the prefix away. Nothing on its pages depends on the process that serves them, except the chart and the
 // rates: several processes behind a load balancer can serve it.
 type Handler struct {
 	admin     *admin.Admin
@@ -65,10 +66,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 // ServeHTTP answers a request for a page, or carries out an action.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
-	name := path.Base("/" + r.URL.Path)
-	if r.URL.Path == "" || r.URL.Path[len(r.URL.Path)-1] == '/' {
-		name = overviewPage
-	}
+	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), overviewPage)
 	if file, ok := staticFiles[name]; ok {
 		h.serveStatic(w, r, file) // the same for everyone: it says nothing of the database
 		return
@@ -87,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // permits decides about a request, once for all routes. If it refuses the request it answers it.
 func (h *Handler) permits(w http.ResponseWriter, q *request, name string) bool {
-	if err := h.origin.Check(q.Request); err != nil {
+	if err := errors.Join(h.origin.Check(q.Request), checkVisit(q.Header)); err != nil {
 		h.refuse(w, q, err, "The request comes from a page of another site.")
 		return false
 	}
@@ -137,7 +135,7 @@ var (
 func (h *Handler) refuse(w http.ResponseWriter, q *request, reason error, text string) {
 	h.refusals.Refused(q.Request, q.access.Actor, reason)
 	if errors.Is(reason, errNotLocal) {
-		text = "No authoriser is configured, and so only requests from the same machine are answered."
+		text = "Here only requests from the same machine are answered, without a proxy between."
 	}
 	h.fail(w, q, problem{Status: http.StatusForbidden, Title: "Not allowed", Text: text})
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"flag"
@@ -62,8 +63,8 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Without an authoriser it answers requests from this machine only.
-	board, err := dashboard.New(operator, dashboard.Config{Title: "Postbox demo", Refresh: 2 * time.Second}, nil)
+	// A service asks for its own login here. The demo answers requests from this machine only, under an address that nobody else knows.
+	board, err := dashboard.New(operator, dashboard.Config{Authorise: dashboard.LoopbackOnly, Title: "Postbox demo", Refresh: 2 * time.Second}, nil)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,12 @@ func serve(ctx context.Context, out io.Writer, address string, board http.Handle
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: board, ReadHeaderTimeout: 10 * time.Second}
+	secret := "/" + rand.Text()
+	mux := http.NewServeMux()
+	mux.Handle(secret+"/", http.StripPrefix(secret, board))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	fmt.Fprintf(out, "Open http://%s/ in a browser. Ctrl-C ends the demo.\n", listener.Addr())
+	fmt.Fprintf(out, "Open http://%s%s/ in a browser. Ctrl-C ends the demo.\n", listener.Addr(), secret)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -25,8 +28,8 @@ import (
 const (
 	// dashboardAddress is where the dashboard is served unless --listen says otherwise, or another program has the port.
 	dashboardAddress = "127.0.0.1:8080"
-	// minToken keeps a token from being guessed.
-	minToken = 16
+	// minToken and minDifferent keep a token from being guessed.
+	minToken, minDifferent = 16, 8
 	// headerPatience is how long a client may take to send the head of a request, and stopPatience is how long requests may take when the command ends.
 	headerPatience = 10 * time.Second
 	stopPatience   = 5 * time.Second
@@ -45,16 +48,19 @@ func (p *program) dashboardCommand() *cobra.Command {
 		Long: `Serve the dashboard until the command is stopped: web pages that show outboxes,
 queues, messages and dead letters, and buttons to act on them.
 
-Without --token-file only requests from this machine are answered, and --listen
-takes a loopback address only. With it a browser asks for a name and a password:
-the password is the first line of the file, of at least 16 characters, and the
-name is recorded with each action. Other machines see the password on its way
-unless you put a proxy with TLS before the dashboard.
+The address is printed to the standard error. Without --token-file it has a
+secret that is new at each start: whoever knows the address may do everything,
+and other users and programs of the machine do not know it. Only requests from
+this machine are answered then, and --listen takes a loopback address only. With
+--token-file a browser asks for a name and a password: the password is the first
+line of the file, of at least 16 characters and 8 different ones, and the name is
+recorded with each action. Nobody but its owner and its group may read the file.
+Other machines see the password on its way unless you put a proxy with TLS before
+the dashboard.
 
-If port 8080 is in use and --listen is not given, a free port is chosen. The
-address is printed to the standard error. So is a line for each request that is
-refused, at most 20 in a minute: from which address, what, and why. A browser
-sends its first request without a password.`,
+If port 8080 is in use and --listen is not given, a free port is chosen. A line
+is printed for each request that is refused, at most 20 in a minute: from which
+address, what, and why. A browser sends its first request without a password.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			token, err := flags.check()
@@ -75,14 +81,8 @@ sends its first request without a password.`,
 // check refuses an address that everyone can reach without a password, and returns the password.
 func (f dashboardFlags) check() (token string, err error) {
 	if f.tokenFile != "" {
-		content, err := os.ReadFile(f.tokenFile)
-		if err != nil {
-			return "", usage(fmt.Errorf("read the token: %w", err))
-		}
-		token, _, _ = strings.Cut(string(content), "\n")
-		token = strings.TrimSpace(token)
-		if len(token) < minToken {
-			return "", usagef("the token in %q has %d characters: write at least %d, for example with \"openssl rand -hex 16\"", f.tokenFile, len(token), minToken)
+		if token, err = readToken(f.tokenFile); err != nil {
+			return "", usage(err)
 		}
 	}
 	host, _, err := net.SplitHostPort(f.listen)
@@ -91,6 +91,33 @@ func (f dashboardFlags) check() (token string, err error) {
 	}
 	if token == "" && !isLoopback(host) {
 		return "", usagef("--listen %s can be reached from other machines: give a password with --token-file, or listen on 127.0.0.1", f.listen)
+	}
+	return token, nil
+}
+
+// readToken refuses a token that others can read or guess.
+func readToken(name string) (string, error) {
+	about, err := os.Stat(name)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	// The group may read it: so Kubernetes gives a secret to a container that does not run as root.
+	if about.Mode().Perm()&0o037 != 0 && runtime.GOOS != "windows" {
+		return "", fmt.Errorf("the token in %q can be read or changed by others (%s): chmod 600 %[1]q", name, about.Mode().Perm())
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token, _, _ := strings.Cut(string(content), "\n")
+	token = strings.TrimSpace(token)
+	different := map[rune]bool{}
+	for _, r := range token {
+		different[r] = true
+	}
+	if len(token) < minToken || len(different) < minDifferent {
+		return "", fmt.Errorf("the token in %q has %d characters, %d of them different: write at least %d with %d different ones, "+
+			"for example with \"openssl rand -hex 16\"", name, len(token), len(different), minToken, minDifferent)
 	}
 	return token, nil
 }
@@ -118,15 +145,19 @@ func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token stri
 	if err != nil {
 		return err
 	}
+	path := "/"
 	if token != "" {
 		handler = askForToken(token, refusal.New(logger), handler)
+	} else {
+		secret := rand.Text()
+		handler, path = underSecret(secret, refusal.New(logger), handler), "/"+secret+"/"
 	}
 	ctx := cmd.Context()
 	listener, err := listen(ctx, flags.listen, cmd.Flags().Changed("listen"))
 	if err != nil {
 		return err
 	}
-	s.progress("The dashboard is at http://%s/ until you stop this command.", listener.Addr())
+	s.progress("The dashboard is at http://%s%s until you stop this command.", listener.Addr(), path)
 	return serve(ctx, listener, handler)
 }
 
@@ -151,13 +182,35 @@ func namedUser(edits bool) func(*http.Request) (dashboard.Access, error) {
 var (
 	errNoName     = errors.New("it has no name and no password")
 	errWrongToken = errors.New("its password is not the token") // nor does the log have the name, which may be a password in the wrong field
+	errNoSecret   = errors.New("its address is not the one that this command has printed")
 )
+
+// same compares two secrets in a time that tells neither how they differ nor how long they are.
+func same(a, b string) bool {
+	hashA, hashB := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(hashA[:], hashB[:]) == 1
+}
+
+// underSecret lets only requests through whose path begins with the secret: those of the user who has seen the address, and not those of other users and
+// programs of the machine.
+func underSecret(secret string, refusals *refusal.Log, next http.Handler) http.Handler {
+	next = http.StripPrefix("/"+secret, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, _, isFolder := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if !isFolder || !same(given, secret) {
+			refusals.Refused(r, "", errNoSecret)
+			http.Error(w, "Open the address that the command has printed: it is another one after each start.", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // askForToken lets only requests through that have a name and the token.
 func askForToken(token string, refusals *refusal.Log, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, password, _ := r.BasicAuth()
-		if name == "" || subtle.ConstantTimeCompare([]byte(password), []byte(token)) != 1 {
+		if name == "" || !same(password, token) {
 			reason := errWrongToken
 			if name == "" {
 				reason = errNoName

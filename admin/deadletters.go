@@ -41,6 +41,8 @@ type DeadLetter struct {
 	Cause Cause
 	// Error is the error of the last attempt.
 	Error string
+	// Shape is the error without what differs from one message to the next: see [Group.Shape].
+	Shape string
 
 	// ResolvedAt is when an operator resolved the letter, zero if it is not resolved. Resolution is the operator's reason.
 	ResolvedAt time.Time
@@ -148,7 +150,7 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 func publicLetter(l *operate.DeadLetter) DeadLetter {
 	letter := DeadLetter{
 		ID: l.ID, Outbox: l.Spool, Target: Target{spool: l.Spool}, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
-		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error,
+		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error, Shape: l.Shape,
 		ResolvedAt: l.ResolvedAt, Resolution: l.Resolution,
 		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata,
 	}

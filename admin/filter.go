@@ -45,6 +45,8 @@ type Filter struct {
 	Key string
 	// ErrorText is a part of the error of the last attempt, with the same capitals.
 	ErrorText string
+	// Shape chooses the letters of a group: those whose error has this shape, as [Group.Shape] and [DeadLetter.Shape] have it.
+	Shape string
 	// Cause says why the message died.
 	Cause Cause
 	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the range, and 0 is no bound.
@@ -74,7 +76,7 @@ func (f Filter) Validate() error {
 	if f.Target.IsInbox() {
 		problems = append(problems, errors.New("target: to choose the letters of an inbox, set Consumer"))
 	}
-	problems = append(problems, f.Target.check(), checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText),
+	problems = append(problems, f.Target.check(), checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText), checkText("shape", f.Shape),
 		checkSpan("died", f.DiedAfter, f.DiedBefore))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
@@ -125,7 +127,7 @@ func (f Filter) String() string {
 		parts = append(parts, "in "+f.Target.String())
 	}
 	for _, field := range []struct{ name, value string }{
-		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"cause", string(f.Cause)},
+		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"error like", f.Shape}, {"cause", string(f.Cause)},
 	} {
 		if field.value != "" {
 			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
@@ -178,7 +180,7 @@ func (f Filter) page() dialect.DeadLetterFilter {
 
 func (f Filter) chosen() dialect.DeadLetterFilter {
 	return dialect.DeadLetterFilter{
-		After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
+		Shape: f.Shape, After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
 		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: f.Cause.chosen(), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
 		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: dialect.Resolved(f.Resolved),
 	}

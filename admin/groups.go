@@ -10,14 +10,14 @@ import (
 )
 
 // Group is a number of dead letters that have failed in the same way: in the same outbox, queue or consumer, with the same topic, and with errors
-// that differ only in numbers, ids and quoted values.
+// that differ only in ids, long numbers and quoted values. [Group.Within] is the filter that chooses its letters.
 type Group struct {
 	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is Target.
 	Consumer string
 	Target   Target
 	Topic    string
-	// Shape is the error without what differs from one message to the next: words with a digit are "#", and the contents of quotes are "…". It
-	// has at most 200 bytes.
+	// Shape is the error without what differs from one message to the next: words with a digit are "#", and the contents of quotes are "…". Numbers
+	// of up to three digits are kept, and so are codes behind HTTP, status, code, SQLSTATE and errno. It has at most 200 bytes.
 	Shape string
 	// Count is the number of letters.
 	Count int
@@ -25,6 +25,12 @@ type Group struct {
 	First, Last time.Time
 	// Example is the id of the latest of them.
 	Example int64
+}
+
+// Within narrows the filter with which [Admin.Groups] was called to the letters of the group. If the groups were not capped, it chooses [Group.Count] letters.
+func (g Group) Within(filter Filter) Filter {
+	filter.Consumer, filter.Target, filter.Topic, filter.Shape, filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
+	return filter
 }
 
 // Groups is what [Admin.Groups] returns.
@@ -41,7 +47,7 @@ type Groups struct {
 
 // Groups sorts the dead letters that match the filter by the way in which they failed. It takes the latest 10,000 that match among the latest 20,000, and
 // says so if there may be more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
-// its consumer or target, its topic, and a part of its error as [Filter.ErrorText].
+// the filter that [Group.Within] returns.
 //
 // Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {

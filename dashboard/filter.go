@@ -9,9 +9,10 @@ import (
 
 // filterForm has the fields of the form that chooses dead letters, as the user has filled them in.
 type filterForm struct {
-	Targets, Causes, Resolutions      []option
-	Topic, Consumer, Key, Message     string
-	Error, After, Before, Least, Most string
+	Targets, Causes, Resolutions  []option
+	Topic, Consumer, Key, Message string
+	Error, Shape                  string
+	After, Before, Least, Most    string
 }
 
 // The values of the field that chooses by resolution.
@@ -37,14 +38,14 @@ var causeTexts = []option{
 
 // filterFields are the fields of an address that choose dead letters.
 var filterFields = []string{
-	outboxField, queueField, "topic", "consumer", "key", "message", "error", "cause", "min-attempts", "max-attempts",
+	outboxField, queueField, "topic", "consumer", "key", "message", "error", "shape", "cause", "min-attempts", "max-attempts",
 	"died-after", "died-before", "resolved",
 }
 
 // filterNames are what these fields, and [messageFields], mean, for people.
 var filterNames = map[string]string{
 	outboxField: "Outbox", queueField: "Queue", inboxField: "Inbox", "topic": "Topic", "consumer": "Consumer", "key": "Key", "message": "Message id",
-	"error": "Error contains", "cause": "Cause", "min-attempts": "Attempts, at least", "max-attempts": "Attempts, at most",
+	"error": "Error contains", "shape": "Error like", "cause": "Cause", "min-attempts": "Attempts, at least", "max-attempts": "Attempts, at most",
 	"died-after": "Died after", "died-before": "Died before", "resolved": "Resolved",
 	"status": "Status", "written-after": "Written after", "written-before": "Written before", "done-after": "Done after", "done-before": "Done before",
 }
@@ -53,7 +54,7 @@ var filterNames = map[string]string{
 func (q *request) letterFilter() (filter admin.Filter, err error) {
 	filter = admin.Filter{
 		Topic: q.name("topic"), Consumer: q.name("consumer"), Key: q.name("key"), MessageID: q.name("message"), ErrorText: q.name("error"),
-		Cause: admin.Cause(q.query.Get("cause")),
+		Shape: q.name("shape"), Cause: admin.Cause(q.query.Get("cause")),
 	}
 	filter.Target, _ = q.optionalTarget()
 	switch value := q.query.Get("resolved"); value {
@@ -109,7 +110,7 @@ func (h *Handler) filterForm(ctx context.Context, q *request) (filterForm, error
 	value := q.query.Get
 	return filterForm{
 		Targets: options, Causes: choose(causeTexts, value("cause")), Resolutions: choose(resolutionTexts, value("resolved")),
-		Topic: value("topic"), Consumer: value("consumer"), Key: value("key"), Message: value("message"), Error: value("error"),
+		Topic: value("topic"), Consumer: value("consumer"), Key: value("key"), Message: value("message"), Error: value("error"), Shape: value("shape"),
 		After: value("died-after"), Before: value("died-before"), Least: value("min-attempts"), Most: value("max-attempts"),
 	}, nil
 }

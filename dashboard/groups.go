@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"regexp"
-	"strings"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -13,17 +11,19 @@ type groupsView struct {
 	Filter   filterForm
 	Filtered bool
 	Rows     []groupRow
+	Open     bool // see [lettersView]
 	Letters  int
 	Capped   bool
 	More     int
 	List     link
 }
 
-// groupRow is a group, with its letters, and the latest of them.
+// groupRow is a group, with its letters, the latest of them, and what can be done to all of them.
 type groupRow struct {
 	admin.Group
-	In            string
-	List, Example link
+	In                       string
+	List, Example            link
+	Requeue, Resolve, Delete link
 }
 
 func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
@@ -42,7 +42,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := groupsView{
-		Filter: form, Filtered: len(chosen) > 0, Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == admin.ResolvedNo, Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
 	}
 	for _, group := range found.Groups {
 		view.Rows = append(view.Rows, rowOfGroup(group, view.List))
@@ -50,9 +50,10 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	return view, nil
 }
 
-// rowOfGroup narrows the filter of the page to the group.
+// rowOfGroup narrows the filter of the page to the group, as [admin.Group.Within] does.
 func rowOfGroup(group admin.Group, all link) groupRow {
-	row := groupRow{Group: group, List: all.with("topic", escaped(group.Topic)), Example: toLetter(group.Example)}
+	row := groupRow{Group: group, Example: toLetter(group.Example)}
+	row.List = all.with("topic", escaped(group.Topic)).with("shape", escaped(group.Shape))
 	if group.Consumer != "" {
 		row.In = "Consumer " + escaped(group.Consumer)
 		row.List = row.List.with("consumer", escaped(group.Consumer))
@@ -60,22 +61,6 @@ func rowOfGroup(group admin.Group, all link) groupRow {
 		row.In = kindOf(group.Target) + " " + escaped(group.Target.Name())
 		row.List = row.List.with(targetKind(group.Target), escaped(group.Target.Name()))
 	}
-	if part := commonPart(group.Shape); part != "" && all.query.Get("error") == "" {
-		row.List = row.List.with("error", escaped(part))
-	}
+	row.Requeue, row.Resolve, row.Delete = toBulk(bulkRequeue, row.List.query), toBulk(bulkResolve, row.List.query), toBulk(bulkDelete, row.List.query)
 	return row
-}
-
-// placeholder is what a shape has in place of what differs.
-var placeholder = regexp.MustCompile(`\S*#\S*|"…"|'…'|…`)
-
-// commonPart is the longest part of a shape that each error of the group contains.
-func commonPart(shape string) string {
-	longest := ""
-	for _, part := range placeholder.Split(shape, -1) {
-		if part = strings.TrimSpace(part); len(part) > len(longest) {
-			longest = part
-		}
-	}
-	return longest
 }

@@ -15,6 +15,8 @@ type DeadLetterFilter struct {
 	DiedAfter, DiedBefore int64 // the first inclusive, the second exclusive
 	Resolved              Resolved
 	Limit                 int
+	// Shape is that of the error. No statement knows it: package operate compares it.
+	Shape string
 }
 
 // Cause says why a message became a dead letter. The numbers are stored.

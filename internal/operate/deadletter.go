@@ -42,6 +42,7 @@ type DeadLetter struct {
 	Attempts  int
 	Cause     dialect.Cause
 	Error     string
+	Shape     string // of the error
 
 	// ResolvedAt is zero while no operator has resolved the letter.
 	ResolvedAt time.Time
@@ -82,8 +83,24 @@ func NewLetters(db *sql.DB, statements *dialect.Statements, audit *Auditor, outb
 	return &Letters{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
-// List returns the dead letters that the filter selects, in the order of their ids, without payload and metadata.
-func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) ([]*DeadLetter, error) {
+// List returns the dead letters that the filter selects, in the order of their ids, without payload and metadata. Each of its statements looks
+// at a bounded number of letters, however few of them match.
+func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) (letters []*DeadLetter, err error) {
+	for {
+		found, err := l.Search(ctx, filter, maxSearched)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, found.Letters...)
+		if filter.Limit -= len(found.Letters); filter.Limit == 0 || found.Next == 0 {
+			return letters, nil
+		}
+		filter.After = found.Next
+	}
+}
+
+// page returns a page of them, whatever the shapes of their errors.
+func (l *Letters) page(ctx context.Context, filter dialect.DeadLetterFilter) ([]*DeadLetter, error) {
 	query := l.statements.DeadLetters(filter)
 	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
@@ -237,6 +254,7 @@ func (l *DeadLetter) scan(scan func(...any) error, more ...any) error {
 	if err := scan(append(targets, more...)...); err != nil {
 		return err
 	}
+	l.Shape = shapeOf(l.Error)
 	l.MessageID, l.Key, l.Resolution = string(messageID), string(key), resolution.String
 	l.CreatedAt, l.DiedAt = time.UnixMicro(createdAt), time.UnixMicro(diedAt)
 	if resolvedAt.Valid {

@@ -55,9 +55,9 @@ func (l *Letters) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (
 		return nil, 0, false, spool.Wrap("group dead letters", err)
 	}
 	defer func() { _ = rows.Close() }()
-	found := map[Kin]*Group{}
+	found, looked := map[Kin]*Group{}, 0
 	for rows.Next() {
-		if letters == maxGrouped {
+		if looked++; looked > maxGrouped {
 			capped = true
 			break
 		}
@@ -67,7 +67,10 @@ func (l *Letters) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (
 		if err := rows.Scan(&id, &died, &kin.Spool, &kin.Consumer, &kin.Topic, &text); err != nil {
 			return nil, 0, false, spool.Wrap("group dead letters", err)
 		}
-		kin.Shape = Shape(text)
+		kin.Shape = shapeOf(text)
+		if filter.Shape != "" && filter.Shape != kin.Shape {
+			continue
+		}
 		letters++
 		add(found, kin, id, time.UnixMicro(died))
 	}

@@ -67,24 +67,49 @@ type FoundLetters struct {
 	Next    int64 // the id after which the next search begins; 0 at the end of the list
 }
 
+const (
+	// maxSearched is how many dead letters the statement for a page looks at.
+	maxSearched = 10_000
+	// maxShaped is how many of them are read to find those with a shape: some 4 MB of errors.
+	maxShaped = 1000
+)
+
 // Search looks at so many dead letters after the id of the filter, in the order of [Letters.List].
 func (l *Letters) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found FoundLetters, err error) {
-	end := l.statements.LetterSearchEnd(filter.After, among)
-	err = l.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &filter.UpTo)
+	query := l.statements.LetterSearchEnd(filter.After, among)
+	var last int64
+	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)
 	if err != nil {
 		return FoundLetters{}, spool.Wrap("search dead letters", err)
 	}
 	if found.Looked == 0 {
 		return FoundLetters{}, nil
 	}
-	if found.Letters, err = l.List(ctx, filter); err != nil {
+	if found.Looked == among && (filter.UpTo == 0 || last < filter.UpTo) {
+		found.Next = last
+	}
+	if filter.UpTo == 0 || last < filter.UpTo {
+		filter.UpTo = last
+	}
+	limit := filter.Limit
+	if filter.Shape != "" {
+		filter.Limit = max(limit, maxShaped)
+	}
+	page, err := l.page(ctx, filter)
+	if err != nil {
 		return FoundLetters{}, err
 	}
-	switch {
-	case len(found.Letters) == filter.Limit: // there may be more before the last one that was looked at
-		found.Next = found.Letters[filter.Limit-1].ID
-	case found.Looked == among:
-		found.Next = filter.UpTo
+	if len(page) == filter.Limit { // there may be more before the last one that was looked at
+		found.Next = page[len(page)-1].ID
+	}
+	for _, letter := range page {
+		if filter.Shape != "" && letter.Shape != filter.Shape {
+			continue
+		}
+		if found.Letters = append(found.Letters, letter); len(found.Letters) == limit {
+			found.Next = letter.ID
+			break
+		}
 	}
 	return found, nil
 }

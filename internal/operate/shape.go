@@ -1,35 +1,50 @@
 package operate
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
 const (
-	// maxShapeInput is how much of an error its shape depends on: enough for what distinguishes one failure from another.
-	maxShapeInput = 1024
+	// maxShapeInput is how many characters of an error its shape depends on: enough for what distinguishes one failure from another. It is what
+	// [dialect.Statements.DeadLetterErrors] reads, so that a group and the filter by its shape choose the same letters.
+	maxShapeInput = 512
 	// maxShape bounds the bytes of a shape.
 	maxShape = 200
 	// taken stands for a word with a digit, and quoted for what was between quotes.
 	taken, quoted = "#", "…"
+	// noText is the shape of an error without text, so that such letters are a group that a filter can name.
+	noText = "(no text)"
+	// maxCode bounds the characters of a code that is kept: an id behind the word "status" has more.
+	maxCode = 10
+)
+
+var (
+	// short is a number that tells failures apart, such as 503 or 5.1.1, rather than messages.
+	short = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}\.\d{1,3})?$`)
+	// announces matches a word behind which a code stands, such as that of an SQL state.
+	announces = regexp.MustCompile(`(?i)(http|status|code|sqlstate|errno)$`)
 )
 
 // Shape returns an error without what differs from one message to the next: each word with a digit (numbers, ids, hexadecimal digits, UUIDs,
-// times) becomes "#", the contents of quotes become "…", and white space becomes one space. The shape of a shape is the same. It is
+// times) becomes "#", the contents of quotes become "…", and white space becomes one space. Numbers of up to three digits stay, and so do codes
+// behind HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done. The shape of a shape is the same. It is
 // UTF-8 of at most 200 bytes.
 func Shape(text string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), maxShapeInput)], "\uFFFD")
+	text = strings.ToValidUTF8(text[:min(len(text), maxShapeInput*utf8.UTFMax)], "\uFFFD")
 	s := shaper{in: []rune(text)}
-	for s.at < len(s.in) && s.out.Len() < maxShape+utf8.UTFMax {
+	s.in = s.in[:min(len(s.in), maxShapeInput)]
+	for s.at < len(s.in) && !s.full {
 		s.next()
 	}
-	shape := s.out.String()
-	if len(shape) > maxShape {
-		shape = strings.ToValidUTF8(shape[:maxShape], "")
-	}
-	return strings.TrimSpace(shape)
+	return strings.TrimSpace(s.out.String())
 }
+
+// shapeOf is [Shape], and never empty.
+func shapeOf(text string) string { return cmp.Or(Shape(text), noText) }
 
 // shaper reads a text from left to right.
 type shaper struct {
@@ -37,9 +52,19 @@ type shaper struct {
 	at   int
 	out  strings.Builder
 	last rune // that was written
+	full bool
+	code bool // the next word is a code
 }
 
+// write adds a piece, and of one that is too long the beginning. That is no number: it would become another one.
 func (s *shaper) write(text string) {
+	if room := maxShape - s.out.Len(); len(text) > room {
+		s.full = true
+		text = strings.ToValidUTF8(text[:room], "")
+		if strings.ContainsFunc(text, unicode.IsNumber) || strings.Contains(text, quoted) {
+			return
+		}
+	}
 	s.out.WriteString(text)
 	s.last, _ = utf8.DecodeLastRuneInString(text)
 }
@@ -80,11 +105,20 @@ func (s *shaper) word() {
 		digit = digit || unicode.IsNumber(r)
 		s.at++
 	}
-	if digit {
-		s.write(taken)
-		return
+	word, code := string(s.in[start:s.at]), s.code
+	s.code = announces.MatchString(word)
+	if digit && !(code && s.at-start <= maxCode) && !(short.MatchString(word) && !s.ofTime(start)) {
+		word = taken
 	}
-	s.write(string(s.in[start:s.at]))
+	s.write(word)
+}
+
+// ofTime reports whether the word from start is a part of digits with colons between, such as 15:04:05.
+func (s *shaper) ofTime(start int) bool {
+	colon := func(at, digit int) bool {
+		return min(at, digit) >= 0 && max(at, digit) < len(s.in) && s.in[at] == ':' && unicode.IsNumber(s.in[digit])
+	}
+	return colon(start-1, start-2) || colon(s.at, s.at+1)
 }
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) || r == '_' }

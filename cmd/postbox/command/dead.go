@@ -60,6 +60,7 @@ type letterFlags struct {
 	target                     targetFlags
 	topic, consumer, messageID string
 	key, errorText, cause      string
+	like                       int64
 	minAttempts, maxAttempts   int
 	diedAfter, diedBefore      string
 	limit                      int
@@ -73,6 +74,7 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 	nameVar(flags, &f.messageID, "message-id", "only dead letters of the message with this id of Watermill")
 	nameVar(flags, &f.key, "key", "only dead letters with this ordering key")
 	flags.StringVar(&f.errorText, "error", "", "only dead letters whose error has this text in it, with the same capitals")
+	flags.Int64Var(&f.like, "like", 0, "only dead letters of the group of the one with this id: of the same outbox, queue or consumer, with the same topic, and with such an error")
 	flags.StringVar(&f.cause, "cause", "", "only dead letters that died for this reason: "+strings.Join(causeWords, ", "))
 	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only dead letters with this number of attempts or more")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "only dead letters with this number of attempts or fewer")
@@ -105,8 +107,8 @@ func (f *letterFlags) described() (parts []string) {
 	}
 	for _, flag := range []struct {
 		name string
-		n    int
-	}{{"min-attempts", f.minAttempts}, {"max-attempts", f.maxAttempts}} {
+		n    int64
+	}{{"like", f.like}, {"min-attempts", int64(f.minAttempts)}, {"max-attempts", int64(f.maxAttempts)}} {
 		if flag.n != 0 {
 			parts = append(parts, fmt.Sprintf("--%s %d", flag.name, flag.n))
 		}
@@ -136,10 +138,36 @@ func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter
 	if f.target.any() {
 		filter.Target = f.target.one()
 	}
+	if f.like != 0 {
+		if filter, err = s.like(ctx, f.like, filter); err != nil {
+			return filter, err
+		}
+	}
 	if err := filter.Validate(); err != nil {
 		return admin.Filter{}, usage(err)
 	}
 	return filter, nil
+}
+
+// like narrows a filter to the group of a letter.
+func (s *session) like(ctx context.Context, id int64, filter admin.Filter) (admin.Filter, error) {
+	a, err := s.admin("")
+	if err != nil {
+		return filter, err
+	}
+	letter, err := a.DeadLetter(ctx, id)
+	if err != nil {
+		return filter, err
+	}
+	group := admin.Group{Consumer: letter.Consumer, Target: letter.Target, Topic: letter.Topic, Shape: letter.Shape}
+	if (filter.Consumer != "" && filter.Consumer != group.Consumer) || (filter.Topic != "" && filter.Topic != group.Topic) ||
+		(filter.Target != admin.Target{} && filter.Target != group.Target) {
+		return filter, usagef("--like: dead letter %d is of %s with the topic %q, and another flag asks for something else", id,
+			originOf(group.Consumer, group.Target), group.Topic)
+	}
+	limited := group.Within(filter)
+	limited.Limit = filter.Limit
+	return limited, nil
 }
 
 // letters goes through the letters that match a filter, page by page, up to its limit; 0 is all.

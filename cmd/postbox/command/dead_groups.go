@@ -36,8 +36,10 @@ func (p *program) groupsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "groups", Short: "Sort dead letters by the way in which they failed",
 		Long: `Sort dead letters by the way in which they failed: by outbox, queue or consumer,
-by topic, and by the error without numbers, ids and quoted values. The largest
-group comes first. EXAMPLE is the id of the latest letter of the group.
+by topic, and by the error without ids, long numbers and quoted values. The
+largest group comes first. EXAMPLE is the id of the latest letter of the group:
+"dead list --like ID" lists the group, and "dead requeue --like ID", "dead
+resolve --like ID" and "dead delete --like ID" act on it.
 
 The command takes the latest 10,000 letters that match among the latest 20,000,
 and says if there may be more.`,

@@ -1,0 +1,126 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// What is to be done differs with the code: a letter with 503 is tried again, and one with 404 is given up.
+func TestGroups_keep_apart_what_has_another_code(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	for i, text := range []string{
+		"bank api: HTTP 404", "bank api: HTTP 500", "bank api: HTTP 503 Service Unavailable", "bank api: declined, code=51", "bank api: declined, code=05",
+		"pq: duplicate key (SQLSTATE 23505)", "pq: deadlock (SQLSTATE 40P01)", "550 5.1.1 no such user", "550 5.7.1 refused", "exit status 137",
+		"order 4711 of 10.0.0.1:5432 at 12:30:45, HTTP 429", "order 4712 of 10.0.0.2:5433 at 12:31:09, HTTP 429",
+	} {
+		b.buryInbox(fmt.Sprintf("m-%02d", i), 0)
+		b.database.Exec(t, "UPDATE postbox_dead_letters SET error = ? WHERE message_id = ?", text, fmt.Appendf(nil, "m-%02d", i))
+	}
+	groups, err := b.admin.Groups(t.Context(), admin.Filter{})
+	require.NoError(t, err)
+	var shapes []string
+	for _, g := range groups.Groups {
+		shapes = append(shapes, fmt.Sprintf("%d %s", g.Count, g.Shape))
+	}
+	require.ElementsMatch(t, []string{
+		"1 bank api: HTTP 404", "1 bank api: HTTP 500", "1 bank api: HTTP 503 Service Unavailable", "1 bank api: declined, code=51", "1 bank api: declined, code=05",
+		"1 pq: duplicate key (SQLSTATE 23505)", "1 pq: deadlock (SQLSTATE 40P01)", "1 550 5.1.1 no such user", "1 550 5.7.1 refused", "1 exit status 137",
+		"2 order # of #:# at #:#:#, HTTP 429",
+	}, shapes)
+}
+
+// Whatever the letters and the filter: the number of a group, the list that its filter chooses and what an action does to it are the same letters, and
+// the groups together are all that the filter chooses.
+func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 1))
+		pick := func(from ...string) string { return from[random.IntN(len(from))] }
+		b.letters(120)
+		for i := range 60 {
+			b.buryInbox(fmt.Sprintf("inbox-%d", i), 0)
+		}
+		for _, letter := range b.list(admin.Filter{Limit: admin.MaxLimit}) {
+			text := pick("bank: HTTP ", "bank: HTTP 5", "bank", "", " ", "an \"open quote ", "declined, code=") + pick("503", "404", "4711", "9876", "05", "") +
+				pick("", "", " of order 4242", " of 'x'", " of 'y'", fmt.Sprint(" é", slices.Repeat([]int{1234567}, 90)), " at 10:11:12", " at 10:11")
+			consumer := ""
+			if letter.Consumer != "" {
+				consumer = pick("billing", "shipping")
+			}
+			database.Exec(t, "UPDATE postbox_dead_letters SET error = ?, topic = ?, attempts = ?, consumer = ? WHERE id = ?",
+				text, pick("orders", "refunds"), 1+random.IntN(4), consumer, letter.ID)
+		}
+		filters := []admin.Filter{{}}
+		for range 12 {
+			f := admin.Filter{Topic: pick("", "", "orders", "refunds"), ErrorText: pick("", "", "bank", "503", "order"), MinAttempts: random.IntN(4), MaxAttempts: 0}
+			switch random.IntN(4) {
+			case 0:
+				f.Consumer = pick("billing", "shipping")
+			case 1:
+				f.Target = b.target
+			}
+			filters = append(filters, f)
+		}
+		for _, f := range filters {
+			groups, err := b.admin.Groups(t.Context(), f)
+			require.NoError(t, err)
+			var members []int64
+			for _, g := range groups.Groups {
+				chosen := letterIDs(b.list(limited(g.Within(f))))
+				require.Len(t, chosen, g.Count, "%+v in %s", g, f)
+				require.Contains(t, chosen, g.Example)
+				again, err := b.admin.Groups(t.Context(), g.Within(f))
+				require.NoError(t, err)
+				require.Equal(t, []admin.Group{g}, again.Groups, "the group of a group is itself")
+				members = append(members, chosen...)
+			}
+			slices.Sort(members)
+			require.Equal(t, letterIDs(b.list(limited(f))), members, "%s: each letter is in one group", f)
+		}
+		f := filters[random.IntN(len(filters))]
+		groups, err := b.admin.Groups(t.Context(), f)
+		require.NoError(t, err)
+		for i, g := range groups.Groups {
+			before, chosen := letterIDs(b.list(limited(admin.Filter{}))), letterIDs(b.list(limited(g.Within(f))))
+			act := []func(context.Context, admin.Filter) (int, error){
+				func(ctx context.Context, f admin.Filter) (int, error) { return b.admin.DeleteAll(ctx, f, nil) },
+				func(ctx context.Context, f admin.Filter) (int, error) {
+					return b.admin.ResolveAll(ctx, f, "known", nil)
+				},
+				func(ctx context.Context, f admin.Filter) (int, error) { return b.admin.RequeueAll(ctx, f, nil) },
+			}[i%3]
+			did, err := act(t.Context(), g.Within(f))
+			require.NoError(t, err)
+			require.Equal(t, g.Count, did, "%+v", g)
+			left := slices.DeleteFunc(before, func(id int64) bool { return slices.Contains(chosen, id) })
+			require.Equal(t, left, letterIDs(b.list(limited(admin.Filter{}))), "an action on %+v takes its letters alone", g)
+		}
+	})
+}
+
+// limited chooses as many letters as a page can have.
+func limited(f admin.Filter) admin.Filter {
+	f.Limit = admin.MaxLimit
+	return f
+}
+
+func letterIDs(letters []admin.DeadLetter) []int64 {
+	found := []int64{}
+	for _, letter := range letters {
+		found = append(found, letter.ID)
+	}
+	return found
+}

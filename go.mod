@@ -8,7 +8,7 @@ require (
 	github.com/coocood/freecache v1.2.7
 	github.com/go-sql-driver/mysql v1.9.3
 	github.com/google/uuid v1.6.0
-	github.com/jackc/pgx/v5 v5.8.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.12.3
 	github.com/oklog/ulid v1.3.1
 	github.com/pressly/goose/v3 v3.27.0

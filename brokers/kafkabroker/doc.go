@@ -66,6 +66,13 @@
 // A message that goes to a queue of the inbox leaves Kafka behind. [Capture] keeps what was known of it there, as
 // metadata: give it to middleware.DeferConfig.
 //
+// # Compressed batches
+//
+// Sarama unpacks a batch before anybody can look at its size, and has no limit for that: 57 KB that somebody wrote to the
+// topic can become 1 GB in the consumer. Kafka limits a batch as it is sent, so a limit has to be on the broker: let only
+// producers that you trust write to the topics of an inbox. With compression.type=uncompressed on a topic the broker
+// unpacks what it gets, and a batch of at most max.message.bytes reaches the consumer, for more disk and network.
+//
 // # Topology first
 //
 // Brokers create a missing topic with their own defaults, usually a single partition, unless

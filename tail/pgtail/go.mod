@@ -6,7 +6,7 @@ replace github.com/postbox-go/watermill-postbox => ../..
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
-	github.com/jackc/pgx/v5 v5.8.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/postbox-go/watermill-postbox v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0

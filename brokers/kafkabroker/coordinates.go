@@ -7,10 +7,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Coordinates returns the place of a received message in Kafka, as "topic/partition/offset". No other
-// record of the cluster has the same coordinates, and every delivery of the record has them. So they can serve an
-// inbox as the id of a message that has none. They differ when the producer publishes a message twice: a
-// duplicate that is made before Kafka is not recognised.
+// Coordinates returns the place of a received message in Kafka and the time that its record has there, as
+// "topic/partition/offset/milliseconds since 1970". Every delivery of the record has the same coordinates, and no
+// other record of the cluster has them: a topic that is deleted and created again begins at offset 0, but with records
+// of another time. So they can serve an inbox as the id of a message that has none. They differ when the producer
+// publishes a message twice: a duplicate that is made before Kafka is not recognised.
 //
 // It returns false for a message that did not come through a Watermill router and watermill-kafka: the topic
 // is in the context only inside a handler, and the rest only in a message from Kafka.
@@ -19,8 +20,9 @@ func Coordinates(msg *message.Message) (string, bool) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	partition, hasPartition := kafka.MessagePartitionFromCtx(ctx)
 	offset, hasOffset := kafka.MessagePartitionOffsetFromCtx(ctx)
-	if topic == "" || !hasPartition || !hasOffset {
+	at, hasTime := kafka.MessageTimestampFromCtx(ctx)
+	if topic == "" || !hasPartition || !hasOffset || !hasTime {
 		return "", false
 	}
-	return fmt.Sprintf("%s/%d/%d", topic, partition, offset), true
+	return fmt.Sprintf("%s/%d/%d/%d", topic, partition, offset, at.UnixMilli()), true
 }

@@ -15,7 +15,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-const patience = 20 * time.Second
+const (
+	patience = 20 * time.Second
+	tick     = 20 * time.Millisecond
+)
 
 func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarder.PublisherConfig)) *forwarder.Publisher {
 	t.Helper()

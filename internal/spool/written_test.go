@@ -43,7 +43,7 @@ func TestAppend_on_MariaDB_stores_messages_together_as_it_stores_each(t *testing
 				alone, together := storedRows(t, database.DB)
 				require.Equal(t, []storedRow{alone, alone}, together, "%q", draft.MessageID)
 				require.Equal(t, draft.MessageID, alone.MessageID)
-				require.Equal(t, string(draft.Payload), alone.Payload)
+				require.Equal(t, string(draft.Payload), alone.Payload.String)
 				database.Exec(t, "DELETE FROM postbox_messages")
 			}
 		})
@@ -54,8 +54,8 @@ type storedRow struct {
 	State, Lane                   int // no lane without a key: each such message gets another
 	Hash                          sql.NullInt64
 	Topic, MessageID              string
-	Key                           sql.NullString
-	Payload, Metadata             string
+	Key, Payload                  sql.NullString
+	Metadata                      string
 	Due                           int64 // of a message with a time
 	DelayInSeconds                int64 // of one with a delay: the time is that of its statement
 	Attempts, AgeBelowThisTestRun int

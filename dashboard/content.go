@@ -90,6 +90,9 @@ func (h *Handler) formatted(params PayloadParams) (text string, ok bool) {
 
 // shown formats a payload by what it looks like.
 func shown(payload []byte) (format, text string, isCut bool) {
+	if payload == nil {
+		return "none", "", false
+	}
 	if len(payload) == 0 {
 		return "empty", "", false
 	}

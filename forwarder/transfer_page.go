@@ -197,13 +197,9 @@ func (p *page) bury(ctx context.Context) error {
 func (p *page) letter(dead deadRow, target int64) (dialect.Letter, error) {
 	t := p.transfer
 	metadata, err := spool.EncodeMetadata(t.decoder.remains(dead.row))
-	payload := dead.row.payload
-	if payload == nil {
-		payload = []byte{}
-	}
 	return dialect.Letter{
 		Subject: t.decoder.subject(dead.row), Spool: target, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
-		Payload: payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
+		Payload: dead.row.payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
 		Cause: dialect.CauseUnreadable,
 	}, err
 }

@@ -70,10 +70,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)
 	}
-	claim, payload := key.bytes(), msg.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
+	claim := key.bytes()
 	var orderingKey []byte
 	var hash *int64
 	if text := msg.Metadata.Get(postbox.OrderingKey); text != "" {
@@ -88,7 +85,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		return spool.Buried(spool.Directly(ctx, tx, s.core.Statements.InsertDeadLetter(dialect.InboxLetter{
 			Letter: dialect.Letter{
 				Subject: claim, Topic: spool.NameText(key.Topic), MessageID: spool.Fitting([]byte(key.MessageID)),
-				Payload: payload, Metadata: metadata, Error: spool.ErrorText(cause), Cause: causeOf(cause),
+				Payload: msg.Payload, Metadata: metadata, Error: spool.ErrorText(cause), Cause: causeOf(cause),
 			},
 			Consumer: spool.NameText(key.Consumer), Key: spool.Fitting(orderingKey), KeyHash: hash, Attempts: attempts,
 		})))

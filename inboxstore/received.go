@@ -135,9 +135,6 @@ func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 		Clock: now.UnixMicro(), Since: now.Sub(k.began).Microseconds(), Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
 		Payload: k.payload, Metadata: metadata,
 	}
-	if row.Payload == nil {
-		row.Payload = []byte{}
-	}
 	if key := k.metadata.Get(postbox.OrderingKey); key != "" {
 		row.Key = spool.Fitting([]byte(key))
 	}

@@ -4,7 +4,7 @@ package dialect
 // megabytes, and a page has many letters.
 const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	{length}(d.payload) + {length}(d.metadata) AS size`
+	COALESCE({length}(d.payload), 0) + {length}(d.metadata) AS size`
 
 // deadLetterChoice is true for the dead letters that a filter selects: see DeadLetters.
 const deadLetterChoice = `WHERE d.id > ? AND d.id <= ?
@@ -251,9 +251,9 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 // fetchColumns are the columns of a fetched message. The payload is last: its two arguments, both the limit on its
 // size, follow those of all other columns.
 const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	{length}(m.payload) + {length}(m.metadata) AS size,
-	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
-	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
+	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size,
+	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
 
 // unblocked is true for a message without an earlier retrying message of its key. It uses the index of retrying
 // messages by key, which is empty while nothing fails; {retrying} is the table with that index.

@@ -21,9 +21,9 @@ const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 // megabytes, and a page has many messages.
 const (
 	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
-	{length}(m.payload) + {length}(m.metadata) AS size, 0 AS omitted`
+	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size, 0 AS omitted`
 	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	{length}(h.payload) + {length}(h.metadata) AS size, h.omitted`
+	COALESCE({length}(h.payload), 0) + {length}(h.metadata) AS size, h.omitted`
 )
 
 // operate sets the statements of operators. None of them is for a loop.

@@ -18,7 +18,7 @@ LIMIT 1`
 	s.searchPending = ""
 	s.searchUpTo = `
 SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
-	(SELECT {length}(b.payload) + {length}(b.metadata) FROM {messages} b {by id} WHERE b.id = m.id) AS size,
+	(SELECT COALESCE({length}(b.payload), 0) + {length}(b.metadata) FROM {messages} b {by id} WHERE b.id = m.id) AS size,
 	0 AS omitted
 FROM {messages} m {by ready}
 WHERE m.spool = ? AND {after ?} AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))

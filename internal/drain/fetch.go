@@ -210,7 +210,8 @@ type rowQuerier interface {
 // loadPayload reads a payload that fetch left out because of its size, or that has been unloaded since. It reports
 // false if the message is gone.
 func (d *Drainer) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
-	var payload, metadata []byte
+	var payload spool.Payload
+	var metadata []byte
 	query := d.spool.Statements.LoadPayload(d.id, m.Ref)
 	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -18,7 +18,8 @@ type rowScanner struct {
 
 	state, id, lane, attempts, starts, createdAt, size int64
 	hash                                               sql.NullInt64
-	topic, messageID, key, metadata, payload           sql.RawBytes
+	topic, messageID, key, metadata                    sql.RawBytes
+	payload                                            spool.RawPayload
 
 	topics map[string]string
 	words  []byte
@@ -86,14 +87,17 @@ func (r *rowScanner) intern(topic []byte) string {
 	return name
 }
 
-// copy copies bytes so that they outlive the row. Its result has no spare capacity, so appending to it does not
-// overwrite its neighbours.
+// copy copies bytes so that they outlive the row; nil stays nil. Its result has no spare capacity, so appending to it does
+// not overwrite its neighbours.
 func (r *rowScanner) copy(bytes []byte) []byte {
 	n := len(bytes)
+	if bytes == nil {
+		return nil
+	}
 	if n > chunkBytes {
 		return append([]byte(nil), bytes...)
 	}
-	if cap(r.chunk)-len(r.chunk) < n {
+	if r.chunk == nil || cap(r.chunk)-len(r.chunk) < n {
 		r.chunk = make([]byte, 0, chunkBytes)
 	}
 	from := len(r.chunk)

@@ -198,7 +198,7 @@ type rowQuerier interface {
 func (l *Letters) read(ctx context.Context, db rowQuerier, id int64) (*DeadLetter, error) {
 	letter := &DeadLetter{}
 	var metadata []byte
-	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, &letter.Payload, &metadata)
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

@@ -107,7 +107,7 @@ func (o *Operator) failuresOf(ctx context.Context, m *Listed) ([]Failure, error)
 func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, error) {
 	m := &Listed{}
 	var metadata []byte
-	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, &m.Payload, &metadata)
+	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

@@ -193,7 +193,8 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, e
 	if m.Omitted > 0 {
 		return false, nil
 	}
-	var payload, encoded []byte
+	var payload spool.Payload
+	var encoded []byte
 	query := r.statements.DoneContent(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
 	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -77,9 +77,6 @@ func newRow(draft Draft) (dialect.Row, error) {
 		hash := postbox.KeyHash(draft.Key)
 		row.Key, row.KeyHash = []byte(draft.Key), &hash
 	}
-	if row.Payload == nil {
-		row.Payload = []byte{} // a missing message body is stored as an empty one, never as NULL
-	}
 	if !draft.Due.IsZero() {
 		row.Due = draft.Due.UnixMicro()
 	}

@@ -13,7 +13,7 @@ import (
 
 // contentRecord is what only a single message or dead letter shows.
 type contentRecord struct {
-	// Payload is set if the payload is UTF-8, and PayloadBase64 if it is not.
+	// Payload is set if the payload is UTF-8, PayloadBase64 if it is not, and neither if there is no payload.
 	Payload       *string           `json:"payload,omitempty"`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 	Metadata      map[string]string `json:"metadata"`
@@ -37,7 +37,7 @@ type failureRecord struct {
 
 func contentOf(payload []byte, metadata map[string]string, failures []admin.Failure) *contentRecord {
 	c := &contentRecord{Metadata: metadata, Failures: make([]failureRecord, len(failures))}
-	if text := string(payload); utf8.Valid(payload) {
+	if text := string(payload); payload != nil && utf8.Valid(payload) {
 		c.Payload = &text
 	} else {
 		c.PayloadBase64 = payload
@@ -77,6 +77,8 @@ func (c *contentRecord) text() string {
 
 func (c *contentRecord) payloadText() string {
 	switch {
+	case c.Payload == nil && c.PayloadBase64 == nil:
+		return "  (none)\n"
 	case c.Payload == nil:
 		return fmt.Sprintf("  (%s that are no text: use -o json)\n", count(len(c.PayloadBase64), "byte"))
 	case *c.Payload == "":

@@ -304,7 +304,7 @@ VALUES
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = $1
@@ -312,7 +312,7 @@ WHERE d.id = $1
 -- DeadLetters
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	octet_length(d.payload) + octet_length(d.metadata) AS size
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > $1 AND d.id <= $2
@@ -562,7 +562,7 @@ ORDER BY m.id LIMIT $4
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -570,7 +570,7 @@ WHERE m.spool = $1 AND m.id = $2
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
@@ -592,7 +592,7 @@ WITH p AS (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT $6)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT octet_length(m.payload) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
@@ -615,7 +615,7 @@ SELECT l.* FROM (
 
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)) m
@@ -641,7 +641,7 @@ SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2
 ORDER BY h.created_at DESC
@@ -649,7 +649,7 @@ LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $3 OR h.id < $4)
   AND h.done_at >= $5 AND h.done_at < $6
@@ -661,7 +661,7 @@ LIMIT $13
 
 -- DoneInOrder
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $3 OR h.created_at > $4)
   AND h.done_at >= $5 AND h.done_at < $6
@@ -765,7 +765,7 @@ ORDER BY m.id,
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
 
@@ -1239,12 +1239,12 @@ SELECT n, lane, key_hash, topic,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
-       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
-       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+       substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
+       substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $2::bytea AS bytes) AS b,
      unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[], $8::integer[],
             $9::smallint[], $10::bigint[], $11::text[])
-     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, n)) AS r
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
@@ -1255,12 +1255,12 @@ SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
-       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
-       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+       substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
+       substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
             $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
-     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, state, due, delay, n)),
 w AS (
 INSERT INTO postbox_waiting (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -1282,12 +1282,12 @@ SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
-       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
-       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+       substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
+       substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
             $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
-     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, state, due, delay, n)),
 c AS (
 	INSERT INTO postbox_claims (claim_key, claimed_at)
@@ -1316,12 +1316,12 @@ SELECT n, lane, key_hash, topic,
        substring(bytes, at, claim_size) AS claim_key,
        substring(bytes, at + claim_size, id_size) AS message_id,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
-       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
-       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+       substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
+       substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
      unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
             $8::smallint[], $9::bigint[], $10::text[])
-     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, n)),
 c AS (
 	INSERT INTO postbox_claims (claim_key, claimed_at)
@@ -1491,9 +1491,9 @@ WITH stuck AS MATERIALIZED (
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
@@ -1512,9 +1512,9 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
@@ -1559,9 +1559,9 @@ WITH stuck AS MATERIALIZED (
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
@@ -1573,9 +1573,9 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
@@ -1617,9 +1617,9 @@ WITH stuck AS MATERIALIZED (
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
@@ -1638,9 +1638,9 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
@@ -1685,9 +1685,9 @@ WITH stuck AS MATERIALIZED (
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
@@ -1707,9 +1707,9 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $11::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $13::bigint THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $13::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = (SELECT $14::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $15::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($16::bigint[]))

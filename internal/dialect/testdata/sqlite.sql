@@ -233,7 +233,7 @@ VALUES
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
@@ -241,7 +241,7 @@ WHERE d.id = ?
 -- DeadLetters
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	octet_length(d.payload) + octet_length(d.metadata) AS size
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > ? AND d.id <= ?
@@ -489,13 +489,13 @@ ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
@@ -515,7 +515,7 @@ WITH p AS (
 	ORDER BY m.state, m.lane, m.id
 	LIMIT ?)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT octet_length(m.payload) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
@@ -538,7 +538,7 @@ SELECT l.* FROM (
 
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
@@ -558,7 +558,7 @@ SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -566,7 +566,7 @@ LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -578,7 +578,7 @@ LIMIT ?
 
 -- DoneInOrder
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -673,7 +673,7 @@ ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 
@@ -990,9 +990,9 @@ VALUES (?, 0, ?, ?, ?, COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER
 
 -- Fetch, two lanes
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
@@ -1003,9 +1003,9 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
@@ -1023,9 +1023,9 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 
 -- Fetch, one lane, unordered, paused keys
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
@@ -1036,9 +1036,9 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
@@ -1056,9 +1056,9 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 
 -- Fetch, one lane, excluded topics
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
@@ -1069,9 +1069,9 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
@@ -1089,9 +1089,9 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 
 -- Fetch, one lane, held keys
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
@@ -1103,9 +1103,9 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))

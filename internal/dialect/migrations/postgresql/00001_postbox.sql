@@ -54,7 +54,7 @@ CREATE TABLE {messages} (
 	topic        text NOT NULL,
 	message_id   bytea NOT NULL,
 	ordering_key bytea,
-	payload      bytea NOT NULL,
+	payload      bytea,
 	metadata     bytea NOT NULL,
 	PRIMARY KEY (spool, state, lane, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
@@ -102,7 +102,7 @@ CREATE TABLE {dead_letters} (
 	message_id   bytea NOT NULL,
 	ordering_key bytea,
 	key_hash     bigint,
-	payload      bytea NOT NULL,
+	payload      bytea,
 	metadata     bytea NOT NULL,
 	created_at   bigint NOT NULL,
 	died_at      bigint NOT NULL,
@@ -157,7 +157,7 @@ CREATE TABLE {history} (
 	topic        text NOT NULL,
 	message_id   bytea NOT NULL,
 	ordering_key bytea,
-	payload      bytea NOT NULL,
+	payload      bytea,
 	metadata     bytea NOT NULL,
 	created_at   bigint NOT NULL,
 	done_at      bigint NOT NULL,

@@ -55,7 +55,7 @@ CREATE TABLE {messages} (
 	message_id   BLOB NOT NULL,
 	ordering_key BLOB,
 	metadata     BLOB NOT NULL,
-	payload      BLOB NOT NULL
+	payload      BLOB
 );
 
 CREATE INDEX {prefix}messages_ready ON {messages} (spool, state, lane, id);
@@ -88,7 +88,7 @@ CREATE TABLE {dead_letters} (
 	message_id   BLOB NOT NULL,
 	ordering_key BLOB,
 	key_hash     INTEGER,
-	payload      BLOB NOT NULL,
+	payload      BLOB,
 	metadata     BLOB NOT NULL,
 	created_at   INTEGER NOT NULL,
 	died_at      INTEGER NOT NULL,
@@ -143,7 +143,7 @@ CREATE TABLE {history} (
 	topic        TEXT NOT NULL,
 	message_id   BLOB NOT NULL,
 	ordering_key BLOB,
-	payload      BLOB NOT NULL,
+	payload      BLOB,
 	metadata     BLOB NOT NULL,
 	created_at   INTEGER NOT NULL,
 	done_at      INTEGER NOT NULL,

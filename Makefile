@@ -75,7 +75,7 @@ soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; f
 	scripts/services run -- go run -C proof ./endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
 		$(if $(INTERVAL),-interval $(INTERVAL)) $(ARGS)
 
-idle: ## let forwarders that read the log idle beside a busy server for DURATION, ten minutes unless set; fails where the log that is kept for one rises
+idle: ## let a forwarder that reads the log idle beside a busy server for DURATION, ten minutes unless set; fails if the log that is kept for it rises
 	scripts/services run -- go run -C proof ./endurance idle $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows

@@ -63,8 +63,6 @@ func peers() set {
 		relay.TailLatency(),
 		relay.TailThroughput(),
 		relay.TailIdle(),
-		relay.TailRelay(),
-		inbox.TailWrite(),
 	}}
 }
 

@@ -83,9 +83,7 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
 	}
-	if !p.config.Log {
-		p.spool.Wake() // the commit is near: poll more often
-	}
+	p.spool.Wake() // the commit is near: poll more often
 	return nil
 }
 

@@ -24,8 +24,8 @@ import (
 // Publisher serves a whole process. It makes Watermill's CQRS buses transactional, since they pass the
 // context on.
 //
-// It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or with Log one SELECT of a function, or a few if the
-// database's limits require it. With a transaction it opens no other connection, with one exception: the first call finds or
+// It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a few if the database's limits
+// require it. With a transaction it opens no other connection, with one exception: the first call finds or
 // registers the outbox on another connection if the pool has one free. After a crash the messages are
 // there if the transaction had committed.
 type Publisher struct {
@@ -40,7 +40,6 @@ type Publisher struct {
 	meter      *meter.Spool
 	announce   func() // that of the announcer: made once, since each transaction registers it
 	register   sync.Once
-	emitter    emitter
 	closed     atomic.Bool
 }
 
@@ -48,7 +47,7 @@ type Publisher struct {
 func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
 	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
-	if err := errors.Join(err, config.validate(db.Dialect)); err != nil {
+	if err := errors.Join(err, config.validate()); err != nil {
 		return nil, fmt.Errorf("outbox publisher: %w", err)
 	}
 	if given.Nil(logger) {
@@ -105,7 +104,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		if err := p.write(ctx, tx, topic, messages); err != nil {
 			return err
 		}
-		if !p.config.Log && !postbox.AfterCommit(ctx, p.announce) {
+		if !postbox.AfterCommit(ctx, p.announce) {
 			p.spool.Wake() // the commit is near: poll more often
 		}
 		return nil
@@ -130,16 +129,14 @@ func (p *Publisher) PublishesInTx() bool { return p != nil }
 func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*message.Message) error {
 	return spool.UntilNoConflict(spool.Conflicts(p.spool.Statements.Kind), func() error {
 		return InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
-			if !p.config.Log {
-				postbox.AfterCommit(ctx, p.announce)
-			}
+			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
 	})
 }
 
 // Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it the forwarders find the
-// messages at their next poll. It does not wait. Messages in the log need no announcement.
+// messages at their next poll. It does not wait.
 func (p *Publisher) Announce() { p.announcer.Announce() }
 
 // Close closes prepared statements; it leaves the database and the forwarders alone. Publish fails with
@@ -164,12 +161,6 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 			return fmt.Errorf("publish to topic %.300q: message %.60q: %w", topic, msg.UUID, postbox.Permanent(err))
 		}
 		drafts[i] = draft
-	}
-	if p.config.Log {
-		if err := p.emit(ctx, db, topic, drafts); err != nil {
-			return err
-		}
-		return p.expect(ctx, db, topic, drafts, nil)
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call

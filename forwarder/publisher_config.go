@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // PublisherConfig says how messages are written to the outbox. The zero value has all defaults.
@@ -32,10 +31,6 @@ type PublisherConfig struct {
 	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
 	// that is [postbox.ErrNoTransaction], because most often the context was forgotten.
 	AllowAutocommit bool
-	// Log writes messages into the log of the database instead of a table, on PostgreSQL from version 14 on: no row, no index and no delete burdens the transaction.
-	// A forwarder whose Tail is a pgtail.Outbox takes them from there. Set the log up with pgtail.SetupOutbox before; without its slot Publish fails. All publishers of
-	// messages of one key must have the same value, or their order is not kept: docs/log-tailing.md says how to change it. Experimental. Defaults to a row for each message.
-	Log bool
 	// DisableNotify turns off wake-ups for the forwarders of other processes on PostgreSQL, which then find messages by polling. It saves up to
 	// four NOTIFYs a second.
 	DisableNotify bool
@@ -51,11 +46,8 @@ func (c *PublisherConfig) setDefaults() {
 }
 
 // validate returns all that is wrong with the configuration.
-func (c PublisherConfig) validate(kind postbox.Dialect) error {
+func (c PublisherConfig) validate() error {
 	err := validateOutbox(c.Outbox, c.Lanes)
-	if c.Log && !dialect.Kind(kind).Can().Tails {
-		err = errors.Join(err, fmt.Errorf("Log: messages cannot be in the log of %s: leave Log false, since only PostgreSQL can do that", dialect.Kind(kind).Can().Name))
-	}
 	if c.MaxPayload < 0 {
 		err = errors.Join(err, fmt.Errorf("max payload: %d bytes is negative", c.MaxPayload))
 	}

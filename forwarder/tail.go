@@ -20,8 +20,7 @@ func (f *Forwarder) follow(config drain.Config, measured *meter.Spool) *tail.Fee
 	}
 	feed := tail.NewFeed(drain.FeedLimits(config))
 	f.followed = tail.Outbox{
-		Name: f.config.Outbox, DB: f.db, Statements: f.statements, Unprepared: config.Unprepared, Feed: feed, Meter: measured, Logger: f.logger,
-		Direct: newDirect(f.relay, f.config),
+		DB: f.db, Statements: f.statements, Feed: feed, Meter: measured, Logger: f.logger,
 	}
 	return feed
 }

@@ -18,8 +18,6 @@ CREATE TABLE outbox (
 )`
 	insertOutbox = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES ($1, $2, $3, $4)`
 
-	emitMessage = `SELECT pg_logical_emit_message(true, 'by hand', $1::bytea)`
-
 	insertOurRow = `
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES (1, $1, 0, $2, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $3, $4, $5, $6, $7)`

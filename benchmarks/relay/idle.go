@@ -42,36 +42,30 @@ func Idle() measure.Scenario {
 	}
 }
 
-// TailIdle leaves forwarders without work that tail the log: one with default settings, one that polls once a minute, and one whose messages have no
-// rows.
+// TailIdle leaves forwarders without work that tail the log: one with default settings, and one that polls once a minute.
 func TailIdle() measure.Scenario {
-	leave := func(how finds, pollMax time.Duration) measure.Run {
+	leave := func(pollMax time.Duration) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
-			a, err := startApart(ctx, stage, newSink(1, 0), how, forwarder.Config{PollMax: pollMax})
+			a, err := startApart(ctx, stage, newSink(1, 0), true, forwarder.Config{PollMax: pollMax})
 			if err != nil {
 				return err
-			}
-			if how == withoutRows {
-				<-time.After(tailIdleActed)
 			}
 			return watchIdle(ctx, stage, tailIdleWindow, a.close)
 		}
 	}
 	return measure.Scenario{
 		Name:      "tail-idle",
-		About:     "statements of a forwarder that tails the log and has nothing to do, in a minute, with default settings, with PollMax of a minute, and if messages are in the log alone",
+		About:     "statements of a forwarder that tails the log and has nothing to do, in a minute, with default settings, and with PollMax of a minute",
 		Log:       true,
 		MaxRounds: 1,
 		Picture:   PerSecond,
 		Contenders: []measure.Contender{
-			{Name: "default", Run: leave(byTailing, 0)},
-			{Name: "poll-max-1m", Run: leave(byTailing, time.Minute)},
-			{Name: "without-rows", Run: leave(withoutRows, 0)},
+			{Name: "default", Run: leave(0)},
+			{Name: "poll-max-1m", Run: leave(time.Minute)},
 		},
 		Targets: []measure.Target{
 			{Name: "tail-idle", Ours: "default", Limit: 0.2, Metric: PerSecond, Lower: true, AtLeast: 1},
 			{Name: "tail-idle", Ours: "poll-max-1m", Limit: 0.2, Metric: PerSecond, Lower: true, AtLeast: 1},
-			{Name: "tail-idle", Ours: "without-rows", Limit: 0.2, Metric: PerSecond, Lower: true, AtLeast: 1},
 		},
 	}
 }
@@ -82,9 +76,6 @@ const (
 	idleWindow  = 20 * time.Second
 	// tailIdleWindow has all that comes once in a minute.
 	tailIdleWindow = time.Minute
-	// tailIdleActed is for how long a forwarder looks each second after an operator has acted. To set the log up is such an action, of which the
-	// log of messages without rows tells.
-	tailIdleActed = time.Minute
 )
 
 func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() error, err error)) error {

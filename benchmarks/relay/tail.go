@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -19,15 +18,6 @@ import (
 // tailRounds are few, since the contenders lie far apart.
 const tailRounds = 2
 
-// finds is how a forwarder finds the messages of other processes.
-type finds int
-
-const (
-	byPolling finds = iota
-	byTailing
-	withoutRows
-)
-
 // apart is a forwarder beside a publisher that it does not hear, as if they were in two processes: commits of its own process would wake it
 // without a poll.
 type apart struct {
@@ -35,45 +25,34 @@ type apart struct {
 
 	ended     <-chan error
 	publisher *forwarder.Publisher
-	discard   func() error // the slot of messages without rows
 }
 
-// startApart makes the tables and starts both.
-func startApart(ctx context.Context, stage *measure.Stage, to message.Publisher, how finds, config forwarder.Config) (*apart, error) {
+// startApart makes the tables and starts both. The forwarder tails the log, or polls.
+func startApart(ctx context.Context, stage *measure.Stage, to message.Publisher, tails bool, config forwarder.Config) (*apart, error) {
 	setup := postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}
 	if err := postbox.Migrate(ctx, setup); err != nil {
 		return nil, err
 	}
-	a := &apart{discard: func() error { return nil }}
+	a := &apart{}
 	var err error
-	switch how {
-	case byPolling:
-	case byTailing:
+	if tails {
 		if err := pgtail.Setup(ctx, setup, ""); err != nil {
 			return nil, err
 		}
 		if config.Tail, err = pgtail.New(pgtail.Config{DSN: stage.DSN, Required: true}); err != nil {
 			return nil, err
 		}
-	case withoutRows:
-		var reader pgtail.OutboxConfig
-		if reader, a.discard, err = load.SetUpLog(ctx, stage); err != nil {
-			return nil, err
-		}
-		if config.Tail, err = pgtail.NewOutbox(reader); err != nil {
-			return nil, err
-		}
 	}
 	// The name of the schema makes the tables those of another publisher, for wake-ups within a process.
 	named := postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL, Schema: stage.Schema()}
-	if a.publisher, err = forwarder.NewPublisher(named, forwarder.PublisherConfig{DisableNotify: true, Log: how == withoutRows}, nil); err != nil {
+	if a.publisher, err = forwarder.NewPublisher(named, forwarder.PublisherConfig{DisableNotify: true}, nil); err != nil {
 		return nil, err
 	}
 	if a.Forwarder, a.ended, err = startOurs(ctx, stage.DB, to, config); err != nil {
 		return nil, err
 	}
 	<-a.Running()
-	if how != byPolling {
+	if tails {
 		err = waitStreaming(ctx, stage.Setup)
 	}
 	if err != nil {
@@ -94,7 +73,7 @@ func (a *apart) send(ctx context.Context, db *sql.DB, topic string, committed fu
 }
 
 func (a *apart) close() error {
-	return errors.Join(a.publisher.Close(), a.Close(), <-a.ended, a.discard())
+	return errors.Join(a.publisher.Close(), a.Close(), <-a.ended)
 }
 
 // streamingTimeout is what a server may need to make a slot.

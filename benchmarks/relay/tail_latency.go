@@ -21,18 +21,14 @@ func TailLatency() measure.Scenario {
 		Picture:   P50,
 		Floor:     "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "tail", Run: latencyApart(byTailing)},
-			{Name: "log", Run: latencyApart(withoutRows)},
-			{Name: "polling", Run: latencyApart(byPolling)},
+			{Name: "tail", Run: latencyApart(true)},
+			{Name: "polling", Run: latencyApart(false)},
 			{Name: "by-hand", Run: latencySlot},
 		},
 		Targets: []measure.Target{
 			{Name: "tail-latency", Ours: "tail", Limit: 0.4, Metric: P50, Lower: true, AtLeast: 1},
 			{Name: "tail-latency", Ours: "tail", Limit: 2.5, Metric: P99, Lower: true, AtLeast: 1},
 			{Name: "tail-latency", Ours: "tail", Other: "polling", Metric: P50, Lower: true, AtLeast: 4},
-			// Without rows, a forwarder asks the database before it publishes.
-			{Name: "tail-latency", Ours: "log", Limit: 1, Metric: P50, Lower: true, AtLeast: 1},
-			{Name: "tail-latency", Ours: "log", Limit: 2.5, Metric: P99, Lower: true, AtLeast: 1},
 		},
 	}
 }
@@ -40,10 +36,10 @@ func TailLatency() measure.Scenario {
 // tailSeconds are those in which messages come.
 func tailSeconds(stage *measure.Stage) int { return stage.Scale(4, 2) }
 
-func latencyApart(how finds) measure.Run {
+func latencyApart(tails bool) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		watch := newStopwatch(tailSeconds(stage) * oneByOne.perSecond)
-		a, err := startApart(ctx, stage, watch, how, forwarder.Config{})
+		a, err := startApart(ctx, stage, watch, tails, forwarder.Config{})
 		if err != nil {
 			return err
 		}

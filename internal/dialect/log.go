@@ -103,3 +103,19 @@ func (s *Statements) StartReplication(slot, publication string, binary bool) str
 	}
 	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '%s'%s)", slot, publication, option)
 }
+
+// DropSlot returns the statement that drops a slot.
+func (s *Statements) DropSlot(name string) string {
+	return fmt.Sprintf("SELECT pg_drop_replication_slot('%s')", name)
+}
+
+// usePostgresLog sets the statements.
+func (s *Statements) usePostgresLog() {
+	s.logSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
+	s.idleLook, s.ToldTables = idleLook, toldTables
+	s.WalLevel = `SELECT current_setting('wal_level')`
+	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
+	s.SlotTaken = slotTaken
+	s.LogServerState, s.LogSlotState, s.PublicationRights = logServerState, logSlotState, publicationRights
+	s.ReaderSchema = readerSchema
+}

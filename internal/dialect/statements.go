@@ -262,36 +262,10 @@ type Statements struct {
 
 	// What operators look at: log_state.go.
 
-	LogServerState    string // → version, wal_level, whether it is a standby, slots and those in use, senders and those in use, max_slot_wal_keep_size, idle_replication_slot_timeout, synchronized_standby_slots, whether there is a slot of a standby
-	LogSlotState      string // slot → temporary, ours, still being made, active, process that reads, its role and address, wal_status, why it is invalid, bytes that it keeps, bytes that were not confirmed, failover, synced
+	LogServerState    string // → version, wal_level, whether it is a standby, slots and those in use, senders and those in use
+	LogSlotState      string // slot → temporary, still being made, active, process that reads, its role and address, bytes that it keeps
 	PublicationRights string // → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there
-	PublicationOwner  string // publication → this role, its owner, whether this role has the rights of that one
 	ReaderSchema      string // role → schema of the table of messages, whether the role may look into it
-	oldestTransaction string
-	publicationUser   string
-	setUpHolder       string
-	OwnLogRights      string // → role, rights that it lacks to store messages of the log, on what: log_rights.go
-	ReadersLogRights  string // → the same for the roles of forwarders
-
-	// Messages that are in the log alone: log_outbox.go.
-
-	OrphanedSlots     string // → the slots of outboxes of this database whose table of messages is gone, and the bytes of log that the server keeps for each
-	PublicationTrust  string // slot → its publication as it is now, whether publishers may rely on it: log_emit.go
-	OpenTransactions  string // → number of the oldest open transaction
-	NewTransaction    string // → number of this one, which is larger than those of all that are open
-	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
-	LogEnd            string // → end of the log
-	LogPosition       string // → slot, position, part, epoch, when it was stored
-	ClaimLog          string // → slot, position, part, a new epoch, and the reservation
-	RemoveLogPosition string
-	emit, emitChecked string
-	markLog           string
-	saveLogPosition   string
-	passLog           string
-	logEnds           string
-	reserveLog        string
-	setLogPosition    string
-	logAhead          string
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -311,8 +285,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.oldestTransaction, &s.publicationUser, &s.setUpHolder, &s.ReaderSchema, &s.OwnLogRights, &s.ReadersLogRights,
-		&s.OutboxSlot, &s.PublicationTrust, &s.OpenTransactions, &s.NewTransaction, &s.OrphanedSlots, &s.LogEnd, &s.logEnds, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.passLog, &s.reserveLog, &s.setLogPosition, &s.logAhead,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
 	} {
 		f(text)
 	}

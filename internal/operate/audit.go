@@ -33,16 +33,15 @@ const (
 	ActSetLanes    = "set lanes"
 
 	// The actions on the log of PostgreSQL, which package pgtail records.
-	ActSetUpLog   = "log setup"
-	ActRemoveLog  = "log remove"
-	ActAcceptLoss = "log accept-loss"
+	ActSetUpLog  = "log setup"
+	ActRemoveLog = "log remove"
 )
 
 // Actions returns the names of all actions.
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActSetUpLog, ActRemoveLog, ActAcceptLoss,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActSetUpLog, ActRemoveLog,
 	}
 }
 

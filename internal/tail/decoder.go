@@ -125,7 +125,6 @@ const (
 	Insert          // of a message
 	Commit          // of a transaction
 	Described       // the columns of the table: before the first insert, and again if the publication may have been altered
-	Begin           // of a transaction; only of messages that are in the log alone
 	Change          // of an outbox, which the message names, or of all if it names none
 )
 

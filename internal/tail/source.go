@@ -19,12 +19,9 @@ type Source interface {
 
 // Outbox is an outbox that follows the log.
 type Outbox struct {
-	Name       string
 	DB         *sql.DB // for statements beside the log
 	Statements *dialect.Statements
-	Unprepared bool // see [spool.Prepared]
 	Feed       *Feed
-	Direct     Direct // for messages that have no row
 	Meter      *meter.Spool
 	Logger     watermill.LoggerAdapter
 }

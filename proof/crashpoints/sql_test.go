@@ -41,21 +41,6 @@ WHERE s.name = ? ORDER BY m.id`
 	mostAttempts = "SELECT COALESCE(MAX(attempt), 0) FROM postbox_failures"
 )
 
-const (
-	endOfLog    = "SELECT pg_current_wal_insert_lsn()::text"
-	slotIsTaken = `SELECT EXISTS (SELECT 1 FROM pg_replication_slots WHERE active AND slot_name LIKE '%\_' || 'postbox_messages'::regclass::oid::text || '\_outbox')`
-	isRead      = "SELECT position > pg_wal_lsn_diff(?::pg_lsn, '0/0') FROM postbox_log_position"
-)
-
-// dropSlot drops the slot of messages that are in the log alone, and its publication.
-const dropSlot = `DO $$
-DECLARE slot text;
-BEGIN
-	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox' INTO slot FROM pg_database WHERE datname = current_database();
-	PERFORM pg_drop_replication_slot(slot);
-	EXECUTE 'DROP PUBLICATION ' || slot;
-END $$`
-
 // ages are the statements by which so much time passes for what is kept, in microseconds.
 var ages = []string{
 	"UPDATE postbox_claims SET claimed_at = claimed_at - ?",

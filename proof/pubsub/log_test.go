@@ -16,14 +16,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// theLog is how forwarders read the log of the database: for rows, or for messages that are in the log alone. nil reads nothing.
+// theLog is how forwarders read the log of the database. nil reads nothing.
 type theLog struct {
-	tail   forwarder.Tail
-	outbox bool         // messages have no rows
-	taken  atomic.Int64 // messages that came through the log
+	tail  forwarder.Tail
+	taken atomic.Int64 // messages that came through the log
 }
-
-func (l *theLog) isOutbox() bool { return l != nil && l.outbox }
 
 // follow lets a forwarder read the log.
 func (l *theLog) follow(config *forwarder.Config) {
@@ -48,23 +45,16 @@ func (l *theLog) measured(database *testdb.Database) postbox.Database {
 // All forwarders of a test share one reader of the log, as those of a process do.
 func TestPubSub_G2_through_the_log(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(t *testing.T, database *testdb.Database) *theLog{
-		"rows that the log announces": announcedRows, "messages in the log alone": logAlone,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			database := testdb.PostgresLog(t).Migrate(t)
-			log := open(t, database)
-			t.Cleanup(func() { require.Positive(t, log.taken.Load(), "messages came through the log") }) // after the suite, whose tests are parallel
-			testPubSub(t, chain{database: database, destination: newGoChannels(), log: log}, tests.Features{
-				ExactlyOnceDelivery:              true,
-				ForceShort:                       true,
-				Persistent:                       true,
-				NewSubscriberReceivesOldMessages: true,
-				RequireSingleInstance:            true,
-			})
-		})
-	}
+	database := testdb.PostgresLog(t).Migrate(t)
+	log := announcedRows(t, database)
+	t.Cleanup(func() { require.Positive(t, log.taken.Load(), "messages came through the log") }) // after the suite, whose tests are parallel
+	testPubSub(t, chain{database: database, destination: newGoChannels(), log: log}, tests.Features{
+		ExactlyOnceDelivery:              true,
+		ForceShort:                       true,
+		Persistent:                       true,
+		NewSubscriberReceivesOldMessages: true,
+		RequireSingleInstance:            true,
+	})
 }
 
 // announcedRows has a publication of its own, since these have one name space for all schemas.
@@ -77,28 +67,4 @@ func announcedRows(t *testing.T, database *testdb.Database) *theLog {
 	reader, err := pgtail.New(pgtail.Config{DSN: database.DSN, Publication: publication, Required: true})
 	require.NoError(t, err)
 	return &theLog{tail: reader}
-}
-
-// dropSlot drops the slot of the outbox, for which the server would keep its log, and its publication. pgtail.RemoveOutbox would not: the last position is not confirmed.
-const dropSlot = `DO $$
-DECLARE slot text;
-BEGIN
-	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox' INTO slot FROM pg_database WHERE datname = current_database();
-	PERFORM pg_drop_replication_slot(slot);
-	EXECUTE 'DROP PUBLICATION ' || slot;
-END $$`
-
-func logAlone(t *testing.T, database *testdb.Database) *theLog {
-	t.Helper()
-	config := pgtail.OutboxConfig{DSN: database.DSN}
-	require.NoError(t, pgtail.SetupOutbox(t.Context(), database.Postbox(), config))
-	t.Cleanup(func() {
-		require.Eventually(t, func() bool {
-			_, err := database.DB.ExecContext(context.Background(), dropSlot)
-			return err == nil
-		}, patience, testdb.PollPause, "the slot is dropped once the server knows that its reader is gone")
-	})
-	reader, err := pgtail.NewOutbox(config)
-	require.NoError(t, err)
-	return &theLog{tail: reader, outbox: true}
 }

@@ -93,7 +93,7 @@ func (c chain) pair(t *testing.T, group string) (message.Publisher, message.Subs
 	t.Helper()
 	outbox := fmt.Sprintf("o%d", outboxes.Add(1))
 	publisher := publisherFor(t, c.database, func(config *forwarder.PublisherConfig) {
-		config.Outbox, config.AllowAutocommit, config.Log = outbox, true, c.log.isOutbox()
+		config.Outbox, config.AllowAutocommit = outbox, true
 		// The suite checks the order of messages with equal payloads, so that is what a key means here.
 		config.OrderingKey = func(_ string, msg *message.Message) string { return string(msg.Payload) }
 	})

@@ -34,7 +34,7 @@ func TestTail_is_not_silent_while_it_looks_at_its_publication(t *testing.T) {
 	pool.SetMaxOpenConns(1)
 	follower := w.tail()
 	follower.LookForRetained(time.Hour)
-	feed := w.feed(follower, tail.Outbox{Name: "outbox", DB: pool})
+	feed := w.feed(follower, tail.Outbox{DB: pool})
 	held, err := pool.Conn(t.Context())
 	require.NoError(t, err)
 	before := pool.Stats().WaitCount
@@ -48,28 +48,4 @@ func TestTail_is_not_silent_while_it_looks_at_its_publication(t *testing.T) {
 		messages, _, _ := feed.Take()
 		return len(messages) > 0 && messages[len(messages)-1].MessageID == m.UUID
 	}, "it goes on")
-}
-
-// Another process holds the row with the position for long, as one does whose transaction hangs.
-func TestOutbox_is_not_silent_while_it_claims_the_log(t *testing.T) {
-	t.Parallel()
-	w, b := newOutboxWorld(t), &broker{}
-	tx, err := w.DB.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }()
-	var holder int
-	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid() FROM postbox_log_position FOR UPDATE").Scan(&holder))
-	f := w.reader(b)
-	w.eventually(func() bool {
-		return w.waitsForPosition(holder) && w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE active AND slot_name = "+permanentSlot) > 0
-	}, "it reads from the slot, and waits for the row")
-	w.cutOutbox()
-	w.eventually(func() bool { return f.log.count("cannot read messages from the log") == 1 }, "it notices that its connection is lost")
-	require.Zero(t, f.log.count("canceling statement"), "it tells why, and not what it cancelled then")
-	w.speaks(permanentSlot)
-	require.Zero(t, f.log.count("reads messages from the log"))
-	require.NoError(t, tx.Rollback())
-	w.emit(keyed("one", "key"))
-	w.eventually(func() bool { return b.has("one") }, "it goes on")
-	f.stop(t)
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -36,21 +35,6 @@ func (e *setupError) Error() string {
 // Unwrap returns the error of the server.
 func (e *setupError) Unwrap() error { return e.err }
 
-// lostError is [ErrSlotLost] with what was found.
-type lostError struct{ what string }
-
-func (e *lostError) Error() string { return e.what + ": " + ErrSlotLost.Error() }
-
-// Unwrap returns [ErrSlotLost].
-func (e *lostError) Unwrap() error { return ErrSlotLost }
-
-// lacksPublication reports whether the server could not read its log since there was no publication of this name at a place in it. It looks
-// for the publication as it was there, so one that is made later does not help.
-func lacksPublication(err error, name string) bool {
-	var from *pgconn.PgError
-	return errors.As(err, &from) && from.Code == codeUndefinedObject && strings.Contains(from.Message, name)
-}
-
 // Codes of PostgreSQL's errors.
 const (
 	codeDuplicate       = "42710"
@@ -66,9 +50,8 @@ const (
 )
 
 const (
-	// runSetup and runSetupOutbox are what mends a log that is not set up.
-	runSetup       = `run pgtail.Setup, or "postbox log setup"`
-	runSetupOutbox = `run pgtail.SetupOutbox, or "postbox log setup --without-rows"`
+	// runSetup is what mends a log that is not set up.
+	runSetup = `run pgtail.Setup, or "postbox log setup"`
 	// runMigrate is what mends a missing table.
 	runMigrate = "call postbox.Migrate first"
 	// setLevel is what mends wal_level.
@@ -97,7 +80,7 @@ func (s *session) explainTable(ctx context.Context, db *sql.DB, statements *dial
 	may := true
 	if again := db.QueryRowContext(ctx, statements.ReaderSchema, s.role).Scan(&schema, &may); again == nil && !may {
 		return &setupError{ // without the code of the server, which says that the table is missing
-			"the role of DSN may not look into the schema " + schema, dialect.GrantLogRight("USAGE", "SCHEMA "+schema, s.role), errors.New(from.Message),
+			"the role of DSN may not look into the schema " + schema, dialect.GrantSchema(schema, s.role), errors.New(from.Message),
 		}
 	}
 	if from.Code == codeUndefinedTable {

@@ -25,8 +25,7 @@ type group struct {
 type follower struct {
 	tail.Outbox
 
-	failed chan error     // gets the reason why the log will never be read
-	using  sync.WaitGroup // calls of Direct
+	failed chan error // gets the reason why the log will never be read
 }
 
 // follow adds an outbox until ctx ends. joined is called with the new follower while no other one joins or leaves.
@@ -73,7 +72,7 @@ func (g *group) join(ctx context.Context, f *follower, joined func(f *follower),
 	return nil
 }
 
-// leave removes a follower, and waits until nothing is published for it any more. The last one ends the receiver, and waits for its end.
+// leave removes a follower. The last one ends the receiver, and waits for its end.
 func (g *group) leave(f *follower) {
 	g.mu.Lock()
 	g.followers = slices.DeleteFunc(g.followers, func(other *follower) bool { return other == f })
@@ -86,7 +85,6 @@ func (g *group) leave(f *follower) {
 	if last {
 		<-ended
 	}
-	f.using.Wait()
 	f.Meter.ReadsLog(false)
 	f.Meter.LogRetained(0)
 }
@@ -99,19 +97,6 @@ func (g *group) outbox() (outbox tail.Outbox, ok bool) {
 		return outbox, false
 	}
 	return g.followers[0].Outbox, true
-}
-
-// use returns a follower of the outbox with this name, nil if there is none. It does not leave before release is called.
-func (g *group) use(name string) (f *follower, release func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, f := range g.followers {
-		if f.Name == name {
-			f.using.Add(1)
-			return f, f.using.Done
-		}
-	}
-	return nil, nil
 }
 
 // each calls do with all outboxes.

@@ -303,3 +303,5 @@ func (w *world) setLanes(n int) error {
 	_, err = operator.SetLanes(w.Context(), spool.DefaultOutbox, n, func(operate.Progress) {})
 	return err
 }
+
+func (w *world) rows() int { return w.Count(w.T, "SELECT COUNT(*) FROM postbox_messages") }

@@ -11,11 +11,7 @@ import (
 
 // settle waits, if nothing is wrong, until all is published. Forwarders are idle for a moment then.
 func (h *history) settle() {
-	reads := false
-	for _, p := range h.alive {
-		reads = reads || p.kind == "outbox"
-	}
-	if !reads || h.lanes != nil || !h.judge.calm() {
+	if len(h.alive) == 0 || h.lanes != nil || !h.judge.calm() {
 		return
 	}
 	h.say("let everything settle")
@@ -46,12 +42,12 @@ func (h *history) finale() {
 	for id, m := range h.letters() {
 		h.requeue(id, m, true)
 	}
-	last := h.writeOne(&modelKey{name: h.name + "-last", topic: topics[0], inLog: true})
+	last := h.writeOne(&modelKey{name: h.name + "-last", topic: topics[0]})
 	h.serve(func() bool { return h.judge.done() && h.count("SELECT COUNT(*) FROM postbox_messages") == 0 }, "dead letters that were cured are published")
 	require.Empty(h, h.letters())
 	h.say("%s is published, and no log is needed", last.id)
 	h.serve(func() bool {
-		return h.count("SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot+" AND confirmed_flush_lsn >= ?::pg_lsn", start) == 1
+		return h.count("SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+slotName+" AND confirmed_flush_lsn >= ?::pg_lsn", start) == 1
 	}, "the position is confirmed")
 	h.alive[0].stop()
 	if len(h.dead) > 10 {
@@ -67,7 +63,7 @@ func (h *history) serve(condition func() bool, what string) {
 		if len(h.alive) == 0 {
 			h.expire()
 			h.until(h.slotIsFree, "the slot is free")
-			h.spawn("outbox")
+			h.spawn("tail")
 		}
 		return condition()
 	}, what)
@@ -85,7 +81,7 @@ func (h *history) position() (end string) {
 }
 
 func (h *history) slotIsFree() bool {
-	return h.count("SELECT COUNT(*) FROM pg_replication_slots WHERE active AND slot_name = "+permanentSlot) == 0
+	return h.count("SELECT COUNT(*) FROM pg_replication_slots WHERE active AND slot_name = "+slotName) == 0
 }
 
 // decided says whether all messages that must become dead letters are.
@@ -116,16 +112,4 @@ func (h *history) soon(condition func() bool) {
 		case <-ticker.C:
 		}
 	}
-}
-
-// unpublished returns how many committed messages of a key were not published.
-func (j *judge) unpublished(key string) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, m := range j.keys[key] {
-		if m.committed > 0 && m.published == 0 && !m.deleted {
-			n++
-		}
-	}
-	return n
 }

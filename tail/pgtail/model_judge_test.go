@@ -15,7 +15,6 @@ import (
 // posted is a message that was written, and what became of it.
 type posted struct {
 	id, key, topic string
-	inLog          bool // else it is a row
 	delayed, large bool
 	poison         bool // the broker refuses it
 	deadly         bool // it ends each process that publishes it
@@ -172,7 +171,7 @@ func (j *judge) refuse(p *modelProcess, m *posted) error {
 		j.disturbed++
 		j.kills++
 		j.fallen = append(j.fallen, p)
-		if m.deaths > modelAttempts+2+j.moved { // one start without a row, one that is not suspected, and those that are counted; in another lane no message is suspected
+		if m.deaths > modelAttempts+1+j.moved { // one start that is not suspected, and those that are counted; in another lane no message is suspected
 			j.violation("%s has killed %d processes", m.id, m.deaths)
 		}
 		return errOutage
@@ -210,16 +209,13 @@ func (j *judge) accept(p *modelProcess, m *posted) {
 	}
 }
 
-// before says whether a message must come before another one of its key, in the same topic: it was committed before the other one was written, or, if both
-// are in the log, committed.
+// before says whether a message must come before another one of its key, in the same topic: it was committed before the other one was written.
 func (m *posted) before(other *posted) bool {
 	switch {
 	case m == other || m.committed == 0 || m.topic != other.topic || m.delayed:
 		return false
 	case m.committed == other.committed:
 		return m.place < other.place
-	case m.inLog && other.inLog:
-		return m.committed < other.committed
 	}
 	return m.committed < other.begun
 }

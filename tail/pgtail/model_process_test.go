@@ -43,7 +43,7 @@ type modelProcess struct {
 }
 
 // kinds are the ways in which a forwarder finds messages.
-var kinds = []string{"outbox", "tail", "polling"}
+var kinds = []string{"tail", "polling"}
 
 // spawn starts a process.
 func (h *history) spawn(kind string) *modelProcess {
@@ -62,13 +62,10 @@ func (h *history) spawn(kind string) *modelProcess {
 		Lease: modelLease, CloseTimeout: 5 * time.Second, Classify: classify, BatchSize: []int{1, 4}[h.draw(2, "batches")],
 	}
 	var err error
-	switch kind {
-	case "tail":
+	if kind == "tail" {
 		config.Tail, err = pgtail.New(pgtail.Config{DSN: dsn, Publication: h.publication()})
-	case "outbox":
-		config.Tail, err = pgtail.NewOutbox(pgtail.OutboxConfig{DSN: dsn})
+		require.NoError(h, err)
 	}
-	require.NoError(h, err)
 	on := database.On(p.db)
 	on.Metrics = h.recorder
 	f, err := forwarder.New(on, p, config, p.log)

@@ -19,7 +19,6 @@ var topics = []string{"orders", "invoices"}
 // modelKey is a key with the producer that has it.
 type modelKey struct {
 	name, topic string
-	inLog       bool // the producer writes into the log
 }
 
 // transaction is one that is open, with what was written in it.
@@ -35,7 +34,7 @@ func (h *history) key() *modelKey { return h.keys[h.draw(len(h.keys), "key")] }
 // draft returns a message that is to be written.
 func (h *history) draft(k *modelKey) *posted {
 	h.messages++
-	m := &posted{id: fmt.Sprintf("%s-%04d", k.name, h.messages), key: k.name, topic: k.topic, inLog: k.inLog}
+	m := &posted{id: fmt.Sprintf("%s-%04d", k.name, h.messages), key: k.name, topic: k.topic}
 	if h.rarely(10, "topic") {
 		m.topic = topics[h.draw(2, "topic")]
 	}
@@ -64,9 +63,6 @@ func (h *history) post(ctx context.Context, tx *sql.Tx, m *posted) error {
 		delay.Message(msg, delay.For(50*time.Millisecond))
 	}
 	msg.SetContext(ctx)
-	if m.inLog {
-		return h.log.Bind(tx).Publish(m.topic, msg)
-	}
 	return h.rows.Bind(tx).Publish(m.topic, msg)
 }
 
@@ -119,7 +115,7 @@ func (h *history) end(tx *transaction) {
 // writeOne writes an ordinary message.
 func (h *history) writeOne(k *modelKey) *posted {
 	h.messages++
-	m := &posted{id: fmt.Sprintf("%s-%04d", k.name, h.messages), key: k.name, topic: k.topic, inLog: k.inLog}
+	m := &posted{id: fmt.Sprintf("%s-%04d", k.name, h.messages), key: k.name, topic: k.topic}
 	tx := h.begin()
 	require.NoError(h, h.post(h.Context(), tx.Tx, m))
 	tx.written = []*posted{m}
@@ -194,26 +190,10 @@ func (h *history) writeAll(drafts [][]*posted) error {
 	return nil
 }
 
-// changeProducer lets the producer of a key write rows, or into the log. From rows to the log it may change at any time, but before it writes rows again,
-// everything must be published.
-func (h *history) changeProducer() {
-	k := h.key()
-	for _, tx := range h.open {
-		if slices.ContainsFunc(tx.written, func(m *posted) bool { return m.key == k.name }) {
-			return
-		}
-	}
-	if k.inLog && h.judge.unpublished(k.name) > 0 {
-		return
-	}
-	k.inLog = !k.inLog
-	h.say("the producer of %s writes into the log: %t", k.name, k.inLog)
-}
-
 // String is what a history says of the message.
 func (m *posted) String() string {
 	text := m.id
-	for what, is := range map[string]bool{"row": !m.inLog, "delayed": m.delayed, "poison": m.poison, "deadly": m.deadly, "large": m.large} {
+	for what, is := range map[string]bool{"delayed": m.delayed, "poison": m.poison, "deadly": m.deadly, "large": m.large} {
 		if is {
 			text += " " + what
 		}

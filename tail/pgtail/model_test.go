@@ -1,11 +1,9 @@
 package pgtail_test
 
 import (
-	"context"
 	"database/sql"
 	"flag"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,11 +13,10 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
 // The model lets real forwarders and producers do random things on a real server, one history after the other, and knows what the broker may get of each
-// message, and when. Forwarders poll, read rows from the log, or read messages that are in the log alone, several at a time. They end, are killed, are
+// message, and when. Forwarders poll, or read rows from the log, several at a time. They end, are killed, are
 // held, and lose their connection to the log. At the end of a history nothing is wrong any more, one forwarder runs, and all that was committed must come.
 //
 // rapid draws the actions. But forwarders run beside them, so a seed tells what was done, and not in which order things happened in between: a history that
@@ -45,8 +42,6 @@ type model struct {
 
 	operator *admin.Admin
 	rows     *forwarder.Publisher
-	log      *forwarder.Publisher
-	reached  logPosition
 	number   int             // of the history
 	dead     []*modelProcess // that were killed, and whose goroutines may still run
 }
@@ -71,15 +66,12 @@ type history struct {
 func TestModel_G3_of_forwarders_of_the_log(t *testing.T) {
 	t.Parallel()
 	boundModel()
-	m := &model{world: newOutboxWorld(t)}
-	require.NoError(t, pgtail.Setup(t.Context(), m.Postbox(), m.publication()))
-	t.Cleanup(func() { require.NoError(t, pgtail.Remove(context.Background(), m.Postbox(), m.publication())) })
+	m := &model{world: newWorld(t)}
 	var err error
 	m.operator, err = admin.New(m.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	m.rows, err = forwarder.NewPublisher(m.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
-	m.log = m.emitter("outbox")
 	rapid.Check(t, m.run)
 	m.forget()
 }
@@ -104,9 +96,9 @@ func (m *model) run(rt *rapid.T) {
 		}
 	}()
 	for i := range 5 {
-		h.keys = append(h.keys, &modelKey{name: fmt.Sprintf("%s-k%d", h.name, i), topic: topics[i%2], inLog: i != 1})
+		h.keys = append(h.keys, &modelKey{name: fmt.Sprintf("%s-k%d", h.name, i), topic: topics[i%2]})
 	}
-	h.spawn("outbox")
+	h.spawn("tail")
 	actions := h.actions()
 	rt.Repeat(map[string]func(*rapid.T){
 		"": func(*rapid.T) { h.check() },
@@ -128,7 +120,7 @@ func (h *history) actions() []func() {
 		h.write, h.write, h.write, h.write, h.burst, h.burst, h.commit, h.commit, h.rollBack,
 		h.start, h.stop, h.killOne, h.cut, h.takeOver, h.holdOne,
 		h.failKey, h.heal, h.heal, h.outage, h.loseAnswers, h.holdKey,
-		h.pause, h.resume, h.resume, h.letter, h.bury, h.burden, h.setLanesOnce, h.changeProducer, h.changeProducer, h.settle, h.settle,
+		h.pause, h.resume, h.resume, h.letter, h.bury, h.setLanesOnce, h.settle, h.settle,
 	}
 }
 
@@ -157,23 +149,8 @@ func (h *history) check() {
 		h.lanes = nil
 	default:
 	}
-	h.checkPosition()
 	require.NoError(h, h.judge.verdict())
 }
-
-// checkPosition wants the position up to which the log was stored to go forward: a process that was replaced stores none.
-func (h *history) checkPosition() {
-	h.Helper()
-	var now logPosition
-	require.NoError(h, h.DB.QueryRowContext(h.Context(), "SELECT epoch, position, part FROM postbox_log_position").Scan(&now[0], &now[1], &now[2]))
-	if now[0] < h.reached[0] || slices.Compare(now[1:], h.reached[1:]) < 0 {
-		h.judge.change(func() { h.judge.violation("the position goes from %v back to %v", h.reached, now) })
-	}
-	h.reached = now
-}
-
-// logPosition is up to where the log was stored, and by whom: the epoch, the position, and the number of messages of the next transaction.
-type logPosition [3]int64
 
 // one returns a process that is alive, nil if there is none.
 func (h *history) one() *modelProcess {
@@ -212,7 +189,6 @@ func (h *history) cut() {
 	h.say("cut the connections that send the log")
 	h.judge.disturb()
 	h.world.cut()
-	h.cutOutbox()
 }
 
 // takeOver lets another process take the log over from one that is publishing.
@@ -231,24 +207,12 @@ func (h *history) takeOver() {
 		p.hold()
 	}
 	h.soon(h.slotIsFree) // or the next one would look again a second later only
-	p := h.spawn("outbox")
+	p := h.spawn("tail")
 	if h.draw(2, "work") == 0 { // before the first one knows
-		h.soon(func() bool { return p.log.count("reads messages from the log") > 0 })
+		h.soon(func() bool { return p.log.count("Postbox reads the log") > 0 })
 		h.writeOne(h.keys[2])
 		h.breathe()
 	}
-}
-
-// burden lets others write more log than is reserved, before a message that may kill processes.
-func (h *history) burden() {
-	h.say("others write much log")
-	h.Exec(h.T, "SELECT pg_logical_emit_message(false, 'busy', repeat('x', 5000000))")
-	m := h.draft(h.key())
-	m.deadly = m.inLog && !m.poison && !m.delayed && h.draw(2, "deadly") == 0
-	tx := h.begin()
-	require.NoError(h, h.post(h.Context(), tx.Tx, m))
-	tx.written = []*posted{m}
-	h.end(tx)
 }
 
 func (h *history) failKey() {

@@ -57,9 +57,6 @@ func (c contents) missing() []string {
 	return append([]string{"messages"}, c.lacks...)
 }
 
-// complete reports whether the publication tells each change of rows, those of messages among them, and sends nothing else.
-func (c contents) complete() bool { return c.inserts && len(c.missing()) == 0 }
-
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
 func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	var lacks string

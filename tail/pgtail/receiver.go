@@ -31,26 +31,14 @@ const (
 type receiver struct {
 	group *group
 	// session reads the log until it fails.
-	session func(ctx context.Context, outbox tail.Outbox, says says) error
+	session func(ctx context.Context, outbox tail.Outbox, started func(slot string)) error
 	// final reports whether an error ends all followers.
 	final func(err error) bool
-	lines lines
 	pause time.Duration
 	// told is the state that was logged last, and lacks what was missing then.
-	told    state
-	lacks   string
-	hasRead bool // the log was read at least once
-	refused bool // what was read last could not be stored
+	told  state
+	lacks string
 }
-
-// says is what a session tells its receiver.
-type says struct {
-	started func(slot string) // it reads the log
-	stored  func()            // it has stored something
-}
-
-// lines are what a receiver logs.
-type lines struct{ standby, stillFailing, failing, started string }
 
 // state is what a receiver does, as its log lines tell it.
 type state int
@@ -68,7 +56,7 @@ func (r *receiver) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		err := r.session(ctx, outbox, r.listen(outbox))
+		err := r.session(ctx, outbox, func(slot string) { r.started(outbox, slot) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -86,27 +74,10 @@ func (r *receiver) run(ctx context.Context) {
 	}
 }
 
-// listen takes in what a session tells. One that follows a session which could not store what it has read does as well only when it has stored something. Otherwise each of
-// them would log both, and none would wait for long.
-func (r *receiver) listen(outbox tail.Outbox) says {
-	var name string
-	reads := func() {
-		r.told, r.pause, r.refused = reading, 0, false
-		outbox.Logger.Info(r.lines.started, watermill.LogFields{"slot": name})
-	}
-	return says{
-		started: func(slot string) {
-			name, r.hasRead = slot, true
-			if !r.refused {
-				reads()
-			}
-		},
-		stored: func() {
-			if r.refused {
-				reads()
-			}
-		},
-	}
+// started takes in that a session reads the log.
+func (r *receiver) started(outbox tail.Outbox, slot string) {
+	r.told, r.pause = reading, 0
+	outbox.Logger.Info("Postbox reads the log of its database", watermill.LogFields{"slot": slot})
 }
 
 // nextPause returns how long to wait after a session ended with this error.
@@ -128,19 +99,16 @@ func (r *receiver) report(outbox tail.Outbox, err error) {
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
 		lacks = wrong.what
 	}
-	if failed := (*storeError)(nil); errors.As(err, &failed) {
-		r.refused = failed.refused()
-	}
 	switch {
 	case errors.Is(err, errTaken):
-		if r.told, r.refused = standby, false; before != standby {
-			outbox.Logger.Info(r.lines.standby, nil)
+		if r.told = standby; before != standby {
+			outbox.Logger.Info("Postbox polls: another process reads the log, and this one stands by to take over", nil)
 		}
 	case before == failing && (lacks == "" || lacks == r.lacks):
-		outbox.Logger.Debug(r.lines.stillFailing+": "+dialect.HideAddress(err).Error(), nil)
+		outbox.Logger.Debug("Postbox still cannot read the log, and continues to poll: "+dialect.HideAddress(err).Error(), nil)
 	default:
 		r.told, r.lacks = failing, lacks
-		outbox.Logger.Error(r.lines.failing, dialect.HideAddress(err), nil)
+		outbox.Logger.Error("Postbox cannot read the log of its database and goes on trying: until it can, it finds messages by polling", dialect.HideAddress(err), nil)
 	}
 }
 
@@ -160,6 +128,8 @@ const (
 	// senderTimeout is after how long the server ends a connection whose process is gone without a word. Then another
 	// process can take over.
 	senderTimeout = "10s"
+	// applicationName is how that of the session begins.
+	applicationName = "postbox log reader"
 )
 
 // session is a connection over which the log is sent.
@@ -191,7 +161,7 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	config := address.Copy()
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["wal_sender_timeout"] = senderTimeout
-	config.RuntimeParams["application_name"] = strings.TrimSpace(dialect.LogReader + " " + config.RuntimeParams["application_name"])
+	config.RuntimeParams["application_name"] = strings.TrimSpace(applicationName + " " + config.RuntimeParams["application_name"])
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)

@@ -32,7 +32,7 @@ type retainedWatch struct {
 	slot     string
 	interval time.Duration
 	most     int64                           // not positive: no limit
-	lacks    func(ctx context.Context) error // returns a setupError if the log lacks something; may be nil
+	lacks    func(ctx context.Context) error // returns a setupError if the log lacks something
 	give     func(cause error)
 	reached  *atomic.Uint64 // the position in the log up to which the server has sent everything
 }
@@ -114,9 +114,6 @@ func (w retainedWatch) look(ctx context.Context, outbox tail.Outbox) error {
 
 // lacking returns what the log lacks.
 func (w retainedWatch) lacking(ctx context.Context) error {
-	if w.lacks == nil {
-		return nil
-	}
 	err := w.lacks(ctx)
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
 		return err

@@ -15,15 +15,10 @@ type serverState struct {
 	standby            bool
 	slots, usedSlots   int // max_replication_slots
 	senders, connected int // max_wal_senders
-	keepSize           string
-	idleTimeout        string
-	standbySlots       string // synchronized_standby_slots
-	hasStandbySlots    bool   // a standby has a slot of its own
 }
 
 func readServer(ctx context.Context, db *sql.DB, statements *dialect.Statements) (s serverState, err error) {
-	err = db.QueryRowContext(ctx, statements.LogServerState).Scan(&s.version, &s.level, &s.standby, &s.slots, &s.usedSlots, &s.senders, &s.connected,
-		&s.keepSize, &s.idleTimeout, &s.standbySlots, &s.hasStandbySlots)
+	err = db.QueryRowContext(ctx, statements.LogServerState).Scan(&s.version, &s.level, &s.standby, &s.slots, &s.usedSlots, &s.senders, &s.connected)
 	if err != nil {
 		return s, fmt.Errorf("look at the server: %w", err)
 	}

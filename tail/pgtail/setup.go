@@ -47,7 +47,7 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 	text := ""
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		if err := mayPublish(ctx, db, statements, false); err != nil {
+		if err := mayPublish(ctx, db, statements); err != nil {
 			return false, err
 		}
 		text = statements.CreatePublication(publication)
@@ -148,7 +148,7 @@ func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 
 // madeByHand is the error for a slot that has the name of those that readers make.
 func madeByHand(slot string, statements *dialect.Statements) error {
-	return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own", slot), fix: statements.DropOutboxSlot(slot)}
+	return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own", slot), fix: statements.DropSlot(slot)}
 }
 
 // untaken returns errTaken if another process has the slot.

@@ -16,14 +16,10 @@ import (
 type Status struct {
 	// Version is the major version of PostgreSQL, such as 17.
 	Version int
-	// Standby is true if the database is a standby, whose log no process reads. A slot that it keeps is ready for a failover if it is Synced.
+	// Standby is true if the database is a standby, whose log no process reads.
 	Standby bool
-	// SetUp is true if the log was set up: for rows by [Setup], for messages in the log alone by [SetupOutbox]. A slot for messages in the log alone that is not set up comes from a call that
-	// was cut off.
-	SetUp bool
-	// Publication is the name of the publication, and Published is true if it is there.
+	// Publication is the name of the publication.
 	Publication string
-	Published   bool
 	// Slot is the slot through which the log is read.
 	Slot Slot
 	// Findings are what is wrong, and what may be. There are none if all is well.
@@ -34,7 +30,7 @@ type Status struct {
 type Slot struct {
 	// Name is the name that the slot has, or would have: it belongs to the tables.
 	Name string
-	// Exists is false if there is none. The other fields are then empty. A slot for rows exists while a process reads.
+	// Exists is false if there is none. The other fields are then empty. A slot exists while a process reads.
 	Exists bool
 	// Incomplete is true while the server makes the slot, for which it waits for the end of all open transactions. It keeps nothing for the slot until then.
 	Incomplete bool
@@ -43,35 +39,26 @@ type Slot struct {
 	PID    int
 	// Role and Address are those of the process that reads. Both are empty if the role of this session may not see them, and Address for a local socket.
 	Role, Address string
-	// WALStatus is wal_status of pg_replication_slots: "reserved" and "extended" are fine. "unreserved" means that the server may remove log that
-	// is needed at its next checkpoint, and "lost" that it has.
-	WALStatus string
-	// Invalid is why the server has invalidated the slot, such as "wal_removed". It is empty before PostgreSQL 17.
-	Invalid string
-	// Retained is how many bytes of log the server keeps for the slot, and Unread how many of them have not been confirmed.
-	Retained, Unread int64
-	// Failover is true if standbys with sync_replication_slots keep the slot, which PostgreSQL 17 and later can do. Synced is true on such a standby.
-	Failover, Synced bool
+	// Retained is how many bytes of log the server keeps for the slot.
+	Retained int64
 
-	temporary, ours bool
-	application     string // application_name of the process that reads
+	temporary bool
 }
 
 // The subjects of findings.
 const (
 	AboutServer      = "server"      // its version and settings
-	AboutRole        = "role"        // the role that reads the log, and those that store its messages
+	AboutRole        = "role"        // the role that reads the log
 	AboutPublication = "publication" // what is sent of the log
 	AboutSlot        = "slot"        // what the server keeps of the log
 	AboutReader      = "reader"      // the process that reads
-	AboutFailover    = "failover"    // what a failover would lose
 )
 
 // Finding is something that an operator should know about the log.
 type Finding struct {
 	// About is the subject, such as [AboutSlot].
 	About string
-	// Problem is true if forwarders cannot read the log, or messages may be lost. Otherwise an operator may want it so.
+	// Problem is true if forwarders cannot read the log. Otherwise an operator may want it so.
 	Problem bool
 	// What is wrong, and Fix is the statement, the setting or the action that mends it.
 	What, Fix string
@@ -84,12 +71,6 @@ func problem(about string, err error) Finding {
 	f := Finding{About: about, Problem: true, What: err.Error(), Fix: "look at the error", err: err}
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) && wrong.fix != "" {
 		f.What, f.Fix = (&setupError{what: wrong.what, err: wrong.err}).Error(), wrong.fix
-	}
-	if errors.Is(err, ErrSlotLost) {
-		f.Fix = `run "postbox log accept-loss", or call pgtail.AcceptLoss: it says from when to when messages may be missing. Publish these again afterwards: what is written to the log before is lost, too`
-		if lost := (*lostError)(nil); errors.As(err, &lost) {
-			f.What = lost.what + ": messages that were in the log alone may be lost"
-		}
 	}
 	return f
 }
@@ -105,7 +86,7 @@ func problems(findings []Finding) error {
 	return errors.Join(all...)
 }
 
-// Inspect returns how it stands with the log for rows, which a [Tail] reads. An empty DSN leaves out whether its role may read the log; otherwise Inspect connects with it. The role
+// Inspect returns how it stands with the log, which a [Tail] reads. An empty DSN leaves out whether its role may read the log; otherwise Inspect connects with it. The role
 // of db needs no right on any table. It changes nothing, and takes a few queries.
 func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, error) {
 	config.setDefaults()
@@ -115,13 +96,12 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	server, slot, err := readState(ctx, db.DB, statements, "")
+	server, slot, err := readState(ctx, db.DB, statements)
 	if err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
 	findings := server.lacks(slot)
-	has, err := publishes(ctx, db.DB, statements, config.Publication)
-	if err != nil {
+	if _, err := publishes(ctx, db.DB, statements, config.Publication); err != nil {
 		findings = append(findings, problem(AboutPublication, err))
 	}
 	switch {
@@ -139,43 +119,7 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 	}
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
 	return Status{
-		Version: server.version, Standby: server.standby, SetUp: has.table, Publication: config.Publication, Published: has.version != "", Slot: slot, Findings: findings,
-	}, nil
-}
-
-// InspectOutbox returns how it stands with the log for messages that are in the log alone, which an [Outbox] reads. Its DSN is that of [Inspect]. The role of db may
-// read the table postbox_log_position. It also looks whether the roles that may write that table have
-// the other rights of a forwarder with the log. It works on a standby, too: there it tells whether a failover would keep the slot.
-func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) (Status, error) {
-	address, statements, err := Config{DSN: config.DSN, Publication: defaultPublication}.inspected(db)
-	if err != nil {
-		return Status{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	server, slot, err := readState(ctx, db.DB, statements, dialect.OutboxSlotSuffix)
-	if err != nil {
-		return Status{}, fmt.Errorf("pgtail: %w", err)
-	}
-	o := &outboxState{config: config, db: db.DB, statements: statements, server: server}
-	if err := o.read(ctx); err != nil {
-		return Status{}, fmt.Errorf("pgtail: %w", err)
-	}
-	o.probe(ctx, slot, address)
-	roles, err := o.roles(ctx)
-	if err != nil {
-		return Status{}, fmt.Errorf("pgtail: %w", err)
-	}
-	orphaned, err := o.orphaned(ctx)
-	if err != nil {
-		return Status{}, fmt.Errorf("pgtail: %w", err)
-	}
-	findings := append(o.lacks(slot), o.dangers(slot)...)
-	findings = append(findings, roles...)
-	findings = append(findings, orphaned...)
-	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
-	return Status{
-		Version: server.version, Standby: server.standby, SetUp: o.known, Publication: slot.Name, Published: o.published, Slot: slot, Findings: findings,
+		Version: server.version, Standby: server.standby, Publication: config.Publication, Slot: slot, Findings: findings,
 	}, nil
 }
 
@@ -190,17 +134,20 @@ func (c Config) inspected(db postbox.Database) (address *pgconn.Config, statemen
 	return address, statements, err
 }
 
-// readState reads what the server has. The suffix is that of the name of the slot.
-func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements, suffix string) (server serverState, slot Slot, err error) {
+// readState reads what the server has.
+func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements) (server serverState, slot Slot, err error) {
 	if server, err = readServer(ctx, db, statements); err != nil {
 		return server, slot, err
 	}
 	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.Name); err != nil {
-		return server, slot, tableMissing(fmt.Errorf("identify the table of messages: %w", err))
+		err = fmt.Errorf("identify the table of messages: %w", err)
+		if dialect.LacksTable(err) {
+			err = &setupError{"a table is missing", runMigrate, err}
+		}
+		return server, slot, err
 	}
-	slot.Name += suffix
-	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.application, &slot.Address,
-		&slot.WALStatus, &slot.Invalid, &slot.Retained, &slot.Unread, &slot.Failover, &slot.Synced)
+	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(
+		&slot.temporary, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.Address, &slot.Retained)
 	if errors.Is(err, sql.ErrNoRows) {
 		return server, slot, nil
 	}

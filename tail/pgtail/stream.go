@@ -64,7 +64,6 @@ type stream struct {
 	*session
 
 	confirmed uint64 // the position up to which the server need not keep the log
-	said      uint64 // the one that the server was told last
 	sent      time.Time
 	heard     time.Time
 	reached   *atomic.Uint64      // the position up to which the server has sent everything, as it says
@@ -227,24 +226,18 @@ func (s *insertStream) take(ctx context.Context, data []byte) error {
 // statusSize is the size of a status: its kind, three positions, a time, and whether an answer is wanted.
 const statusSize = 1 + 3*8 + 8 + 1
 
+// microsecondsTo2000 is the time from 1970 to PostgreSQL's first year.
+const microsecondsTo2000 = 946_684_800_000_000
+
 // status tells the server up to where the log was received, and up to where it need not keep it any longer.
-//
-// A server that stops in order waits until one of these is the end of its log: the confirmed position, or the received one if no position is
-// confirmed by this status. A slot keeps what was confirmed before. So a position behind the received one is confirmed once: the server would wait
-// for ever for a reader that can store no position any more, since the server has ended its other connections.
 func (s *stream) status(now time.Time) error {
 	s.sent = now
-	received, confirmed := max(s.reached.Load(), s.confirmed), s.confirmed
-	if confirmed < received && confirmed == s.said {
-		confirmed = 0
-	} else {
-		s.said = confirmed
-	}
+	received := max(s.reached.Load(), s.confirmed)
 	data := append(make([]byte, 0, statusSize), 'r')
-	for _, position := range []uint64{received, confirmed, confirmed} { // written, flushed and applied
+	for _, position := range []uint64{received, s.confirmed, s.confirmed} { // written, flushed and applied
 		data = binary.BigEndian.AppendUint64(data, position)
 	}
-	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-tail.MicrosecondsTo2000)) //nolint:gosec // later than 2000
+	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-microsecondsTo2000)) //nolint:gosec // later than 2000
 	answer := byte(0)
 	if now.Sub(s.heard) >= statusInterval/2 {
 		answer = 1

@@ -45,7 +45,7 @@ func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
 			f.Feed.Tell(t.tells)
 		}
 	}, func(ctx context.Context) {
-		r := &receiver{group: &t.group, session: t.session, lines: tailLines, final: func(err error) bool {
+		r := &receiver{group: &t.group, session: t.session, final: func(err error) bool {
 			var wrong *setupError
 			return t.config.Required && errors.As(err, &wrong)
 		}}
@@ -53,15 +53,8 @@ func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
 	})
 }
 
-var tailLines = lines{
-	standby:      "Postbox polls: another process reads the log, and this one stands by to take over",
-	stillFailing: "Postbox still cannot read the log, and continues to poll",
-	failing:      "Postbox cannot read the log of its database and goes on trying: until it can, it finds messages by polling",
-	started:      "Postbox reads the log of its database",
-}
-
 // session reads the log over one connection until it fails.
-func (t *Tail) session(ctx context.Context, outbox tail.Outbox, says says) error {
+func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
 	defer t.begin("")
 	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
@@ -90,7 +83,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, says says) error
 	if err := s.start(within, outbox.Statements.StartReplication(s.slot, t.config.Publication, s.version() >= binaryVersion)); err != nil {
 		return cause(within, err)
 	}
-	says.started(s.slot)
+	started(s.slot)
 	t.begin(s.server)
 	t.hear(time.Now())
 	t.tell(has.tells())

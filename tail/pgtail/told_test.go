@@ -38,7 +38,7 @@ func (w *world) feed(follower *pgtail.Tail, outbox tail.Outbox) *tail.Feed {
 		require.NoError(w, <-ended)
 	})
 	w.eventually(func() bool { server, _ := feed.State(); return server != "" }, "the log is read")
-	feed.Open(int64(w.Count(w.T, "SELECT id FROM postbox_spools WHERE name = ?", outbox.Name)))
+	feed.Open(int64(w.Count(w.T, "SELECT id FROM postbox_spools WHERE name = 'outbox'")))
 	return feed
 }
 
@@ -50,7 +50,7 @@ func TestTail_tells_of_changes(t *testing.T) {
 	w.inTx("second", func(_ *sql.Tx, publish func(topic string, messages ...*message.Message)) {
 		publish("orders", message.NewMessage("registers another one", nil))
 	})
-	feed := w.feed(w.tail(), tail.Outbox{Name: "outbox", DB: w.DB})
+	feed := w.feed(w.tail(), tail.Outbox{DB: w.DB})
 	changes := func() int64 {
 		n, tells := feed.Tells(time.Now())
 		require.True(w, tells)
@@ -103,7 +103,7 @@ func TestTail_with_a_publication_of_the_messages_alone_polls(t *testing.T) {
 	w.publish("orders", message.NewMessage("registers the outbox", nil))
 	follower := w.tail()
 	follower.LookForRetained(20 * time.Millisecond)
-	feed := w.feed(follower, tail.Outbox{Name: "outbox", DB: w.DB})
+	feed := w.feed(follower, tail.Outbox{DB: w.DB})
 	_, tells := feed.Tells(time.Now())
 	require.False(t, tells)
 	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()))

@@ -44,9 +44,6 @@ the pause is longer than --max-pause: then it was probably forgotten. Until then
 OK is "paused", and the standard error says for how long. Messages of keys and
 topics that are paused are late like others.
 
-If the log was set up for messages without rows (see "postbox log"), a process
-must read it, except with --queue: nothing tells how old the messages in it are.
-
 The error says what keeps the messages, such as an outage or a missing process,
 or that keys are stuck behind messages which failed.
 If a publisher or a handler has not returned for longer than --max-age, it names
@@ -84,11 +81,6 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 	}
 	if len(problems) > 0 {
 		return foundf("%s", strings.Join(problems, "; "))
-	}
-	if unread, _, err := s.logUnread(ctx, chosen); err != nil {
-		return err
-	} else if unread != "" {
-		return foundf("%s", unread)
 	}
 	return nil
 }

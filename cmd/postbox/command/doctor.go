@@ -57,8 +57,6 @@ func (p *program) doctorCommand() *cobra.Command {
   outages     topics whose messages wait because the broker, or what the handler
               needs, is away, and since when
   calls       publishers and handlers that have not returned for 5 minutes
-  log         the slot for messages that are in the log of PostgreSQL alone, if
-              pgtail.SetupOutbox has made one
   operators   what operators have paused, and messages that wait for them
 
 The rights are tried with statements in transactions that are rolled back. Each
@@ -127,7 +125,6 @@ func (s *session) checks() []check {
 		{"lanes", s.checkLanes, true},
 		{"outages", s.checkOutages, true},
 		{"calls", s.checkCalls, true},
-		{"log", s.checkLog, true},
 		{"operators", s.checkOperators, true},
 	}
 }

@@ -36,12 +36,6 @@ not. Messages that are in a broker are not seen: an inbox may still get them, an
 its handlers may then write others. Messages whose outbox or queue does not exist
 are "missing", with its id: "postbox doctor" says what to do.
 
-If the log was set up for messages without rows (see "postbox log"), it must be
-empty, too, except with --queue. Once no message has a row, the command writes a
-mark into the log, and waits until a process has read the log up to that mark, and
-has published or stored all messages before it. That takes about a second, so
---timeout must be longer.
-
 If something keeps messages, such as a pause or a missing process, the command
 says so after ten seconds, and at the end.
 
@@ -52,11 +46,11 @@ over.`,
 			if err := s.exists(s.cmd.Context(), target); err != nil {
 				return err
 			}
-			found, inLog, err := s.drain(s.cmd.Context(), target, timeout.Duration)
+			found, err := s.drain(s.cmd.Context(), target, timeout.Duration)
 			if err != nil {
 				return err
 			}
-			return s.drained(s.cmd.Context(), found, inLog, timeout.Duration)
+			return s.drained(s.cmd.Context(), found, timeout.Duration)
 		}),
 	}
 	target.addFilterTo(cmd)
@@ -64,33 +58,23 @@ over.`,
 	return cmd
 }
 
-// drain waits, and returns what the last look has found, and why messages may wait in the log.
-func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Duration) (found []drainRecord, inLog string, err error) {
-	begin, log := time.Now(), logWatch{}
+// drain waits, and returns what the last look has found.
+func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Duration) (found []drainRecord, err error) {
+	begin := time.Now()
 	ticker := time.NewTicker(drainPause)
 	defer ticker.Stop()
 	for said := begin; ; {
-		if inLog, err = log.pending(ctx, s, chosen); err == nil {
-			found, err = s.fullness(ctx, chosen) // afterwards, since messages of the log become rows
-		}
-		left := len(notEmpty(found))
-		if err == nil && time.Since(begin) < timeout {
-			err = log.renew(ctx, s, left > 0)
-		}
+		found, err = s.fullness(ctx, chosen)
+		left := notEmpty(found)
 		if ctx.Err() != nil {
-			return nil, "", stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
+			return nil, stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
 		}
-		if err != nil || left == 0 && inLog == "" || time.Since(begin) >= timeout {
-			return found, inLog, err
+		if err != nil || len(left) == 0 || time.Since(begin) >= timeout {
+			return found, err
 		}
 		if time.Since(said) >= drainProgress {
 			said = time.Now()
-			after := span(time.Since(begin).Round(time.Second))
-			if left > 0 {
-				s.progress("%s not empty after %s%s.", are(left, outboxOrQueue), after, s.obstacles(ctx, notEmpty(found), 0))
-			} else {
-				s.progress("Not empty after %s: %s.", after, inLog)
-			}
+			s.progress("%s not empty after %s%s.", are(len(left), outboxOrQueue), span(time.Since(begin).Round(time.Second)), s.obstacles(ctx, left, 0))
 		}
 		select {
 		case <-ctx.Done():
@@ -131,7 +115,7 @@ func notEmpty(found []drainRecord) map[targetRecord]bool {
 	return left
 }
 
-func (s *session) drained(ctx context.Context, found []drainRecord, inLog string, timeout time.Duration) error {
+func (s *session) drained(ctx context.Context, found []drainRecord, timeout time.Duration) error {
 	list := s.list("OUTBOX OR QUEUE", "EMPTY")
 	for _, record := range found {
 		if err := list.add(record, record.cell(), yesNo(record.Empty)); err != nil {
@@ -141,11 +125,8 @@ func (s *session) drained(ctx context.Context, found []drainRecord, inLog string
 	if err := list.end(); err != nil {
 		return err
 	}
-	if left := len(notEmpty(found)); left > 0 {
-		return foundf("not empty after %s: %d of %s%s", timeout, left, count(len(found), outboxOrQueue), s.obstacles(ctx, notEmpty(found), 0))
-	}
-	if inLog != "" {
-		return foundf("not empty after %s: %s", timeout, inLog)
+	if left := notEmpty(found); len(left) > 0 {
+		return foundf("not empty after %s: %d of %s%s", timeout, len(left), count(len(found), outboxOrQueue), s.obstacles(ctx, left, 0))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,95 +25,74 @@ type slotRecord struct {
 	PID        int    `json:"pid,omitempty"`
 	Role       string `json:"role,omitempty"`
 	Address    string `json:"address,omitempty"`
-	WALStatus  string `json:"wal_status,omitempty"`
-	Invalid    string `json:"invalid,omitempty"`
 	Retained   int64  `json:"retained_bytes"`
-	Unread     int64  `json:"unread_bytes"`
-	Failover   bool   `json:"failover"`
-	Synced     bool   `json:"synced"`
 }
 
 func slotRecordOf(s pgtail.Slot) *slotRecord {
-	return &slotRecord{
-		Name: s.Name, Exists: s.Exists, Incomplete: s.Incomplete, Active: s.Active, PID: s.PID, Role: s.Role, Address: s.Address, WALStatus: s.WALStatus, Invalid: s.Invalid,
-		Retained: s.Retained, Unread: s.Unread, Failover: s.Failover, Synced: s.Synced,
-	}
+	return &slotRecord{s.Name, s.Exists, s.Incomplete, s.Active, s.PID, s.Role, s.Address, s.Retained}
 }
 
 func (p *program) logCheckCommand() *cobra.Command {
-	var flags logFlags
+	var publication string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Show the slot and its reader, and say what is wrong",
 		Long: `Show how it stands with the log, and say what is wrong and how to mend it.
 
   server       the version and the settings of the server
-  role         whether the role of --log-dsn may read the log, and whether
-               those of forwarders may store messages that are in it alone
+  role         whether the role of --log-dsn may read the log
   publication  whether it is there, and sends what forwarders need
-  slot         its state, the log that the server keeps for it, and how much of
-               that was not confirmed
+  slot         the log that the server keeps for it
   reader       the process that reads
-  failover     whether standbys keep a permanent slot
 
 Each line has the statement or the action that mends what it has found. The
 states are those of "postbox doctor". The role of --dsn needs no right but those
-of an operator. On a standby, --without-rows says whether a failover to it would
-keep the slot.
+of an operator.
 
 The exit code is 0 if there is no problem, and 3 otherwise.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.onLog(func(s *session, ctx context.Context) error {
-			status, err := s.inspect(ctx, flags)
+			status, err := pgtail.Inspect(ctx, s.database, pgtail.Config{DSN: s.logDSN, Publication: publication})
 			if err != nil {
 				return err
 			}
-			if err := s.listLog(status, flags); err != nil {
-				return err
+			problems, err := s.listLog(status)
+			if err == nil && problems > 0 {
+				err = foundf("%s found", count(problems, "problem"))
 			}
-			if n := logProblems(status); n > 0 {
-				return foundf("%s found", count(n, "problem"))
-			}
-			return nil
+			return err
 		}),
 	}
-	flags.addTo(cmd)
+	addPublicationTo(cmd, &publication)
 	return cmd
-}
-
-// logProblems counts the problems, without those about some things.
-func logProblems(status pgtail.Status, without ...string) (n int) {
-	for _, f := range status.Findings {
-		if f.Problem && !slices.Contains(without, f.About) {
-			n++
-		}
-	}
-	return n
 }
 
 // logSubjects are the lines of the list, in order.
 var logSubjects = []string{
-	pgtail.AboutServer, pgtail.AboutRole, pgtail.AboutPublication, pgtail.AboutSlot, pgtail.AboutReader, pgtail.AboutFailover,
+	pgtail.AboutServer, pgtail.AboutRole, pgtail.AboutPublication, pgtail.AboutSlot, pgtail.AboutReader,
 }
 
-// listLog prints the state.
-func (s *session) listLog(status pgtail.Status, flags logFlags) error {
+// listLog prints the state, and returns the number of problems.
+func (s *session) listLog(status pgtail.Status) (problems int, err error) {
 	list := s.list("CHECK", "STATUS", "FINDING", "FIX")
 	for _, about := range logSubjects {
 		found := logFindings(status, about)
 		if len(found) == 0 {
-			found = []finding{s.logFine(status, about, flags)}
+			found = []finding{s.logFine(status, about)}
 		}
 		for _, f := range found {
 			line := logFinding{finding: f}
 			if about == pgtail.AboutSlot {
 				line.Slot = slotRecordOf(status.Slot)
 			}
+			if f.Status == findingProblem {
+				problems++
+			}
 			if err := list.add(line, f.Check, f.Status, cell(f.Text), cell(f.Fix)); err != nil {
-				return err
+				return problems, err
 			}
 		}
 	}
-	return list.end()
+	return problems, list.end()
 }
 
 // logFindings returns what was found about one thing.
@@ -133,7 +111,7 @@ func logFindings(status pgtail.Status, about string) (found []finding) {
 }
 
 // logFine is the line about a thing with which nothing is wrong.
-func (s *session) logFine(status pgtail.Status, about string, flags logFlags) finding {
+func (s *session) logFine(status pgtail.Status, about string) finding {
 	slot, text := status.Slot, ""
 	switch about {
 	case pgtail.AboutServer:
@@ -148,9 +126,6 @@ func (s *session) logFine(status pgtail.Status, about string, flags logFlags) fi
 			return finding{about, findingNotice, "not looked at", "set --log-dsn to the address that the forwarders have in the configuration of pgtail"}
 		}
 	case pgtail.AboutPublication:
-		if !status.Published && !status.Standby { // a loss that follows from that is a finding about the slot
-			return finding{about, findingNotice, "there is no publication " + status.Publication, "begin with the line of the slot"}
-		}
 		text = status.Publication
 	case pgtail.AboutSlot:
 		text = slotText(slot)
@@ -158,8 +133,6 @@ func (s *session) logFine(status pgtail.Status, about string, flags logFlags) fi
 		if text = readerText(slot); text == "" && !status.Standby {
 			text = "none"
 		}
-	case pgtail.AboutFailover:
-		text = failoverText(slot, flags)
 	}
 	return finding{Check: about, Status: findingOK, Text: text}
 }
@@ -168,7 +141,7 @@ func slotText(slot pgtail.Slot) string {
 	if !slot.Exists {
 		return slot.Name + ": the process that reads makes it"
 	}
-	return fmt.Sprintf("%s: %s, %s kept, %s not confirmed", slot.Name, slot.WALStatus, byteText(slot.Retained), byteText(slot.Unread))
+	return fmt.Sprintf("%s: %s kept", slot.Name, byteText(slot.Retained))
 }
 
 func readerText(slot pgtail.Slot) string {
@@ -183,19 +156,6 @@ func readerText(slot pgtail.Slot) string {
 		text += " at " + slot.Address
 	}
 	return text
-}
-
-func failoverText(slot pgtail.Slot, flags logFlags) string {
-	switch {
-	case !flags.withoutRows:
-		return "no slot needs to be kept: polling finds the messages"
-	case slot.Synced:
-		return "this standby keeps the slot"
-	case slot.Failover:
-		return "standbys with sync_replication_slots keep the slot"
-	default:
-		return "the slot is not kept, and no standby has a slot here"
-	}
 }
 
 // byteText is a number of bytes for people.

@@ -1055,17 +1055,13 @@ SELECT 'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::t
 -- LogServerState
 SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'), pg_is_in_recovery(),
        current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
-       current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication),
-       COALESCE(current_setting('max_slot_wal_keep_size', true), ''), COALESCE(current_setting('idle_replication_slot_timeout', true), ''),
-       COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')
+       current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication)
 
 -- LogSlotState
-SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(a.application_name, 'postbox log reader'), COALESCE(host(a.client_addr), ''),
-       COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
-       COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
-       COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
+SELECT s.temporary, s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0),
+       COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+       COALESCE(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn), 0)::bigint
 FROM pg_replication_slots s
-CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS reached) e
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = $1
 
@@ -1073,157 +1069,8 @@ WHERE s.slot_name = $1
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
--- PublicationOwner
-SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = $1
-
 -- ReaderSchema
 SELECT c.relnamespace::regnamespace::text, has_schema_privilege($1::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
-
--- OldestTransaction
-SELECT COALESCE(l.pid, 0), COALESCE((
-       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
-       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
-FROM pg_locks l
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.granted AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' ORDER BY age(l.transactionid) DESC LIMIT 1
-
--- PublicationUser
-SELECT COALESCE(l.pid, 0), COALESCE((
-       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
-       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
-FROM pg_locks l
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.granted AND l.locktype = 'object' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND l.classid = 'pg_publication'::regclass AND l.objid = (SELECT p.oid FROM pg_publication p WHERE p.pubname = $1) ORDER BY l.pid LIMIT 1
-
--- SetUpHolder
-SELECT COALESCE(l.pid, 0), COALESCE((
-       SELECT x.gid FROM pg_locks t JOIN pg_prepared_xacts x ON x.transaction = t.transactionid
-       WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), ''), COALESCE(a.usename, ''), COALESCE(a.application_name, '')
-FROM pg_locks l
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.granted AND l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND l.classid = 1886352244 AND l.objid = $1 AND l.objsubid = 2
-
--- OwnLogRights
-SELECT a.rolname, n.lacks, n.object FROM pg_roles a
-JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
-CROSS JOIN LATERAL (VALUES
-	(1, 'USAGE', 'SCHEMA ' || c.relnamespace::regnamespace::text, has_schema_privilege(a.oid, c.relnamespace, 'USAGE')),
-	(2, 'SELECT, UPDATE', 'postbox_log_position', has_table_privilege(a.oid, 'postbox_log_position', 'SELECT') AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE')),
-	(3, 'SELECT, INSERT', 'postbox_messages', has_table_privilege(a.oid, 'postbox_messages', 'SELECT') AND has_table_privilege(a.oid, 'postbox_messages', 'INSERT')),
-	(4, 'SELECT, INSERT', 'postbox_waiting', has_table_privilege(a.oid, 'postbox_waiting', 'SELECT') AND has_table_privilege(a.oid, 'postbox_waiting', 'INSERT')),
-	(5, 'USAGE', 'SEQUENCE postbox_messages_id_seq', has_sequence_privilege(a.oid, 'postbox_messages_id_seq', 'USAGE')),
-	(6, 'SELECT', 'postbox_spools', has_table_privilege(a.oid, 'postbox_spools', 'SELECT')),
-	(7, 'INSERT (name, lanes)', 'postbox_spools', has_column_privilege(a.oid, 'postbox_spools', 'name', 'INSERT') AND has_column_privilege(a.oid, 'postbox_spools', 'lanes', 'INSERT')),
-	(8, 'SELECT', 'postbox_pauses', has_table_privilege(a.oid, 'postbox_pauses', 'SELECT')),
-	(9, 'SELECT', 'postbox_topic_pauses', has_table_privilege(a.oid, 'postbox_topic_pauses', 'SELECT'))
-) n (place, lacks, object, has)
-WHERE NOT n.has AND a.rolname = current_user ORDER BY n.place
-
--- ReadersLogRights
-SELECT a.rolname, n.lacks, n.object FROM pg_roles a
-JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
-CROSS JOIN LATERAL (VALUES
-	(1, 'USAGE', 'SCHEMA ' || c.relnamespace::regnamespace::text, has_schema_privilege(a.oid, c.relnamespace, 'USAGE')),
-	(2, 'SELECT, UPDATE', 'postbox_log_position', has_table_privilege(a.oid, 'postbox_log_position', 'SELECT') AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE')),
-	(3, 'SELECT, INSERT', 'postbox_messages', has_table_privilege(a.oid, 'postbox_messages', 'SELECT') AND has_table_privilege(a.oid, 'postbox_messages', 'INSERT')),
-	(4, 'SELECT, INSERT', 'postbox_waiting', has_table_privilege(a.oid, 'postbox_waiting', 'SELECT') AND has_table_privilege(a.oid, 'postbox_waiting', 'INSERT')),
-	(5, 'USAGE', 'SEQUENCE postbox_messages_id_seq', has_sequence_privilege(a.oid, 'postbox_messages_id_seq', 'USAGE')),
-	(6, 'SELECT', 'postbox_spools', has_table_privilege(a.oid, 'postbox_spools', 'SELECT')),
-	(7, 'INSERT (name, lanes)', 'postbox_spools', has_column_privilege(a.oid, 'postbox_spools', 'name', 'INSERT') AND has_column_privilege(a.oid, 'postbox_spools', 'lanes', 'INSERT')),
-	(8, 'SELECT', 'postbox_pauses', has_table_privilege(a.oid, 'postbox_pauses', 'SELECT')),
-	(9, 'SELECT', 'postbox_topic_pauses', has_table_privilege(a.oid, 'postbox_topic_pauses', 'SELECT'))
-) n (place, lacks, object, has)
-WHERE NOT n.has AND a.rolcanlogin AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE') ORDER BY a.rolname, n.place
-
--- OrphanedSlots
-SELECT s.slot_name, COALESCE(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn), 0)::bigint
-FROM pg_replication_slots s
-WHERE s.slot_name ~ '^postbox_[0-9]+_[0-9]+_outbox$' AND s.database = current_database() AND s.plugin = 'pgoutput'
-  AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
-
--- PublicationTrust
-SELECT p.xmin::text, COALESCE((current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)), FALSE) FROM pg_publication p LEFT JOIN pg_replication_slots s ON s.slot_name = p.pubname WHERE p.pubname = $1
-
--- OpenTransactions
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-
--- NewTransaction
-SELECT pg_current_xact_id()::text::bigint
-
--- OutboxSlot
-SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
-FROM pg_replication_slots WHERE slot_name = $1
-
--- LogEnd
-SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint
-
--- LogPosition
-SELECT slot, position, part, epoch, saved_at FROM postbox_log_position WHERE id = 1
-
--- ClaimLog
-UPDATE postbox_log_position SET epoch = epoch + 1, reserved = CASE WHEN reserved_epoch = epoch THEN reserved ELSE 9223372036854775807 END, reserved_epoch = epoch + 1
-WHERE id = 1 RETURNING slot, position, part, epoch, reserved
-
--- RemoveLogPosition
-DELETE FROM postbox_log_position
-
--- Emit
-SELECT pg_logical_emit_message(true, CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[format('postbox_%s_%s_outbox', split_part(pg_relation_filepath('postbox_messages'::regclass), '/', -2), 'postbox_messages'::regclass::oid)], ARRAY[]::text[])).objid IS NOT NULL)
-THEN 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END, $1::bytea)
-WHERE current_setting('postbox.slot_seen', true) = 'postbox_messages'::regclass::oid::text || ' ' || floor(date_part('epoch', statement_timestamp()))::bigint::text
-
--- EmitChecked
-SELECT pg_logical_emit_message(true, COALESCE((
-	SELECT CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (pg_get_object_address('publication', ARRAY[s.slot_name::text], ARRAY[]::text[])).objid = p.oid)
-	       THEN CASE WHEN (current_setting('server_version_num')::int >= 180000 OR (SELECT d.description FROM pg_description d WHERE d.objoid = p.oid AND d.classoid = 'pg_publication'::regclass AND d.objsubid = 0) = 'Publishers of Postbox rely on this publication as it was left by transaction ' || p.xmin::text OR age(p.xmin) > age(s.catalog_xmin)) THEN left(set_config('postbox.slot_seen', 'postbox_messages'::regclass::oid::text || ' ' || floor(date_part('epoch', statement_timestamp()))::bigint::text, false), 0) || 'postbox_' || 'postbox_messages'::regclass::oid::text ELSE current_setting('postbox.the_publication_of_the_outbox_was_changed') END
-	       ELSE current_setting('postbox.the_publication_of_the_outbox_is_missing') END
-	FROM pg_get_replication_slots() s LEFT JOIN pg_publication p ON p.pubname = s.slot_name
-	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
-	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox'
-	  AND s.plugin = 'pgoutput' AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'),
-current_setting('postbox.the_slot_of_the_outbox_is_missing')), $1::bytea)
-
--- MarkLog
-SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea), '0/0')::bigint
-
--- SaveLogPosition
-UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 AND $5 = extract(epoch FROM pg_postmaster_start_time())::text RETURNING pg_current_snapshot()::text
-
--- PassLog
-UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 AND $5 = extract(epoch FROM pg_postmaster_start_time())::text RETURNING set_config('synchronous_commit', 'off', true)
-
--- LogEnds
-SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, pg_wal_lsn_diff(LEAST(pg_current_wal_flush_lsn(), (
-	SELECT CASE WHEN bool_and(s.restart_lsn IS NOT NULL) IS FALSE THEN '0/0' ELSE MIN(s.restart_lsn) END
-	FROM unnest(string_to_array(NULLIF(current_setting('synchronized_standby_slots', true), ''), ',')) AS n(name)
-	LEFT JOIN pg_get_replication_slots() s ON s.slot_name = btrim(n.name, ' "')
-	WHERE EXISTS (SELECT 1 FROM pg_get_replication_slots() o JOIN postbox_log_position p ON p.slot = o.slot_name WHERE to_jsonb(o) ->> 'failover' = 'true'))), '0/0')::bigint WHERE $1 = extract(epoch FROM pg_postmaster_start_time())::text
-
--- ReserveLog
-UPDATE postbox_log_position SET reserved = $1, reserved_epoch = epoch WHERE id = 1 AND epoch = $2 AND $3 = extract(epoch FROM pg_postmaster_start_time())::text
-
--- SetLogPosition
-INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch)
-SELECT 1, $1::text, $2::bigint, 0, n.now, n.now, $3::bigint, n.now FROM (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS now) n
-ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = GREATEST(p.epoch + 1, EXCLUDED.epoch), saved_at = EXCLUDED.saved_at,
-	reserved = EXCLUDED.reserved, reserved_epoch = GREATEST(p.epoch + 1, EXCLUDED.epoch)
-
--- LogAhead
-SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN $1 = extract(epoch FROM pg_postmaster_start_time())::text THEN p.epoch ELSE 0 END, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
-       EXISTS (SELECT 1 FROM postbox_pauses k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM postbox_topic_pauses t WHERE t.spool = s.id), '[]')::text,
-       COALESCE((SELECT json_agg(r.hash) FROM (
-	SELECT k.hash FROM unnest($2::bigint[]) AS k(hash)
-	CROSS JOIN LATERAL (SELECT w.id FROM postbox_waiting w WHERE w.spool = s.id AND w.state = 2 AND w.key_hash = k.hash ORDER BY w.key_hash, w.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) w
-	UNION ALL
-	(SELECT m.key_hash FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3)) r), '[]')::text
-FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $4
-WHERE p.id = 1
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)

@@ -1,6 +1,5 @@
-// Package idle lets two forwarders that read the log wait for messages that do not come, beside users of the server who write
-// much: into other tables of their database, and into another database. One reads which rows were stored, the other one messages that are in the log alone. The log that the server keeps for
-// each of them must not rise with what the others write.
+// Package idle lets a forwarder that reads the log wait for messages that do not come, beside users of the server who write
+// much: into other tables of its database, and into another database. The log that the server keeps for it must not rise with what the others write.
 package idle
 
 import (
@@ -53,15 +52,11 @@ func Run(ctx context.Context, config Config) error {
 }
 
 func run(ctx context.Context, config Config, where *place.Place) (err error) {
-	var forwarders []*idler
-	for _, start := range []func(context.Context, *place.Place) (*idler, error){readerOfRows, readerOfMessages} {
-		f, err := start(ctx, where)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.close()) }()
-		forwarders = append(forwarders, f)
+	f, err := startIdler(ctx, where)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, f.close()) }()
 	others, err := openOthers(ctx, where)
 	if err != nil {
 		return err
@@ -74,18 +69,12 @@ func run(ctx context.Context, config Config, where *place.Place) (err error) {
 	for _, db := range others.databases {
 		working.Go(func() error { return write(within, db, config.Rate/float64(len(others.databases))) })
 	}
-	watched := make([]*series, len(forwarders))
-	for n, f := range forwarders {
-		watched[n] = &series{reads: f.reads, slot: f.slot}
-	}
+	watched := &series{}
 	working.Go(func() error { return look(within, config, where.DB, watched) })
 	if err := working.Wait(); err != nil {
 		return err
 	}
-	for n, f := range forwarders {
-		err = errors.Join(err, watched[n].result(config), f.works(context.WithoutCancel(ctx)))
-	}
-	return err
+	return errors.Join(watched.result(config), f.works(context.WithoutCancel(ctx)))
 }
 
 // write fills a table, and empties it when it is large, until ctx ends.

@@ -16,15 +16,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A short form of make idle: the server forgets most of the log that others write.
-func TestIdle_G8_keeps_no_log_for_forwarders_without_messages(t *testing.T) {
+func TestIdle_G8_keeps_no_log_for_a_forwarder_without_messages(t *testing.T) {
 	t.Parallel()
 	testservice.Address(t, place.LogVariable)
 	var out strings.Builder
 	err := idle.Run(t.Context(), idle.Config{Duration: 5 * time.Second, Interval: 250 * time.Millisecond, Rate: 10, Checkpoints: true, Out: &out})
 	t.Log(out.String())
 	require.NoError(t, err)
-	require.Contains(t, out.String(), "RESULT idle reads=rows ")
-	require.Contains(t, out.String(), "RESULT idle reads=messages ")
+	require.Contains(t, out.String(), "RESULT idle minutes=")
 }
 
 func TestIdle_says_what_is_wrong_with_its_configuration(t *testing.T) {

@@ -26,11 +26,8 @@ const patience = time.Minute
 
 // idler is a forwarder with nothing to do, and its broker.
 type idler struct {
-	reads     string // what it reads in the log: rows, or messages that are there alone
-	slot      string // how the name of its slot ends, after the oid of the table
 	forwarder *forwarder.Forwarder
 	database  postbox.Database
-	publisher forwarder.PublisherConfig
 	// remove removes what the reader needs. The server forgets the slot of a reader that has ended a moment later.
 	remove      func() error
 	end         context.CancelFunc
@@ -40,9 +37,10 @@ type idler struct {
 	taken       chan struct{} // gets a token when a message came through the log
 }
 
-// readerOfRows returns a forwarder of rows that the log announces.
-func readerOfRows(ctx context.Context, where *place.Place) (*idler, error) {
-	f := newIdler(where, "rows", "")
+// startIdler returns a forwarder of rows that the log announces, once it reads the log.
+func startIdler(ctx context.Context, where *place.Place) (*idler, error) {
+	f := &idler{ended: make(chan error, 1), reading: make(chan struct{}), taken: make(chan struct{}, 1)}
+	f.database = postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(f.note)}
 	publication := "idle_" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := pgtail.Setup(ctx, f.database, publication); err != nil {
 		return nil, err
@@ -53,31 +51,6 @@ func readerOfRows(ctx context.Context, where *place.Place) (*idler, error) {
 		return nil, errors.Join(err, f.remove())
 	}
 	return f, f.start(ctx, forwarder.Config{Tail: reader})
-}
-
-// readerOfMessages returns a forwarder of messages that are in the log alone.
-func readerOfMessages(ctx context.Context, where *place.Place) (*idler, error) {
-	f := newIdler(where, "messages", "_outbox")
-	f.publisher.Outbox, f.publisher.Log = "in the log", true
-	config := pgtail.OutboxConfig{DSN: where.DSN}
-	if err := pgtail.SetupOutbox(ctx, f.database, config); err != nil {
-		return nil, err
-	}
-	f.remove = func() error { return dropSlot(where.DB) }
-	reader, err := pgtail.NewOutbox(config)
-	if err != nil {
-		return nil, errors.Join(err, f.remove())
-	}
-	return f, f.start(ctx, forwarder.Config{Tail: reader, Outbox: f.publisher.Outbox})
-}
-
-func newIdler(where *place.Place, reads, slot string) *idler {
-	f := &idler{
-		reads: reads, slot: slot, publisher: forwarder.PublisherConfig{AllowAutocommit: true},
-		ended: make(chan error, 1), reading: make(chan struct{}), taken: make(chan struct{}, 1),
-	}
-	f.database = postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(f.note)}
-	return f
 }
 
 // start returns when the forwarder reads the log.
@@ -114,7 +87,7 @@ func (f *idler) note(i *metrics.Instrument, value float64, _ ...string) {
 
 // works writes messages until one of them has come through the log. Some may be found by polling first.
 func (f *idler) works(ctx context.Context) error {
-	publisher, err := forwarder.NewPublisher(f.database, f.publisher, nil)
+	publisher, err := forwarder.NewPublisher(f.database, forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	if err != nil {
 		return err
 	}
@@ -132,32 +105,13 @@ func (f *idler) works(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
-	return fmt.Errorf("of the %s, none came through the log after the run", f.reads)
+	return errors.New("no message came through the log after the run")
 }
 
 func (f *idler) close() error {
 	f.end()
 	return errors.Join(<-f.ended, f.remove())
 }
-
-// dropSlot drops the slot of messages in the log, and its publication. pgtail.RemoveOutbox refuses as long as the last messages are not confirmed.
-func dropSlot(db *sql.DB) (err error) {
-	const pause = 100 * time.Millisecond
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(pause) {
-		if _, err = db.ExecContext(context.Background(), dropOutboxSlot); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("drop the slot of messages in the log: %w", err)
-}
-
-const dropOutboxSlot = `DO $$
-DECLARE slot text;
-BEGIN
-	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox' INTO slot FROM pg_database WHERE datname = current_database();
-	PERFORM pg_drop_replication_slot(slot);
-	EXECUTE 'DROP PUBLICATION ' || slot;
-END $$`
 
 // nowhere is a broker that takes everything.
 type nowhere struct{}

@@ -11,16 +11,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/endurance/trend"
 )
 
-// series is what the server has written, and what it keeps for one forwarder, in the order of the looks.
+// series is what the server has written, and what it keeps for the forwarder, in the order of the looks.
 type series struct {
-	reads, slot              string // see idler
 	written, retained, moves []float64
 	slots                    int // looks that found a slot
 	position                 string
 }
 
 // look looks at the log in each interval.
-func look(ctx context.Context, config Config, db *sql.DB, all []*series) error {
+func look(ctx context.Context, config Config, db *sql.DB, s *series) error {
 	var start string
 	if err := db.QueryRowContext(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&start); err != nil {
 		return err
@@ -33,7 +32,7 @@ func look(ctx context.Context, config Config, db *sql.DB, all []*series) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := add(ctx, config, db, start, all)
+		err := s.look(ctx, config, db, start)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -43,19 +42,17 @@ func look(ctx context.Context, config Config, db *sql.DB, all []*series) error {
 	}
 }
 
-func add(ctx context.Context, config Config, db *sql.DB, start string, all []*series) error {
+func (s *series) look(ctx context.Context, config Config, db *sql.DB, start string) error {
 	if config.Checkpoints {
 		if _, err := db.ExecContext(ctx, "CHECKPOINT"); err != nil {
 			return err
 		}
 	}
-	for _, s := range all {
-		if err := s.add(ctx, db, start); err != nil {
-			return err
-		}
-		last := len(s.written) - 1
-		fmt.Fprintf(config.Out, "written %6.1f MB, kept for the forwarder of %-8s %5.1f MB\n", s.written[last]/1e6, s.reads, s.retained[last]/1e6)
+	if err := s.add(ctx, db, start); err != nil {
+		return err
 	}
+	last := len(s.written) - 1
+	fmt.Fprintf(config.Out, "written %6.1f MB, kept for the forwarder %5.1f MB\n", s.written[last]/1e6, s.retained[last]/1e6)
 	return nil
 }
 
@@ -66,7 +63,7 @@ func (s *series) add(ctx context.Context, db *sql.DB, start string) error {
 	err := db.QueryRowContext(ctx, `
 		SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), $1::pg_lsn), COUNT(*),
 		       COALESCE(MAX(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), 0), COALESCE(MIN(restart_lsn)::text, '')
-		FROM pg_replication_slots WHERE slot_name LIKE '%\_' || 'postbox_messages'::regclass::oid::text || $2`, start, s.slot).
+		FROM pg_replication_slots WHERE slot_name LIKE '%\_' || 'postbox_messages'::regclass::oid::text`, start).
 		Scan(&written, &found, &retained, &position)
 	if err != nil {
 		return err
@@ -88,8 +85,7 @@ func (s *series) add(ctx context.Context, db *sql.DB, start string) error {
 // that is open for a moment, or a confirmation that is a second old, keeps more at other looks.
 const mostShare = 0.5
 
-// step is what is kept in any case: the server keeps its log in files of 16 MiB, and the position of messages in the log alone is stored once that much
-// has passed, and confirmed a little later.
+// step is what is kept in any case: the server keeps its log in files of 16 MiB.
 const step = 2 * 16 << 20
 
 // result prints what the run has shown.
@@ -101,8 +97,8 @@ func (s *series) result(config Config) error {
 	least, most := slices.Min(half), slices.Max(half)
 	verdict := trend.Teeth(s.retained, s.moves, trend.Tolerance{Share: 0.5, Least: step})
 	names := map[trend.Verdict]string{trend.Steady: "no", trend.Rising: "yes", trend.Unjudged: "too_short"}
-	fmt.Fprintf(config.Out, "RESULT idle reads=%s minutes=%.1f written_mb=%.0f least_kept_mb=%.1f most_kept_mb=%.1f moved=%.0f looks=%d looks_with_slot=%d rising=%s\n",
-		s.reads, config.Duration.Minutes(), last/1e6, least/1e6, most/1e6, s.moves[len(s.moves)-1], len(s.written), s.slots, names[verdict])
+	fmt.Fprintf(config.Out, "RESULT idle minutes=%.1f written_mb=%.0f least_kept_mb=%.1f most_kept_mb=%.1f moved=%.0f looks=%d looks_with_slot=%d rising=%s\n",
+		config.Duration.Minutes(), last/1e6, least/1e6, most/1e6, s.moves[len(s.moves)-1], len(s.written), s.slots, names[verdict])
 	if verdict == trend.Rising || least > max(mostShare*last, step) {
 		return ErrKept
 	}

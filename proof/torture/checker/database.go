@@ -24,7 +24,7 @@ func ReadDatabase(ctx context.Context, db *sql.DB) (Database, error) {
 		return Database{}, fmt.Errorf("read the database after the run: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	found := &reading{ctx: ctx, tx: tx, Database: Database{Rows: map[string]bool{}}}
+	found := &reading{ctx: ctx, tx: tx}
 	for _, table := range []struct {
 		query string
 		scan  func(row scanner) error
@@ -36,7 +36,6 @@ func ReadDatabase(ctx context.Context, db *sql.DB) (Database, error) {
 		{selectLetters, found.letter},
 		{selectFailures, found.failure},
 		{selectKept, found.kept},
-		{selectRows, found.row},
 		{selectClaims, found.claims},
 		{selectNow, found.now},
 	} {
@@ -128,13 +127,6 @@ func (r *reading) kept(row scanner) error {
 	err := row.Scan(&k.ID, &spool, (*text)(&k.Message), (*micros)(&k.Created), (*micros)(&k.Done))
 	k.Queue = queueOf(spool)
 	r.Kept = append(r.Kept, k)
-	return err
-}
-
-func (r *reading) row(row scanner) error {
-	var message text
-	err := row.Scan(&message)
-	r.Rows[string(message)] = true
 	return err
 }
 

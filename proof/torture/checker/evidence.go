@@ -22,8 +22,6 @@ type Evidence struct {
 	CaughtUp time.Duration
 	// Failovers are those there were, in their order.
 	Failovers []Failover
-	// SlotLosses are those there were, in their order.
-	SlotLosses []SlotLoss
 	// Troubles are the faults that processes felt, and when.
 	Troubles []Trouble
 	// Memory is what the processes occupied now and then.
@@ -85,8 +83,6 @@ type Database struct {
 	Failures []Failure
 	// Kept are messages that are done, of queues that keep them.
 	Kept []Kept
-	// Rows are messages that were in the log alone and have got a row later.
-	Rows map[string]bool
 	// OldestClaim and NewestClaim are zero where there are no claims.
 	OldestClaim, NewestClaim time.Time
 }

@@ -125,7 +125,7 @@ func (x *index) note(r history.Record) {
 		x.of(r.Message).healed = true
 	case history.Fault:
 		x.faults++
-	case history.Requeued, history.Tailed, history.Logged, history.SlotLost: // there is nothing to add up
+	case history.Requeued, history.Tailed: // there is nothing to add up
 	default:
 		x.noteWork(r)
 	}

@@ -26,10 +26,10 @@ func onePlaceEach(x *index, found findings) {
 }
 
 // onePlaceInOutbox is the same for the outbox, which may keep what it has published. A message that was requeued may
-// stand there more than once, and what was written since all is kept stands there. The outbox of the log keeps nothing.
+// stand there more than once, and what was written since all is kept stands there.
 func (x *index) onePlaceInOutbox(i Intent, found findings) {
 	places := x.outbox[i.Message] + x.kept[i.Message]
-	kept := !x.OutboxKeptSince.IsZero() && i.At.After(x.OutboxKeptSince) && !ledger.InLog(i.Message)
+	kept := !x.OutboxKeptSince.IsZero() && i.At.After(x.OutboxKeptSince)
 	if places > 1 && !x.requeuedAnywhere(i) || places == 0 && kept {
 		found(i.Message, "stands in the outbox %d times published, and %d times waiting or dead", x.kept[i.Message], x.outbox[i.Message])
 	}

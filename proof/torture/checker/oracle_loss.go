@@ -4,11 +4,11 @@ import "github.com/postbox-go/watermill-postbox/proof/torture/history"
 
 // nothingIsLost: each message that is committed has its effect at each consumer of its topic, or is a dead letter, or
 // still waits, which is for another oracle. If failovers have lost all that was ever confirmed of it, the broker has heard
-// an ack for a work that no database knows of any more. If the slot was lost before the message was read from the log, nothing knows of it.
+// an ack for a work that no database knows of any more.
 func nothingIsLost(x *index, found findings) {
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {
-			if x.outbox[i.Message] == 0 && !x.isSomewhere(f.Consumer, i.Message) && !x.lostAll(Work{f.Consumer, i.Message}) && !x.lostWithSlot(i.Message) {
+			if x.outbox[i.Message] == 0 && !x.isSomewhere(f.Consumer, i.Message) && !x.lostAll(Work{f.Consumer, i.Message}) {
 				found(i.Message, "is lost to %s: no effect, no dead letter, and it waits nowhere", f.Consumer)
 			}
 		}
@@ -22,10 +22,10 @@ func (x *index) isSomewhere(consumer, message string) bool {
 }
 
 // everythingIsPublished: a message leaves the outbox by being accepted, or by dying. The mark follows the broker's
-// answer, and Sent is written before it, so a kill in between cannot hide it. Messages in the log alone may be lost with their slot, see [SlotLoss].
+// answer, and Sent is written before it, so a kill in between cannot hide it.
 func everythingIsPublished(x *index, found findings) {
 	for _, i := range x.Database.Intents {
-		if x.outbox[i.Message] == 0 && x.of(i.Message).sent == 0 && !x.lostWithSlot(i.Message) {
+		if x.outbox[i.Message] == 0 && x.of(i.Message).sent == 0 {
 			found(i.Message, "has left the outbox, and no forwarder got a broker to accept it")
 		}
 	}

@@ -48,7 +48,7 @@ var knownKinds = map[history.Kind]bool{
 	history.Intended: true, history.Committed: true, history.RolledBack: true, history.Unknown: true,
 	history.Sending: true, history.Sent: true, history.Saw: true, history.Applied: true, history.Failed: true,
 	history.Duplicate: true, history.Stored: true, history.Requeueing: true, history.Requeued: true,
-	history.Healed: true, history.Tailed: true, history.Logged: true, history.SlotLost: true, history.Repeated: true, history.Fault: true,
+	history.Healed: true, history.Tailed: true, history.Repeated: true, history.Fault: true,
 }
 
 // committedIsThere: what COMMIT answered for is in the database, and what is known to be rolled back is not. Where a

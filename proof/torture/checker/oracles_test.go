@@ -22,7 +22,7 @@ type broken struct {
 
 // damages are by guarantee. Each oracle is caught out at least once, which a test makes sure of.
 var damages = slices.Concat(damagesToEvidence, damagesToWrites, damagesToEffects, damagesToOrder, damagesToAttempts,
-	damagesToLeases, damagesToAccounts, damagesByFailover, damagesToTheLog)
+	damagesToLeases, damagesToAccounts, damagesByFailover)
 
 func says(oracles ...string) []string { return oracles }
 

@@ -39,9 +39,6 @@ type Counts struct {
 	Dead, Requeued, Pending     int
 	// Tailed are the messages that forwarders took from the log of the database.
 	Tailed int
-	// Logged are the messages that were in the log alone, Direct those of them that were published without a row, and LostWithSlot those that a slot
-	// took with it.
-	Logged, Direct, LostWithSlot, SlotLosses int
 	// Strangers are failures in the database of which nobody knows whose they are: their messages are done.
 	Strangers int
 
@@ -109,8 +106,7 @@ func (x *index) counts() Counts {
 	for message := range x.intents {
 		c.Published += min(1, x.of(message).sent)
 	}
-	c.Failovers, c.SlotLosses = len(x.Failovers), len(x.SlotLosses)
-	c.Logged, c.Direct, c.LostWithSlot = x.ofTheLog()
+	c.Failovers = len(x.Failovers)
 	for message, s := range x.said {
 		if _, lost := x.lostIntent(message); lost && s.committed {
 			c.LostIntents++
@@ -137,8 +133,6 @@ func (r Report) String() string {
 	fmt.Fprintf(&text, "runs failed %d, met an outage %d, did not end %d · dead letters %d, requeued %d · still waiting %d\n",
 		c.Failed, c.Outages, c.Unfinished, c.Dead, c.Requeued, c.Pending)
 	fmt.Fprintf(&text, "rows that came through the log: %d\n", c.Tailed)
-	fmt.Fprintf(&text, "messages in the log alone: %d, published without a row: %d; slots lost: %d, and with them %d messages that were not read yet\n",
-		c.Logged, c.Direct, c.SlotLosses, c.LostWithSlot)
 	fmt.Fprintf(&text, "failures in the database of messages that are gone: %d\n", c.Strangers)
 	if c.Failovers > 0 {
 		fmt.Fprintf(&text, "failovers %d, which lost %d committed messages, and %d works on messages that are there\n",

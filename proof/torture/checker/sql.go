@@ -36,9 +36,6 @@ SELECT h.id, s.name, h.message_id, h.created_at, h.done_at
 FROM postbox_history h JOIN postbox_spools s ON s.id = h.spool
 ORDER BY h.id`
 
-	selectRows = `
-SELECT message_id FROM torture_rows`
-
 	selectClaimKeys = `
 SELECT claim_key FROM postbox_claims WHERE claimed_at > 1`
 

@@ -74,8 +74,6 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 		return err
 	case schedule.Log:
 		return r.cutLog(ctx, f.For)
-	case schedule.Slot:
-		return r.dropSlot(ctx)
 	case schedule.Hold:
 		release, err := ledger.HoldOpen(context.WithoutCancel(ctx), r.db)
 		if err != nil {

@@ -93,12 +93,6 @@ func (r *run) prepareDatabase(ctx context.Context) error {
 	if err := pgtail.Setup(ctx, database, ""); err != nil {
 		return err
 	}
-	if r.cluster != nil { // whose servers write a log that can be read
-		if err := pgtail.SetupOutbox(ctx, database, pgtail.OutboxConfig{DSN: r.database}); err != nil {
-			return err
-		}
-		r.direct.InLog = true
-	}
 	if err := ledger.Create(ctx, r.db); err != nil {
 		return err
 	}

@@ -53,8 +53,6 @@ func (r *run) stopDatabase(immediate bool, during func()) error {
 func (r *run) replaceDatabase(ctx context.Context, f schedule.Fault, last func()) error {
 	r.services.stopped["postgres"].Lock()
 	defer r.services.stopped["postgres"].Unlock()
-	r.slot.mu.Lock() // it is lost, too: the server that takes over does not have it
-	defer r.slot.mu.Unlock()
 	ended := ctx
 	ctx = context.WithoutCancel(ctx) // what has begun comes to its end
 	failover := checker.Failover{Kind: string(f.Kind), Lossless: f.Kind == schedule.FailoverSync, Since: time.Now()}
@@ -77,9 +75,6 @@ func (r *run) replaceDatabase(ctx context.Context, f schedule.Fault, last func()
 	if err == nil {
 		last()
 		err = r.exchange(ctx, &failover, before, takeOver)
-	}
-	if err == nil {
-		r.acceptLoss(ctx)
 	}
 	if err == nil && ended.Err() == nil {
 		err = r.cluster.Rebuild(ctx)
@@ -138,10 +133,10 @@ func direct[T any](ctx context.Context, r *run, ask func(ctx context.Context, db
 	return answer, err
 }
 
-// lost tells which works the failovers and losses of the slot so far have lost for good, by what the processes have written down until now.
+// lost tells which works the failovers so far have lost for good, by what the processes have written down until now.
 func (r *run) lost() (func(consumer, message string) bool, error) {
 	r.mu.Lock()
-	losses := len(r.failovers) + len(r.slotLosses)
+	losses := len(r.failovers)
 	r.mu.Unlock()
 	if losses == 0 {
 		return func(string, string) bool { return false }, nil
@@ -157,6 +152,6 @@ func (r *run) witnesses() (checker.Evidence, error) {
 	defer r.mu.Unlock()
 	return checker.Evidence{
 		Flows: ledger.Flows, Records: records,
-		Failovers: slices.Clone(r.failovers), SlotLosses: slices.Clone(r.slotLosses), Troubles: slices.Clone(r.troubles),
+		Failovers: slices.Clone(r.failovers), Troubles: slices.Clone(r.troubles),
 	}, err
 }

@@ -47,7 +47,6 @@ type run struct {
 	direct       role.Config // what reaches everything without a wire
 	history      *history.Writer
 	wires        *wires
-	slot         slot
 	services     *services
 	processes    map[string]*process
 	begun        time.Time
@@ -60,7 +59,6 @@ type run struct {
 	mu         sync.Mutex // what follows, and the output
 	violations []error
 	failovers  []checker.Failover
-	slotLosses []checker.SlotLoss
 	troubles   []checker.Trouble
 	surprises  int // ends of processes that nobody had told to end
 	memory     []checker.Sample
@@ -104,7 +102,6 @@ func Run(ctx context.Context, config Config) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	watchers.Go(func() { r.watch(watching) })
-	watchers.Go(func() { r.watchSlot(watching) })
 	defer watchers.Wait()
 	defer stopWatching()
 	if err := r.warmUp(ctx); err != nil {

@@ -45,10 +45,6 @@ const (
 	Healed Kind = "healed"
 	// Tailed is written by a forwarder that has taken Number messages from the log of the database, before it publishes them.
 	Tailed Kind = "tailed"
-	// Logged is the same for messages that are in the log alone, once they are published or have rows.
-	Logged Kind = "logged"
-	// SlotLost is written by a forwarder that refuses to read the log, since messages may be missing.
-	SlotLost Kind = "slot lost"
 	// Repeated is written by the driver after it published an old message to the broker once more, past the outbox.
 	Repeated Kind = "repeated"
 	// Fault is written by the driver: what it broke, and when.

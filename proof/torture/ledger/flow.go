@@ -2,8 +2,6 @@
 // tables in which the truth about that stands, written in the same transactions as the messages themselves.
 package ledger
 
-import "strings"
-
 // Topics, each of which the forwarders publish to one broker.
 const (
 	// Orders are written by producers and go to Kafka.
@@ -18,19 +16,6 @@ const (
 	// dead letter of the outbox.
 	Nowhere = "nowhere"
 )
-
-// LogOutbox is the outbox whose messages are in the log of the database alone until a forwarder has read them. All others are rows of the default outbox. No
-// key has messages in both.
-const LogOutbox = "logged"
-
-// logPrefix begins the ids of the messages of [LogOutbox].
-const logPrefix = "log-"
-
-// NameInLog returns an id or a key for messages of [LogOutbox].
-func NameInLog(name string) string { return logPrefix + name }
-
-// InLog says whether a message was written into [LogOutbox].
-func InLog(message string) bool { return strings.HasPrefix(message, logPrefix) }
 
 // OutboxAttempts is how often publishing a message may fail for a reason that is not an outage.
 const OutboxAttempts = 4

@@ -72,7 +72,7 @@ const tables = `
 
 // Create makes the tables, beside those of Postbox, which must be there.
 func Create(ctx context.Context, db *sql.DB) error {
-	if _, err := db.ExecContext(ctx, tables+rowsOfLog); err != nil {
+	if _, err := db.ExecContext(ctx, tables); err != nil {
 		return fmt.Errorf("make the tables of the run: %w", err)
 	}
 	return nil

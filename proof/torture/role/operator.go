@@ -43,9 +43,9 @@ func (p *process) operate(ctx context.Context) error {
 	return nil
 }
 
-// Targets are the outboxes and all queues.
+// Targets are the outbox and all queues.
 func Targets() []admin.Target {
-	targets := []admin.Target{admin.Outbox(spool.DefaultOutbox), admin.Outbox(ledger.LogOutbox)}
+	targets := []admin.Target{admin.Outbox(spool.DefaultOutbox)}
 	for _, flow := range ledger.Flows {
 		if flow.Queue() != "" {
 			targets = append(targets, admin.Queue(flow.Queue()))
@@ -166,7 +166,7 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 
 // ConsumerOf says whose letter it is: the topic of a message in a queue is the queue's name.
 func ConsumerOf(letter admin.DeadLetter) string {
-	if letter.Consumer != "" || letter.Outbox == spool.DefaultOutbox || letter.Outbox == ledger.LogOutbox {
+	if letter.Consumer != "" || letter.Outbox == spool.DefaultOutbox {
 		return letter.Consumer
 	}
 	return letter.Topic

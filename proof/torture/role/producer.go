@@ -33,27 +33,13 @@ var errChangedMind = errors.New("the producer rolls back")
 // instant anyway, so no run is like another.
 func chance(oneIn int) bool { return rand.IntN(oneIn) == 0 } //nolint:gosec // any dice will do
 
-// outboxes are where a producer writes messages.
-type outboxes struct{ rows, log *forwarder.Publisher }
-
-func (o outboxes) of(message string) *forwarder.Publisher {
-	if ledger.InLog(message) {
-		return o.log
-	}
-	return o.rows
-}
-
 // produce writes messages at a steady rate.
 func (p *process) produce(ctx context.Context) error {
-	var to outboxes
-	for publisher, config := range map[**forwarder.Publisher]forwarder.PublisherConfig{&to.rows: {}, &to.log: {Outbox: ledger.LogOutbox, Log: true}} {
-		made, err := forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, config, p.logger)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = made.Close() }()
-		*publisher = made
+	to, err := forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, p.logger)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = to.Close() }()
 	pulse := time.NewTicker(time.Duration(float64(time.Second) / p.Rate))
 	defer pulse.Stop()
 	var producing sync.WaitGroup
@@ -74,10 +60,10 @@ func (p *process) produce(ctx context.Context) error {
 }
 
 // transact writes one to three messages of one key, or none.
-func (p *process) transact(ctx context.Context, to outboxes) {
+func (p *process) transact(ctx context.Context, to *forwarder.Publisher) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	intents := newIntents(p.InLog)
+	intents := newIntents()
 	for _, i := range intents {
 		p.history.Write(record(history.Intended, *i, ""))
 	}
@@ -101,7 +87,7 @@ func (p *process) transact(ctx context.Context, to outboxes) {
 	}
 }
 
-func (p *process) write(ctx context.Context, tx *sql.Tx, to outboxes, intents []*ledger.Intent) error {
+func (p *process) write(ctx context.Context, tx *sql.Tx, to *forwarder.Publisher, intents []*ledger.Intent) error {
 	messages := make([]*message.Message, len(intents))
 	for n, i := range intents {
 		if err := i.Write(ctx, tx); err != nil {
@@ -120,7 +106,7 @@ func (p *process) write(ctx context.Context, tx *sql.Tx, to outboxes, intents []
 			delay.Message(messages[n], delay.For(2*time.Second))
 		}
 	}
-	if err := to.of(intents[0].Message).Publish(intents[0].Topic, messages...); err != nil {
+	if err := to.Publish(intents[0].Topic, messages...); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	if chance(60) { // the ids are taken, and others commit first
@@ -132,8 +118,8 @@ func (p *process) write(ctx context.Context, tx *sql.Tx, to outboxes, intents []
 	return nil
 }
 
-// newIntents makes up what a transaction will write: rows, or also messages in the log.
-func newIntents(inLog bool) []*ledger.Intent {
+// newIntents makes up what a transaction will write.
+func newIntents() []*ledger.Intent {
 	topic, key := ledger.Orders, anyKey()
 	switch {
 	case chance(150):
@@ -144,20 +130,13 @@ func newIntents(inLog bool) []*ledger.Intent {
 	if chance(20) {
 		key = ""
 	}
-	name := func(name string) string { return name }
-	if inLog && chance(3) {
-		name = ledger.NameInLog
-	}
-	if key != "" {
-		key = name(key)
-	}
 	number := 1
 	if chance(10) {
 		number = 3
 	}
 	intents := make([]*ledger.Intent, number)
 	for n := range intents {
-		intents[n] = &ledger.Intent{Message: name(postbox.NewMessageID()), Key: key, Topic: topic, Plan: newPlan()}
+		intents[n] = &ledger.Intent{Message: postbox.NewMessageID(), Key: key, Topic: topic, Plan: newPlan()}
 	}
 	return intents
 }

@@ -43,8 +43,6 @@ type Config struct {
 	Driver, Database, AMQP string
 	// Kafka is the address of the broker, as it names itself, and KafkaWire where its wire begins.
 	Kafka, KafkaWire string
-	// InLog lets producers write some messages into the log alone, and forwarders read them.
-	InLog bool
 	// Pool is the number of connections to the database that the process may have.
 	Pool int
 	// Rate is the number of transactions a second, for producers.

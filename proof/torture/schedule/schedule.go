@@ -46,8 +46,6 @@ const (
 	HalfOpen Kind = "half-open"
 	// Log ends the connection that sends the log of the database to a forwarder, and with it the slot, as often as one is made.
 	Log Kind = "log"
-	// Slot drops the slot of the messages that are in the log alone. They are lost as far as they were not read, and an operator has to accept that.
-	Slot Kind = "slot"
 	// Hold keeps an unrelated transaction open.
 	Hold Kind = "hold"
 	// Hog takes all the connections that the database has left.
@@ -82,7 +80,6 @@ var weights = []struct {
 	{Slow, 3},
 	{HalfOpen, 4},
 	{Log, 4},
-	{Slot, 1},
 	{Hold, 2},
 	{Hog, 1},
 	{Repeat, 4},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -61,6 +62,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
+	defer handle.Watch(ctx, conn)()
 	scope := txscope.Hooked(ctx, tx).With(options)
 	ended := false
 	defer func() {
@@ -80,6 +82,9 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 	}
 	if err != nil {
 		rollbackErr := tx.Rollback()
+		if dialect.SessionUnfit(err) {
+			dialect.Discard(conn)
+		}
 		if rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) && ctx.Err() == nil { // with ctx, the driver ends the transaction
 			return errors.Join(err, fmt.Errorf("roll back: %w", rollbackErr))
 		}
@@ -116,6 +121,9 @@ func begin(wait, live context.Context, db *sql.DB, options *sql.TxOptions) (*sql
 	}
 	tx, err := conn.BeginTx(live, options)
 	if err != nil {
+		if dialect.SessionUnfit(err) {
+			dialect.Discard(conn)
+		}
 		_ = conn.Close()
 		return nil, nil, err
 	}

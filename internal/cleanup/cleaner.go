@@ -11,6 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -164,6 +165,9 @@ func (c *Cleaner) Run(ctx context.Context) {
 	if len(c.tasks) == 0 {
 		return
 	}
+	db, end := handle.Of(c.db, c.statements.Kind)
+	c.db = db
+	defer end()
 	defer c.leave(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -254,12 +258,12 @@ func (c *Cleaner) report(task *task, err error) {
 	switch {
 	case err == nil && task.failing:
 		c.logger.Info("Postbox cleans up again", fields)
-	case err != nil && task.failing:
+	case err != nil && (task.failing || c.statements.Kind.Classify(err) == dialect.Conflict): // the next turn tries again
 		c.logger.Debug("Postbox cannot clean up: "+err.Error(), fields)
 	case err != nil:
 		c.logger.Error("Postbox cannot clean up and goes on trying", err, fields)
 	}
-	task.failing = err != nil
+	task.failing = task.failing && err != nil || err != nil && c.statements.Kind.Classify(err) != dialect.Conflict
 }
 
 // wait returns how long no task is due.

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -55,6 +56,9 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 		}
 		ch.added = true
 	}
+	if err := c.checkClock(ctx); err != nil {
+		return err
+	}
 	tried := time.Now()
 	ch.taken = true
 	take := c.statements.TakeChore(c.chore(ch), c.lease(ch).Microseconds())
@@ -70,6 +74,22 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 		ch.stepAt = time.Time{}
 	}
 	ch.held, ch.holdAt = ch.taken, tried.Add(ch.interval)
+	return nil
+}
+
+// maxAhead is how far the clock of the database may be ahead of that of this process.
+const maxAhead = 24 * time.Hour
+
+// checkClock returns an error if the clock of the database has gone ahead. What is too old is decided by that clock, so a
+// server that begins with a wrong one would lose all dead letters and claims within its first minute.
+func (c *Cleaner) checkClock(ctx context.Context) error {
+	var now int64
+	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&now); err != nil {
+		return fmt.Errorf("read the clock of the database: %w", err)
+	}
+	if ahead := time.Until(time.UnixMicro(now)); ahead > maxAhead {
+		return fmt.Errorf("the clock of the database is ahead of that of this process by %s, so it is not known what is too old: set the clocks", ahead.Round(time.Second))
+	}
 	return nil
 }
 

@@ -63,6 +63,11 @@ const (
 	mysqlTableFull = 1114 // InnoDB: the disk is; MEMORY: the table is
 )
 
+const (
+	mysqlNoNode   = 1047 // a node of Galera that is not connected to the others
+	mysqlAtCommit = 1180 // an error during COMMIT: on Galera the other nodes may have committed
+)
+
 const mysqlInterrupted = 1317
 
 // ReadOnly reports whether an error means that writes are not allowed; its kind is then [Unavailable].
@@ -140,7 +145,7 @@ func classifyMySQL(number int) ErrorKind {
 		return Conflict
 	case 1146: // no such table
 		return MissingTable
-	case mysqlDiskFull, mysqlTableFull, 1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
+	case mysqlDiskFull, mysqlTableFull, mysqlNoNode, mysqlAtCommit, 1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
 		// and: too many connections, shutting down, connection aborted, gone away
 		return Unavailable
 	case mysqlInterrupted, 1969, 3024: // and: max_statement_time of MariaDB, max_execution_time of MySQL

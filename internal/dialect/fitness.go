@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -45,9 +44,15 @@ func (s *Statements) CheckDriver(db *sql.DB) error {
 // CheckServer asks the server which database it is, and how its sessions are set. It returns [ErrUnfit] if Postbox
 // would wait for ever, publish messages that were rolled back, or forget what it has done.
 func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
-	found, err := s.kindOf(ctx, db)
+	found, version, err := s.kindOf(ctx, db)
+	if err == nil {
+		err = s.checkVersion(found, version)
+	}
 	if err == nil && found != anyKind {
 		err = s.checkKind(found)
+	}
+	if err == nil {
+		err = s.checkGalera(ctx, db, version)
 	}
 	if err != nil {
 		return err
@@ -71,7 +76,7 @@ func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
 	if s.Kind != MySQL { // on SQLite the connection may be the database
 		return s.ask(ctx, db, s.Unfit)
 	}
-	for free := db.Stats().Idle; ; free-- {
+	for free := PoolOf(db).Stats().Idle; ; free-- {
 		err := s.checkSession(ctx, db)
 		if !errors.Is(err, ErrUnfit) || free <= 0 { // no connection was idle, so the one that was asked is new
 			return err
@@ -88,7 +93,7 @@ func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
 	defer func() { _ = conn.Close() }()
 	err = s.ask(ctx, conn, s.Unfit)
 	if errors.Is(err, ErrUnfit) {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes a connection that says so
+		Discard(conn)
 	}
 	return err
 }
@@ -96,6 +101,22 @@ func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
 // CheckTables is like [Statements.CheckServer], for properties that only existing tables can show.
 func (s *Statements) CheckTables(ctx context.Context, db *sql.DB) error {
 	return s.ask(ctx, db, s.UnfitTables)
+}
+
+// ErrBehind is returned for sequences that are behind the ids of their tables. Messages are found late and out of order,
+// and rows cannot be stored, until the sequences are set.
+var ErrBehind = errors.New("sequences are behind the ids of their tables, as after logical replication or a restore of the rows alone, so messages come late or out of order, and inserts fail (23505): execute")
+
+// CheckSequences returns [ErrBehind], with the statements that mend it.
+func (s *Statements) CheckSequences(ctx context.Context, db *sql.DB) error {
+	if s.Behind == "" {
+		return nil
+	}
+	var mend string
+	if err := db.QueryRowContext(ctx, s.Behind).Scan(&mend); err != nil || mend == "" {
+		return err
+	}
+	return fmt.Errorf("%w %s", ErrBehind, mend)
 }
 
 // asked is a pool or one connection.
@@ -144,30 +165,29 @@ const (
 	askSQLiteVersion = `SELECT sqlite_version()`
 )
 
-// kindOf returns the kind of database that answers, or anyKind if it is unknown. It returns an error if the database
-// cannot be asked.
-func (s *Statements) kindOf(ctx context.Context, db *sql.DB) (Kind, error) {
+// kindOf returns the kind of database that answers, or anyKind if it is unknown, and its version. It returns an error if
+// the database cannot be asked.
+func (s *Statements) kindOf(ctx context.Context, db *sql.DB) (kind Kind, version string, err error) {
 	first, second := askVersion, askSQLiteVersion
 	if s.Kind == SQLite {
 		first, second = second, first
 	}
-	var version string
-	err := db.QueryRowContext(ctx, first).Scan(&version)
+	err = db.QueryRowContext(ctx, first).Scan(&version)
 	asked := first
 	if err != nil && ctx.Err() == nil && db.QueryRowContext(ctx, second).Scan(&version) == nil {
 		asked, err = second, nil
 	}
 	switch {
 	case err != nil:
-		return anyKind, err
+		return anyKind, "", err
 	case asked == askSQLiteVersion:
-		return SQLite, nil
+		return SQLite, version, nil
 	case strings.HasPrefix(version, "PostgreSQL "):
-		return PostgreSQL, nil
+		return PostgreSQL, version, nil
 	case version != "" && version[0] >= '0' && version[0] <= '9':
-		return MySQL, nil
+		return MySQL, version, nil
 	default:
-		return anyKind, nil
+		return anyKind, version, nil
 	}
 }
 
@@ -185,6 +205,8 @@ var reasons = map[string]string{
 		"set READ COMMITTED or REPEATABLE READ as the default of the server, or add tx_isolation=%27READ-COMMITTED%27 to the address (MySQL: transaction_isolation)",
 	"autocommit": "its sessions have autocommit = 0, so a statement outside a transaction is never committed, and messages would be published again and again: " +
 		"set autocommit = 1 as the default of the server, or add autocommit=1 to the address",
+	"galera": "it is a node of a Galera cluster, and the driver prepares statements, after which MariaDB can commit half of a transaction: " +
+		"add interpolateParams=true to the address, see docs/databases.md",
 	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,

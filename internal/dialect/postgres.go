@@ -93,6 +93,7 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 	s.UnfitTables = `
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')), '')`
+	s.Behind = behind
 	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted
 	// A server that recovers from the crash of one of its processes keeps its start time, but has lost its statistics.
@@ -238,6 +239,17 @@ const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{m
 
 // postgresStart is when the server was started, and the part of its incarnation before the space.
 const postgresStart = `extract(epoch FROM pg_postmaster_start_time())::text`
+
+// behind compares the sequences with the ids that the tables have. An id of a table that the snapshot shows was given
+// before, so a sequence can only be behind if it was copied without its value, or not at all.
+const behind = `
+SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (
+	SELECT '{messages}_id_seq' AS sequence, (SELECT max(id) FROM {messages}) AS highest
+	UNION ALL SELECT '{dead_letters}_id_seq', (SELECT max(id) FROM {dead_letters})
+	UNION ALL SELECT '{failures}_id_seq', (SELECT max(id) FROM {failures})
+	UNION ALL SELECT '{audit}_id_seq', (SELECT max(id) FROM {audit})
+	UNION ALL SELECT '{spools}_id_seq', (SELECT max(id) FROM {spools})) q
+WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END`
 
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics, then for some. The
 // planner expects a list of topics to exclude half of the messages, whatever is in it, and so to read twice as many.

@@ -18,6 +18,8 @@ type Statements struct {
 	// Isolation is the isolation level of Postbox's own transactions, whatever the default of the database or the user
 	// is. They lock the rows they depend on, and expect each statement to see what was committed before it.
 	Isolation sql.IsolationLevel
+	// AnyServer leaves out the check of the server's product and version.
+	AnyServer bool
 	// Isolate says that even a single statement that removes messages or changes lanes needs a transaction with that
 	// isolation. Otherwise it would wait for rows that it only reads.
 	Isolate bool
@@ -32,6 +34,7 @@ type Statements struct {
 	// BesideWriter fails in a transaction that has the lock of all that write, and does no harm; empty where there is no such lock.
 	BesideWriter string
 	UnfitTables  string // → the same of the tables
+	Behind       string // → statements that set sequences which are behind the ids of their tables; the text is empty where ids come from the tables
 
 	// Spools and their lanes: arguments_lanes.go.
 
@@ -271,7 +274,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.setLanes, &s.highestLane, &s.beginMove, &s.usedOldLane, &s.rowlessLane, &s.oldLanes, &s.retireLanes, &s.retiredLanes, &s.dropRetired, &s.oldLane, &s.ofOldLane, &s.moveToLane,
 		&s.loadPayload, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,

@@ -21,6 +21,7 @@ type trouble struct {
 	// renewal is set if the leases were due when a step failed, so their renewal may have failed. Then the next renewal
 	// waits for the end of the pause, too.
 	renewal bool
+	toldAt  time.Time // when it was logged last
 	// end is the log line for the end of the trouble; empty if its beginning was not logged.
 	end string
 }
@@ -28,6 +29,9 @@ type trouble struct {
 // conflictsUntilLogged is the number of steps in a row with a conflict after which the trouble is logged. Any other
 // error is logged at the first step.
 const conflictsUntilLogged = 10
+
+// tellAgain is how often a trouble that lasts is logged again.
+const tellAgain = 10 * time.Minute
 
 // rests reports whether the pause is not over.
 func (t *trouble) rests(now time.Time) bool { return now.Before(t.until) }
@@ -53,10 +57,12 @@ func (d *Drainer) stepFailed(err error) {
 	t.until = time.Now().Add(t.pause)
 	d.pollAt = t.until
 	fields := watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps}
-	if t.end != "" || d.isConflict(err) && t.steps < conflictsUntilLogged {
+	told := t.end != "" && time.Since(t.toldAt) < tellAgain
+	if told || d.isConflict(err) && t.steps < conflictsUntilLogged {
 		d.logger.Debug("Postbox is blocked: "+err.Error(), fields)
 		return
 	}
+	t.toldAt = time.Now()
 	var begin string
 	begin, t.end = d.reason(err)
 	d.logger.Error(begin+" and goes on trying", err, fields)

@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -63,7 +64,7 @@ func (c *Core) Transact(wait, live context.Context, w Work) error {
 	return err
 }
 
-func (c *Core) attempt(wait, live context.Context, w Work) error {
+func (c *Core) attempt(wait, live context.Context, w Work) (err error) {
 	giveUp := func(error) {}
 	if w.Settle != nil {
 		live, giveUp = context.WithCancelCause(live)
@@ -74,10 +75,13 @@ func (c *Core) attempt(wait, live context.Context, w Work) error {
 		return OutageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
 	}
 	defer func() { _ = conn.Close() }()
+	defer handle.Watch(live, conn)()
 	c.meet(live, conn)
 	handled := false
 	defer func() { // after the rollback, and also after a panic
-		if handled {
+		if dialect.SessionUnfit(err) {
+			dialect.Discard(conn)
+		} else if handled {
 			c.mend(live, conn)
 		}
 	}()

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 )
@@ -64,7 +67,24 @@ func (h Heartbeat) Encode() string {
 	if err != nil || h.InFlight == nil {
 		return "{}" // maps of strings to numbers can always be encoded as JSON
 	}
-	return string(text)
+	return ascii(string(text))
+}
+
+// ascii escapes the letters of JSON that not every character set has. The default of a database may be any, and a
+// heartbeat that cannot be stored would stop the renewal of leases.
+func ascii(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch first, second := utf16.EncodeRune(r); {
+		case r < utf8.RuneSelf:
+			out.WriteRune(r)
+		case first != utf8.RuneError:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, first, second)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
 }
 
 // DecodeHeartbeat reads the stored form.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -27,7 +28,7 @@ type Prepared struct {
 // NewPrepared returns an empty set. A nil db prepares nothing.
 func NewPrepared(db *sql.DB) *Prepared {
 	return &Prepared{
-		db: db, watchesTx: db != nil && dialect.WatchesTransactions(db),
+		db: db, watchesTx: db != nil && dialect.WatchesTransactions(dialect.PoolOf(db)),
 		statements: map[string]*sql.Stmt{}, preparing: map[string]context.CancelFunc{},
 	}
 }
@@ -38,7 +39,7 @@ func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.lookup(text); stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := p.db.PrepareContext(ctx, text)
+	stmt, err := p.db.PrepareContext(handle.Kept(ctx), text)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (
 	if err != nil {
 		return nil, err
 	}
-	return stmt.QueryContext(ctx, query.Args...)
+	return stmt.QueryContext(handle.Kept(ctx), query.Args...)
 }
 
 // Exec executes a query outside a transaction.
@@ -71,7 +72,7 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	if err != nil {
 		return nil, err
 	}
-	return stmt.ExecContext(ctx, query.Args...)
+	return stmt.ExecContext(handle.Kept(ctx), query.Args...)
 }
 
 // InTx executes a query in a transaction. It uses a prepared statement if the query is already prepared and the
@@ -86,9 +87,9 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 		p.prepareLater(query.Text) //nolint:contextcheck // it continues after the caller's context has ended
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
-	watched := ctx
+	watched := handle.Kept(ctx)
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
-		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
+		watched = context.WithoutCancel(watched) // the end of ctx still interrupts the statement
 	}
 	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
 	if err != nil && !dialect.Coded(err) {
@@ -110,7 +111,7 @@ func (p *Prepared) prepareLater(text string) {
 	p.preparing[text] = cancel
 	p.background.Go(func() {
 		defer cancel()
-		stmt, err := p.db.PrepareContext(ctx, text)
+		stmt, err := p.db.PrepareContext(handle.Kept(ctx), text)
 		if err == nil {
 			p.keep(text, stmt)
 		}

@@ -11,6 +11,9 @@ import (
 // returns the statements for it. The error lists all problems.
 func StatementsIn(db postbox.Database) (*dialect.Statements, error) {
 	statements, err := dialect.For(dialect.Kind(db.Dialect), db.Schema, db.Prefix, db.Deployment)
+	if statements != nil {
+		statements.AnyServer = db.AnyServer
+	}
 	if db.DB == nil {
 		err = errors.Join(errNoDatabase, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/handle"
 )
 
 // Affected returns the number of changed rows.
@@ -80,12 +81,18 @@ func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 }
 
 // Once is [InTx] without a second try.
-func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
+func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return dialect.HideAddress(err)
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() {
+		if dialect.SessionUnfit(err) {
+			dialect.Discard(conn)
+		}
+		_ = conn.Close()
+	}()
+	defer handle.Watch(ctx, conn)() // db may be the pool of the user
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: statements.Isolation})
 	if err != nil {
 		return err

@@ -8,6 +8,9 @@ SELECT CASE WHEN @@autocommit = 0 THEN 'autocommit'
 -- UnfitTables
 
 
+-- Behind
+
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 

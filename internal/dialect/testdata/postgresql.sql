@@ -7,6 +7,15 @@
 -- UnfitTables
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')), '')
 
+-- Behind
+SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (
+	SELECT 'postbox_messages_id_seq' AS sequence, (SELECT max(id) FROM postbox_messages) AS highest
+	UNION ALL SELECT 'postbox_dead_letters_id_seq', (SELECT max(id) FROM postbox_dead_letters)
+	UNION ALL SELECT 'postbox_failures_id_seq', (SELECT max(id) FROM postbox_failures)
+	UNION ALL SELECT 'postbox_audit_id_seq', (SELECT max(id) FROM postbox_audit)
+	UNION ALL SELECT 'postbox_spools_id_seq', (SELECT max(id) FROM postbox_spools)) q
+WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 

@@ -7,6 +7,9 @@ PRAGMA wal_checkpoint(PASSIVE)
 -- UnfitTables
 
 
+-- Behind
+
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 

@@ -40,13 +40,6 @@ func SessionUnfit(err error) bool {
 // statement no longer fits a table has the same code.
 const postgresUnsupported = "0A000"
 
-// EndedIdle reports whether an error means that the server had ended a session before the statement arrived, since it was
-// idle for too long. Nothing was executed.
-func EndedIdle(err error) bool {
-	said, found := findReport(err, PostgreSQL)
-	return found && said.state == "57P05"
-}
-
 // SetIsolation returns a statement that sets the level of a transaction; empty for the default.
 func SetIsolation(level sql.IsolationLevel) string {
 	if level == sql.LevelDefault {

@@ -47,9 +47,6 @@ func (b *borrowed) saw(err error) error {
 	case errors.Is(err, driver.ErrBadConn):
 		b.of.shared.broke.Store(time.Now().UnixNano())
 		b.unfit.Store(true)
-	case dialect.EndedIdle(err):
-		b.unfit.Store(true)
-		return driver.ErrBadConn // so database/sql takes another one
 	case dialect.SessionUnfit(err):
 		b.unfit.Store(true)
 	}

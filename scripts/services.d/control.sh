@@ -1,17 +1,22 @@
 # Stopping and starting a service while the command runs. The command asks with
-# `scripts/services stop NAME`, which leaves a request in the temporary folder and
-# sends a signal; the script that runs the command obeys, since the servers are its
-# children. It never waits for a server, so several can be asked for at a time: who
-# asks waits, and asks whether it is done. The data stays.
+# `scripts/services stop NAME`, which writes a line to a named pipe; the script that
+# runs the command reads it and obeys, since the servers are its children. It never
+# waits for a server, so several can be asked for at a time: who asks waits, and asks
+# whether it is done. The data stays.
+#
+# A pipe and no signal: bash runs a trap also while it parses a command substitution,
+# and then takes the text of the trap for a part of that.
 
-control= # the folder of requests and answers
+control=  # the folder of the pipe and of answers
+requests= # the descriptor of the pipe
 
 control_open() {
     control=$temp/control
     mkdir "$control"
     chmod 700 "$control"
+    mkfifo "$control/requests"
+    exec {requests}<>"$control/requests"
     export POSTBOX_SERVICES_CONTROL="$$ $control"
-    trap 'obey || true' USR1 # nothing that goes wrong in it ends the run
 }
 
 # control_stop NAME [HOW] and control_start NAME: what the command calls, in a process
@@ -41,9 +46,7 @@ ask() {
         say "nothing to $1: this is for a command that scripts/services run has started"
         return 1
     fi
-    printf '%s\n' "$*" >"$folder/new.$BASHPID"
-    mv "$folder/new.$BASHPID" "$folder/request.$BASHPID"
-    kill -USR1 "$runner"
+    printf '%s %s\n' "$BASHPID" "$*" 1<>"$folder/requests" # it opens also when nobody reads any more
     until [[ -e $folder/answer.$BASHPID ]]; do
         kill -0 "$runner" 2>/dev/null || { say "the script that runs the services has ended"; return 1; }
         sleep 0.05
@@ -56,24 +59,18 @@ ask() {
     fi
 }
 
-# The handler of the signal. A signal that comes meanwhile begins it anew inside of
-# itself, so a request belongs to whoever moves it away.
+# obey ID VERB NAME [HOW]
 obey() {
-    local request id words answer
-    for request in "$control"/request.*; do
-        id=${request##*.}
-        mv "$request" "$control/taken.$id" || continue
-        read -r -a words <"$control/taken.$id"
-        rm -f "$control/taken.$id"
-        answer=$(refuses "${words[@]}")
-        if [[ -z $answer ]]; then
-            answer=done
-            "obey_${words[0]}" "${words[@]:1}" || answer="not yet"
-        fi
-        echo "$answer" >"$control/new.$id"
-        mv "$control/new.$id" "$control/answer.$id"
-    done
-} >>"$temp/control.log" 2>&1 # bash would tell the command's terminal who was killed
+    local id=$1 answer
+    shift
+    answer=$(refuses "$@")
+    if [[ -z $answer ]]; then
+        answer=done
+        "obey_$1" "${@:2}" || answer="not yet"
+    fi
+    echo "$answer" >"$control/new.$id"
+    mv "$control/new.$id" "$control/answer.$id"
+}
 
 # refuses VERB NAME [HOW]: why it cannot be done, nothing if it can.
 refuses() {

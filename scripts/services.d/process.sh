@@ -78,21 +78,20 @@ wait_gone() {
 
 # The command runs in the background of this script, with the terminal's stdin and
 # in its process group, so that a signal to this script alone is handled at once.
+# Meanwhile this script obeys the command, which also says when it has ended: see control.sh.
 run_command() {
-    local status=0
-    ("$@") <&0 &
+    local status=0 request
+    (
+        "$@" {requests}>&- || status=$?
+        echo ended >&"$requests"
+        exit "$status"
+    ) <&0 &
     command_pid=$!
-    # A request of the command interrupts the wait: see control.sh.
-    while :; do
-        status=0
-        wait "$command_pid" 2>/dev/null || status=$? # bash would tell of servers that were killed
-        if ((status != 128 + $(kill -l USR1))); then break; fi
-        if ! alive "$command_pid"; then
-            status=0
-            wait "$command_pid" || status=$?
-            break
-        fi
-    done
+    # No -t: its time goes on in the trap of a signal that ends the read, and then bash crashes.
+    while read -r -u "$requests" request && [[ $request != ended ]]; do
+        obey $request || true # nothing that goes wrong in it ends the run
+    done >>"$temp/control.log" 2>&1 # bash would tell the command's terminal who was killed
+    wait "$command_pid" 2>/dev/null || status=$?
     command_pid=
     return "$status"
 }

@@ -91,14 +91,14 @@ func (w *world) role(attributes string) (dsn string) {
 	name := fmt.Sprintf("reader_%d_%d", os.Getpid(), time.Now().UnixNano())
 	var schema string
 	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT current_schema()").Scan(&schema))
-	w.Exec(w.T, "CREATE ROLE "+name+" "+attributes)
+	w.Exec(w.T, "CREATE ROLE "+name+" PASSWORD '"+name+"' "+attributes)
 	w.Exec(w.T, "GRANT USAGE ON SCHEMA "+schema+" TO "+name)
 	w.Cleanup(func() {
 		_, _ = w.DB.Exec("DROP OWNED BY " + name + "; DROP ROLE " + name) //nolint:noctx // the test's context is over
 	})
 	u, err := url.Parse(w.DSN)
 	require.NoError(w, err)
-	u.User = url.User(name)
+	u.User = url.UserPassword(name, name)
 	return u.String()
 }
 

@@ -95,7 +95,7 @@ func (b *bench) ok(args ...string) string {
 func (b *bench) role(grants ...string) (name string, as *bench) {
 	b.Helper()
 	name = fmt.Sprintf("command_%d_%d", os.Getpid(), time.Now().UnixNano())
-	b.database.Exec(b.T, "CREATE ROLE "+name+" LOGIN")
+	b.database.Exec(b.T, "CREATE ROLE "+name+" LOGIN PASSWORD '"+name+"'")
 	b.Cleanup(func() {
 		_, err := b.database.DB.Exec("DROP OWNED BY " + name + "; DROP ROLE " + name) //nolint:noctx // the test's context is over
 		require.NoError(b, err)
@@ -106,7 +106,7 @@ func (b *bench) role(grants ...string) (name string, as *bench) {
 	}
 	u, err := url.Parse(b.database.DSN)
 	require.NoError(b, err)
-	u.User = url.User(name)
+	u.User = url.UserPassword(name, name)
 	database := *b.database
 	database.DSN = u.String()
 	other := *b

@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
+.PHONY: help demo dashboard test proof test-versions test-settings vulncheck test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ proof: ## run the long proofs: several processes, crash points, safeguards, a sh
 
 test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB, and on MySQL; ARGS='postgres-18.0.0' for one
 	scripts/test-versions $(ARGS)
+
+test-settings: ## run the contract suites on databases with settings that users have; ARGS=quick for a minute's worth, ARGS='strict lax' for some
+	scripts/test-settings $(ARGS)
+
+vulncheck: ## look for known vulnerabilities in the code that is used, where the data about them can be reached
+	BIN=$(BIN) scripts/vulncheck
 
 test-embedded: ## run the tests that need no services, and say what that leaves out
 	$(EACH_MODULE) go test $(ARGS) ./...

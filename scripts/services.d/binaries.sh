@@ -30,9 +30,10 @@ binaries_start() {
 
 # install_missing NAME...: one run at a time installs; the next one finds everything there.
 install_missing() {
-    local name
+    local name folder
     if can_install && [[ -n $(all_lacking "$@") ]]; then
-        exec {install_lock}>"${TMPDIR:-/tmp}/postbox-install.lock"
+        folder=$(private_folder)
+        exec {install_lock}>>"$folder/install"
         if have flock; then flock "$install_lock"; fi
         install_packages $(all_lacking "$@")
         exec {install_lock}>&-

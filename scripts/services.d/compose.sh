@@ -10,6 +10,8 @@ compose_usable() {
         compose_reason="POSTBOX_SERVICES_FROM=binaries"
     elif [[ -n $(chosen postgres)$(chosen mariadb)$(chosen mysql) ]]; then
         compose_reason="a version is chosen, which comes from Maven Central"
+    elif [[ $settings != usual ]]; then
+        compose_reason="POSTBOX_SERVICES_SETTINGS=$settings, which are options of binaries"
     elif ! have docker; then
         compose_reason="no docker command"
     elif ! with_deadline 10 docker info >/dev/null 2>&1; then
@@ -28,6 +30,7 @@ compose_start() {
     for name in "${components[@]}"; do
         if [[ $name != pgbouncer ]]; then containers+=("$name"); fi
     done
+    export POSTBOX_SERVICES_PASSWORD=$secret
     export POSTBOX_POSTGRES_PORT=${port[postgres]} POSTBOX_POSTGRES_LOG_PORT=${port[postgres_log]} POSTBOX_MARIADB_PORT=${port[mariadb]}
     export POSTBOX_RABBITMQ_PORT=${port[rabbitmq]} POSTBOX_KAFKA_PORT=${port[kafka]}
     compose_running=yes

@@ -24,15 +24,27 @@ make_temp_folder() {
     chmod 711 "$temp"
 }
 
+# private_folder prints the folder of the locks that the runs of this user share. Another user who was there first could
+# have put links into it.
+private_folder() {
+    local folder="${TMPDIR:-/tmp}/postbox-locks-$(id -u)"
+    mkdir -m 700 "$folder" 2>/dev/null || true
+    if [[ -L $folder || ! -d $folder || ! -O $folder ]]; then
+        say "$folder is not a folder of this user: remove it, or set TMPDIR"
+        return 1
+    fi
+    echo "$folder"
+}
+
 # Each run takes a block of ten ports below the range the kernel hands out to
 # clients. A lock held until this script ends keeps two runs from the same block.
 reserve_ports() {
-    local folder="${TMPDIR:-/tmp}/postbox-ports-$(id -u)" attempt base
-    mkdir -p "$folder"
+    local folder attempt base
+    folder=$(private_folder) || return
     for attempt in {1..200}; do
         base=$((20000 + RANDOM % 1200 * 10))
         if have flock; then
-            exec {ports_lock}>"$folder/$base"
+            exec {ports_lock}>>"$folder/port-$base"
             flock -n "$ports_lock" || { exec {ports_lock}>&-; continue; }
         fi
         if block_is_free "$base"; then
@@ -54,6 +66,9 @@ block_is_free() {
 
 port_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
+# The password of all servers of this run: their ports are open to each user of the machine.
+make_secret() { secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); }
+
 is_root() { [[ $(id -u) == 0 ]]; }
 
 # as_user USER COMMAND...: as USER where we are root, else as ourselves.
@@ -66,9 +81,10 @@ as_user() {
     exec "$@"
 }
 
-# own USER FOLDER: a private folder of the user that will run the server.
+# own USER FOLDER makes a folder private to the user that will run the server. It is called when the folder is made, and
+# never again: a change of owner at a restart would change times of the server's files, which on MariaDB is what another
+# server looks like.
 own() {
-    mkdir -p "$2"
     chmod 700 "$2"
     if is_root; then chown -R "$1:$1" "$2"; fi
 }

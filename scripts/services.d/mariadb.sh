@@ -30,28 +30,26 @@ mariadb_run() {
 mariadb_version() { mariadb_run mariadbd --no-defaults --version | grep -o '[0-9][0-9.]*-MariaDB' | head -n 1; }
 
 mariadb_serve() {
-    local data="$temp/mariadb" home=()
-    own mysql "$data"
-    cd "$data"
+    local data="$temp/mariadb" home=() options
     if [[ -n $(chosen mariadb) ]]; then home=(--basedir="$(chosen_home mariadb)"); fi
-    [[ -d $data/data ]] || (mariadb_run as_user mysql mariadb-install-db --no-defaults "${home[@]}" --datadir="$data/data" --tmpdir="$data" --skip-test-db \
-        --auth-root-authentication-method=normal) >"$temp/mariadb-install.log" 2>&1 ||
-        { cat "$temp/mariadb-install.log"; exit 1; }
-    cat >"$data/init.sql" <<'EOF'
-CREATE USER IF NOT EXISTS 'postbox'@'%' IDENTIFIED BY 'postbox';
-GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
-CREATE DATABASE IF NOT EXISTS postbox;
-EOF
-    chmod 644 "$data/init.sql"
+    if [[ ! -d $data ]]; then
+        mkdir "$data"
+        mysql_init >"$data/init.sql"
+        own mysql "$data"
+        # Only the server's user is root there, through the socket.
+        (cd "$data" && mariadb_run as_user mysql mariadb-install-db --no-defaults "${home[@]}" --datadir="$data/data" --tmpdir="$data" --skip-test-db \
+            --auth-root-authentication-method=socket --auth-root-socket-user=mysql) >"$temp/mariadb-install.log" 2>&1 ||
+            { cat "$temp/mariadb-install.log"; exit 1; }
+    fi
+    cd "$data"
+    mapfile -t options < <(settings_of mariadb)
     mariadb_run as_user mysql mariadbd --no-defaults "${home[@]}" --datadir="$data/data" --init-file="$data/init.sql" \
         --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" \
-        --skip-networking=0 --bind-address=127.0.0.1 --port="${port[mariadb]}" --skip-name-resolve \
-        --max-connections=600 --max-allowed-packet=64M \
-        --character-set-server=utf8mb4 --collation-server=utf8mb4_general_ci
+        --bind-address=127.0.0.1 --port="${port[mariadb]}" --skip-name-resolve --max-connections=600 "${options[@]}"
 }
 
 mariadb_ready() {
-    MYSQL_PWD=postbox mariadb_run mariadb --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mariadb]}" -u postbox -e 'DO 1'
+    MYSQL_PWD=$secret mariadb_run mariadb --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mariadb]}" -u postbox -e 'DO 1'
 }
 
-mariadb_address() { echo "TEST_MYSQL_DSN=postbox:postbox@tcp(127.0.0.1:${port[mariadb]})/postbox"; }
+mariadb_address() { echo "TEST_MYSQL_DSN=postbox:$secret@tcp(127.0.0.1:${port[mariadb]})/postbox"; }

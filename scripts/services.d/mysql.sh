@@ -35,28 +35,35 @@ mysql_arrange() {
 
 mysql_version() { "$(chosen_home mysql)/bin/mysqld" --no-defaults --version | grep -o 'Ver [0-9.]*' | cut -c 5-; }
 
-mysql_serve() {
-    local data="$temp/mysql" home
-    home=$(chosen_home mysql)
-    own mysql "$data"
-    cd "$data"
-    [[ -d $data/data ]] || (as_user mysql "$home/bin/mysqld" --no-defaults --basedir="$home" --datadir="$data/data" --tmpdir="$data" \
-        --initialize-insecure) >"$temp/mysql-install.log" 2>&1 ||
-        { cat "$temp/mysql-install.log"; exit 1; }
-    cat >"$data/init.sql" <<'SQL'
-CREATE USER IF NOT EXISTS 'postbox'@'%' IDENTIFIED BY 'postbox';
+# mysql_init prints what MariaDB and MySQL do when they start: make the user and the database of the tests.
+mysql_init() {
+    cat <<SQL
+CREATE USER IF NOT EXISTS 'postbox'@'%' IDENTIFIED BY '$secret';
 GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS postbox;
 SQL
-    chmod 644 "$data/init.sql"
+}
+
+mysql_serve() {
+    local data="$temp/mysql" home
+    home=$(chosen_home mysql)
+    if [[ ! -d $data ]]; then
+        mkdir "$data"
+        mysql_init >"$data/init.sql"
+        own mysql "$data"
+        # Its root has no password, and comes only through the socket, which is in this folder.
+        (cd "$data" && as_user mysql "$home/bin/mysqld" --no-defaults --basedir="$home" --datadir="$data/data" --tmpdir="$data" \
+            --initialize-insecure) >"$temp/mysql-install.log" 2>&1 ||
+            { cat "$temp/mysql-install.log"; exit 1; }
+    fi
+    cd "$data"
     as_user mysql "$home/bin/mysqld" --no-defaults --basedir="$home" --datadir="$data/data" --init-file="$data/init.sql" \
-        --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" --mysqlx=OFF --skip-log-bin \
-        --bind-address=127.0.0.1 --port="${port[mysql]}" --skip-name-resolve \
-        --max-connections=600 --max-allowed-packet=64M
+        --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" --mysqlx=OFF \
+        --bind-address=127.0.0.1 --port="${port[mysql]}" --skip-name-resolve --max-connections=600
 }
 
 mysql_ready() {
-    MYSQL_PWD=postbox "$(chosen_home mysql)/bin/mysql" --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mysql]}" -u postbox -e 'DO 1'
+    MYSQL_PWD=$secret "$(chosen_home mysql)/bin/mysql" --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mysql]}" -u postbox -e 'DO 1'
 }
 
-mysql_address() { echo "TEST_MYSQL_DSN=postbox:postbox@tcp(127.0.0.1:${port[mysql]})/postbox"; }
+mysql_address() { echo "TEST_MYSQL_DSN=postbox:$secret@tcp(127.0.0.1:${port[mysql]})/postbox"; }

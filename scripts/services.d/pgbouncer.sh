@@ -18,24 +18,28 @@ pgbouncer_version() { pgbouncer --version | awk '{ print $2; exit }'; }
 # It refuses to run as root.
 pgbouncer_serve() {
     local data="$temp/pgbouncer"
-    own postgres "$data"
-    cd "$data"
-    cat >"$data/pgbouncer.ini" <<EOF
+    if [[ ! -d $data ]]; then
+        mkdir "$data"
+        echo "\"postgres\" \"$secret\"" >"$data/users"
+        cat >"$data/pgbouncer.ini" <<EOF
 [databases]
-* = host=127.0.0.1 port=${port[postgres]} user=postgres
+* = host=127.0.0.1 port=${port[postgres]}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${port[pgbouncer]}
 unix_socket_dir =
-auth_type = any
+auth_type = scram-sha-256
+auth_file = $data/users
 pool_mode = transaction
 default_pool_size = 6
 max_client_conn = 500
 EOF
-    if is_root; then chown postgres: "$data/pgbouncer.ini"; fi
+        own postgres "$data"
+    fi
+    cd "$data"
     as_user postgres pgbouncer "$data/pgbouncer.ini"
 }
 
 pgbouncer_ready() { [[ ${state[postgres]:-} == real ]] && port_answers "${port[pgbouncer]}"; }
 
-pgbouncer_address() { echo "TEST_PGBOUNCER_DSN=postgres://postgres@127.0.0.1:${port[pgbouncer]}/postgres?sslmode=disable"; }
+pgbouncer_address() { echo "TEST_PGBOUNCER_DSN=postgres://postgres:$secret@127.0.0.1:${port[pgbouncer]}/postgres?sslmode=disable"; }

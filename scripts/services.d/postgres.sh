@@ -52,12 +52,19 @@ postgres_log_serve() { serve_postgres postgres_log -c wal_level=logical -c max_r
 
 # serve_postgres COMPONENT [OPTION...]
 serve_postgres() {
-    local bin name=$1 data="$temp/$1"
+    local bin name=$1 data="$temp/$1" setting locale=(--locale=C)
     shift
     bin=$(postgres_bin)
-    own postgres "$data"
+    if [[ ! -d $data ]]; then
+        if [[ $settings == strict || $settings == lax ]]; then locale=(--locale=C.UTF-8 --locale-provider=icu --icu-locale=en-US); fi
+        mkdir "$data"
+        echo "$secret" >"$data/password"
+        own postgres "$data"
+        (cd "$data" && as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --pwfile="$data/password" \
+            --auth-local=trust --auth-host=scram-sha-256 --encoding=UTF8 "${locale[@]}")
+    fi
     cd "$data"
-    [[ -d $data/data ]] || (as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C)
+    while IFS= read -r setting; do set -- "$@" -c "$setting"; done < <(settings_of postgres)
     as_user postgres "$bin/postgres" -D "$data/data" -p "${port[$name]}" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=600 "$@"
 }
@@ -73,6 +80,6 @@ is_ready_postgres() {
         [[ ${lines[0]:-} == "${server[$1]}" && ${lines[7]:-} == ready* ]]
 }
 
-postgres_log_address() { echo "TEST_POSTGRES_LOG_DSN=postgres://postgres@127.0.0.1:${port[postgres_log]}/postgres?sslmode=disable"; }
+postgres_log_address() { echo "TEST_POSTGRES_LOG_DSN=postgres://postgres:$secret@127.0.0.1:${port[postgres_log]}/postgres?sslmode=disable"; }
 
-postgres_address() { echo "TEST_POSTGRES_DSN=postgres://postgres@127.0.0.1:${port[postgres]}/postgres?sslmode=disable"; }
+postgres_address() { echo "TEST_POSTGRES_DSN=postgres://postgres:$secret@127.0.0.1:${port[postgres]}/postgres?sslmode=disable"; }

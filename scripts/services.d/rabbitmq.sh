@@ -36,12 +36,15 @@ rabbitmq_serve_epmd() {
 
 rabbitmq_serve() {
     local data="$temp/rabbitmq"
-    mkdir -p "$data/log"
-    echo "[]." >"$data/enabled_plugins"
-    cat >"$data/rabbitmq.conf" <<EOF
+    if [[ ! -d $data ]]; then
+        mkdir -p "$data/log"
+        echo "[]." >"$data/enabled_plugins"
+        cat >"$data/rabbitmq.conf" <<EOF
 listeners.tcp.1 = 127.0.0.1:${port[rabbitmq]}
+default_pass = $secret
 EOF
-    own rabbitmq "$data"
+        own rabbitmq "$data"
+    fi
     cd "$data"
     export HOME=$data LANG=C.UTF-8
     export ERL_EPMD_PORT=${port[epmd]} ERL_EPMD_ADDRESS=127.0.0.1
@@ -76,4 +79,4 @@ rabbitmq_ready() {
     )
 }
 
-rabbitmq_address() { echo "TEST_AMQP_URI=amqp://guest:guest@127.0.0.1:${port[rabbitmq]}/"; }
+rabbitmq_address() { echo "TEST_AMQP_URI=amqp://guest:$secret@127.0.0.1:${port[rabbitmq]}/"; }

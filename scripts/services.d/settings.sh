@@ -21,7 +21,7 @@ postgres_strict_settings=(
 )
 postgres_lax_settings=(
     "default_transaction_isolation=repeatable read" synchronous_commit=off
-    standard_conforming_strings=off backslash_quote=on array_nulls=off transform_null_equals=on
+    standard_conforming_strings=off backslash_quote=on transform_null_equals=on
     "DateStyle=German" IntervalStyle=postgres_verbose TimeZone=America/St_Johns
     plan_cache_mode=force_generic_plan enable_indexscan=off enable_bitmapscan=off jit=off
 )

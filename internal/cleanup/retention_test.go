@@ -226,23 +226,3 @@ func TestCleaner_G8_finds_expired_rows_of_a_spool_by_index(t *testing.T) {
 		}
 	})
 }
-
-func TestCleaner_G8_deletes_actions_of_operators_after_their_retention(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		act := func(age time.Duration) {
-			operation := postbox.NewMessageID()
-			require.NoError(t, spool.Run(t.Context(), database.DB, b.Statements.RecordAct(dialect.AuditRow{Operation: operation})))
-			database.Exec(t, "UPDATE postbox_audit SET acted_at = ? WHERE operation = ?", time.Now().Add(-age).UnixMicro(), operation)
-		}
-		for range batch + 5 {
-			act(old)
-		}
-		act(young)
-		_, log := b.clean(database.DB, "one", cleanup.Config{Interval: 10 * time.Millisecond, Lease: time.Minute, Batch: batch, Audit: retention})
-		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_audit") == 1 }, "the old ones are gone")
-		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_audit WHERE acted_at > ?", time.Now().Add(-retention).UnixMicro()))
-		require.Empty(t, log.At(watermill.ErrorLogLevel))
-	})
-}

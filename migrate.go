@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -27,6 +28,9 @@ import (
 // A migration waits half a second at most for another transaction on PostgreSQL, since all who
 // need the table wait behind it. It tries again a second later, and returns an error after ten
 // minutes.
+//
+// Migrate also deletes the entries of the audit log that are older than a year: no other role than
+// that of the owner has to have the right to.
 func Migrate(ctx context.Context, db Database) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := db.statements()
@@ -77,8 +81,32 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	if _, err := provider.Up(ctx); err != nil {
 		return err
 	}
-	return nameDeployment(ctx, db, statements)
+	if err := nameDeployment(ctx, db, statements); err != nil {
+		return err
+	}
+	return forgetActs(ctx, db, statements)
 }
+
+// actsFor is how long the actions of operators are kept: the audit of a whole year can look at them.
+const actsFor = 365 * 24 * time.Hour
+
+// forgetActs deletes older ones. It is done here, as the owner of the tables: no process that a stranger may have taken over needs the right to delete
+// the traces.
+func forgetActs(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	purge := statements.PurgeAudit(dialect.PurgeParams{Retention: actsFor.Microseconds(), Limit: actsAtATime})
+	for {
+		result, err := db.ExecContext(ctx, purge.Text, purge.Args...)
+		if err != nil {
+			return err
+		}
+		if deleted, err := result.RowsAffected(); err != nil || deleted < actsAtATime {
+			return err
+		}
+	}
+}
+
+// actsAtATime bounds a transaction that deletes them.
+const actsAtATime = 1000
 
 // nameDeployment stores the name of the deployment with the tables. If they already have a name, it must be the same.
 func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {

@@ -42,9 +42,6 @@ const (
 	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
 	// not handed back expire.
 	leaveTimeout = 5 * time.Second
-
-	// AuditRetention is how long the actions of operators are kept: the audit of a whole year can look at them.
-	AuditRetention = 365 * 24 * time.Hour
 )
 
 // Config says what a cleaner deletes. The caller of [New] has checked every field.
@@ -61,7 +58,6 @@ type Config struct {
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
-	Audit       time.Duration
 	// History says that the cleaner deletes old done messages. How long they are kept is stored with each spool.
 	History bool
 	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
@@ -125,9 +121,6 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	}
 	if config.Claims > 0 {
 		c.add("claims", c.restFor(config.Claims), walkClaims(config.Claims, config.Batch))
-	}
-	if config.Audit > 0 {
-		c.add("audit", c.restFor(config.Audit), purge(statements.PurgeAudit, config.Audit, config.Batch))
 	}
 	if config.Unattended > 0 {
 		c.add("unattended", watchIntervals*config.Interval, newWatch(config.Unattended).work)

@@ -121,7 +121,6 @@ func (c *Core) Clean() {
 			DeadLetters: c.DeadLetterRetention,
 			Failures:    c.DeadLetterRetention,
 			History:     true,
-			Audit:       cleanup.AuditRetention,
 			Unattended:  cleanup.UnattendedAfter,
 			Counts:      true,
 		}, c.logger)

@@ -3,6 +3,7 @@ package counts
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -17,13 +18,25 @@ type capped struct {
 	letters, dead                     int // dead is a part of letters
 }
 
-// scan counts the messages and dead letters of a spool at one moment.
-func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spool int64, limit int) (capped, error) {
-	var c capped
-	query := statements.CountUpTo(spool, limit+1)
-	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(
-		&c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead)
-	return c, err
+// scan counts the messages and dead letters of spools, those of each at one moment.
+func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spools []int64, limit int) (map[int64]capped, error) {
+	found := make(map[int64]capped, len(spools))
+	for _, query := range statements.CountUpTo(spools, limit+1) {
+		rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() && err == nil {
+			var id int64
+			var c capped
+			err = rows.Scan(&id, &c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead)
+			found[id] = c
+		}
+		if err := errors.Join(err, rows.Err(), rows.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // group is the number of dead letters of the inboxes of a consumer.

@@ -34,7 +34,7 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 			query dialect.Query
 			most  int // rows or index entries
 		}{
-			"numbers of a spool":      {b.Statements.CountUpTo(b.id, limit), 7 * limit},
+			"numbers of a spool":      {b.Statements.CountUpTo([]int64{b.id}, limit)[0], 7 * limit},
 			"dead letters of inboxes": {dialect.Query{Text: b.Statements.InboxLetters, Args: []any{limit}}, limit},
 			"ages":                    {dialect.Query{Text: b.Statements.Ages}, 3*enginetest.Lanes + 20},
 			"which spools are empty":  {dialect.Query{Text: b.Statements.Fullness}, 20},

@@ -104,13 +104,18 @@ func (c *Counter) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, most, letters := make([]capped, len(spools)), inboxLetters, inboxLetters
+	ids := make([]int64, len(spools))
 	for i, s := range spools {
-		if all[i], err = scan(ctx, c.db, c.statements, s.id, c.limit); err != nil {
-			return err
-		}
-		letters = max(letters, all[i].letters)
-		most = max(most, all[i].ready, all[i].waiting, all[i].done, all[i].letters)
+		ids[i] = s.id
+	}
+	all, err := scan(ctx, c.db, c.statements, ids, c.limit)
+	if err != nil {
+		return err
+	}
+	most, letters := inboxLetters, inboxLetters
+	for _, n := range all {
+		letters = max(letters, n.letters)
+		most = max(most, n.ready, n.waiting, n.done, n.letters)
 	}
 	known := c.snapshot
 	c.snapshot = Snapshot{Ready: map[int64]Count{}, Waiting: map[int64]Count{}, Done: map[int64]Count{}}
@@ -121,10 +126,10 @@ func (c *Counter) plan(ctx context.Context) error {
 	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&clock); err != nil {
 		return err
 	}
-	for i, s := range spools {
-		c.carry(c.snapshot.Ready, known.Ready, all[i].ready, clock, newReadyWalk(s))
-		c.carry(c.snapshot.Waiting, known.Waiting, all[i].waiting, clock, newWaitingWalk(s))
-		c.carry(c.snapshot.Done, known.Done, all[i].done, clock, newHistoryWalk(s))
+	for _, s := range spools {
+		c.carry(c.snapshot.Ready, known.Ready, all[s.id].ready, clock, newReadyWalk(s))
+		c.carry(c.snapshot.Waiting, known.Waiting, all[s.id].waiting, clock, newWaitingWalk(s))
+		c.carry(c.snapshot.Done, known.Done, all[s.id].done, clock, newHistoryWalk(s))
 	}
 	if letters > c.limit {
 		if c.snapshot.Letters = known.Letters; c.due(known.Letters.At, known.Letters.Cost, clock) {

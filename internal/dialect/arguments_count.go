@@ -37,14 +37,10 @@ func (a *Ages) Since(at int64) int64 {
 	return max(0, a.Clock-at)
 }
 
-// CountUpTo counts the messages and dead letters of a spool, each number up to a limit: ready, waiting, due among the waiting,
+// CountUpTo counts the messages and dead letters of spools, each number up to a limit: id of the spool, ready, waiting, due among the waiting,
 // parked, done, retrying, failing among these, dead letters, not resolved among these. It reads that many of each.
-func (s *Statements) CountUpTo(spool int64, limit int) Query {
-	var args []any
-	for range 7 {
-		args = append(args, spool, limit)
-	}
-	return Query{Text: s.countUpTo, Args: args}
+func (s *Statements) CountUpTo(spools []int64, limit int) []Query {
+	return s.ofSpools(s.countUpTo, spools, 9, limit)
 }
 
 // LanePage is a part of the messages of a lane that have one state.

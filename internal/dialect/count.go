@@ -11,21 +11,25 @@ const never = "9223372036854775807"
 //
 // {ready} is the table of ready messages, and {retrying} that of waiting ones.
 func (s *Statements) count() {
-	upTo := func(from, where, order string) string {
-		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + from + " WHERE " + where + " ORDER BY " + order + "{along} LIMIT ?) p)"
+	spool := s.ofEach()
+	upTo := func(what, columns, from, where, order string) string {
+		return "(SELECT " + what + " FROM (SELECT " + columns + " FROM " + from + " WHERE " + where + " " + order + " LIMIT ?) p)"
 	}
+	const all, along = "COUNT(*)", "{along}"
+	failing, dead := "COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0)", "COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0)"
+	retrying, letters := "m.spool = "+spool+" AND m.state = 2", "d.spool = "+spool
 	// Only retrying messages have failed attempts.
-	s.countUpTo = `
-SELECT ` + upTo("{ready} m {by ready}", "m.spool = ? AND m.state = 0", "m.lane, m.id") + `,
-       ` + upTo("{retrying} m {by ready}", "m.spool = ? AND m.state > 0", "m.state, m.lane, m.id") + `,
-       (SELECT COUNT(*) FROM (SELECT 1 FROM {retrying} m {by due} WHERE m.spool = ? AND {waits} AND m.available_at <= (SELECT {now}) {due order} LIMIT ?) p),
-       ` + upTo("{retrying} m {by due}", "m.spool = ? AND m.state > 0 AND "+isParked, "m.available_at") + `,
-       ` + upTo("{history} h", "h.spool = ?", "h.done_at") + `,
-       r.retrying, r.failing, l.letters, l.dead
-FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
-	SELECT m.attempts FROM {retrying} m {by ready} WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id{along} LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
-	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
+	s.countUpTo = s.eachSpool(
+		upTo(all, "1", "{ready} m {by ready}", "m.spool = "+spool+" AND m.state = 0", "ORDER BY m.lane, m.id"+along),
+		upTo(all, "1", "{retrying} m {by ready}", "m.spool = "+spool+" AND m.state > 0", "ORDER BY m.state, m.lane, m.id"+along),
+		upTo(all, "1", "{retrying} m {by due}", "m.spool = "+spool+" AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"),
+		upTo(all, "1", "{retrying} m {by due}", "m.spool = "+spool+" AND m.state > 0 AND "+isParked, "ORDER BY m.available_at"+along),
+		upTo(all, "1", "{history} h", "h.spool = "+spool, "ORDER BY h.done_at"+along),
+		upTo(all, "1", "{retrying} m {by ready}", retrying, "ORDER BY m.lane, m.id"+along),
+		upTo(failing, "m.attempts", "{retrying} m {by ready}", retrying, "ORDER BY m.lane, m.id"+along),
+		upTo(all, "1", "{dead_letters} d {by death}", letters, "ORDER BY d.died_at DESC"+along),
+		upTo(dead, "d.origin, d.resolved_at", "{dead_letters} d {by death}", letters, "ORDER BY d.died_at DESC"+along),
+	)
 
 	s.InboxLetters = `
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

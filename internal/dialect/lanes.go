@@ -1,6 +1,9 @@
 package dialect
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Layout says which lanes a spool has: those from First on, Lanes of them. Another number of lanes is a new layout, whose
 // lanes have numbers that no earlier layout of the spool had. So the number of its lane shows under which layout a message was
@@ -41,7 +44,12 @@ var (
 
 // firstLane is the first lane below a number, or from it on, that has messages of a state, or NULL.
 func firstLane(table string, state int, side string) string {
-	return fmt.Sprintf(`(SELECT m.lane FROM %s m {by ready} WHERE m.spool = ? AND m.state = %d AND m.lane %s ? ORDER BY m.lane{along} LIMIT 1)`, table, state, side)
+	return firstLaneOf("?", table, state, side+" ?")
+}
+
+// firstLaneOf is the first lane of a spool within a bound that has messages of a state, or NULL.
+func firstLaneOf(spool, table string, state int, bound string) string {
+	return fmt.Sprintf(`(SELECT m.lane FROM %s m {by ready} WHERE m.spool = %s AND m.state = %d AND m.lane %s ORDER BY m.lane{along} LIMIT 1)`, table, spool, state, bound)
 }
 
 // usedOldLaneArgs and versionArgs return the arguments of usedOldLane and of spoolVersion.
@@ -72,6 +80,18 @@ UPDATE {spools} SET version = version + 1 WHERE id = ? AND first_lane = ? AND la
 SELECT q.lane FROM (SELECT ` + usedOldLane + ` AS lane) q WHERE q.lane IS NOT NULL`
 	s.usedOldLane, s.rowlessLane = used, used+`
   AND NOT EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = ? AND l.lane = q.lane)`
+
+	if s.Kind == MySQL {
+		s.movingLanes = s.eachSpool(usedOldLane)
+	} else {
+		var lanes []string
+		for _, bound := range []string{"< s.first_lane", ">= s.first_lane + s.lanes"} {
+			for state, table := range []string{"{ready}", "{retrying}", "{retrying}"} {
+				lanes = append(lanes, firstLaneOf("s.id", table, state, bound))
+			}
+		}
+		s.movingLanes = s.eachSpool("COALESCE(" + strings.Join(lanes, ",\n\t") + ")")
+	}
 
 	s.oldLanes = `
 SELECT l.lane FROM {lanes} l
@@ -122,6 +142,18 @@ func (s *Statements) BeginMove(spool int64, of Layout) Query {
 // UsedOldLane returns an old lane that has messages, or no row if there is none.
 func (s *Statements) UsedOldLane(spool int64, of Layout) Query {
 	return Query{Text: s.usedOldLane, Args: usedOldLaneArgs(spool, of)}
+}
+
+// MovingLanes returns of each spool its id, and an old lane that has messages, or NULL if there is none.
+func (s *Statements) MovingLanes(spools []int64, layouts []Layout) []Query {
+	if s.Kind != MySQL {
+		return s.ofSpools(s.movingLanes, spools, 0, 0)
+	}
+	args := make([][]any, len(spools))
+	for i, spool := range spools {
+		args[i] = append([]any{spool}, usedOldLaneArgs(spool, layouts[i])...)
+	}
+	return repeatedFor(s.movingLanes, args)
 }
 
 // RowlessLane is [Statements.UsedOldLane] if that lane has no row.

@@ -46,13 +46,13 @@ FROM (
 GROUP BY w.wanted`
 
 	// Uses the index of retrying messages by key, whose entries are few and side by side.
-	s.countStuck = `
-SELECT COUNT(DISTINCT k.key_hash), COALESCE({now} - MIN(k.since), 0)
-FROM (
-	SELECT m.key_hash, COALESCE(` + firstFailure + `, m.created_at) AS since
-	FROM {retrying} m {by key}
-	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT ?) k`
+	of := func(what, column string) string {
+		return `(SELECT ` + what + ` FROM (
+	SELECT ` + column + ` FROM {retrying} m {by key}
+	WHERE m.spool = ` + s.ofEach() + ` AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT ?) k)`
+	}
+	s.countStuck = s.eachSpool(of(`COUNT(DISTINCT k.key_hash)`, `m.key_hash`), of(`COALESCE({now} - MIN(k.since), 0)`, `COALESCE(`+firstFailure+`, m.created_at) AS since`))
 }
 
 // StuckHeads returns id, hash and key of the retrying messages of a lane that have a key and no earlier retrying message
@@ -73,8 +73,8 @@ func (s *Statements) WaitingOfKeys(p WaitingOfKeysParams) Query {
 	return Query{Text: s.waitingOfKeys, Args: []any{s.lists.numbers(p.Keys), p.Spool, p.Lane, p.After, p.Limit}}
 }
 
-// CountStuck returns how many keys have a retrying message, and how long ago the first of these messages failed, among so
+// CountStuck returns of each spool its id, how many keys have a retrying message, and how long ago the first of these messages failed, among so
 // many messages.
-func (s *Statements) CountStuck(spool int64, limit int) Query {
-	return Query{Text: s.countStuck, Args: []any{spool, limit}}
+func (s *Statements) CountStuck(spools []int64, limit int) []Query {
+	return s.ofSpools(s.countStuck, spools, 2, limit)
 }

@@ -65,9 +65,9 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 		return nil, spool.Wrap("list outboxes and queues", err)
 	}
 	spools = slices.DeleteFunc(spools, (*Overview).isInbox)
-	byID, ids := make(map[int64]*Overview, len(spools)), make([]int64, len(spools))
+	byID, ids, layouts := make(map[int64]*Overview, len(spools)), make([]int64, len(spools)), make([]dialect.Layout, len(spools))
 	for i, s := range spools {
-		byID[s.id], ids[i] = s, s.id
+		byID[s.id], ids[i], layouts[i] = s, s.id, s.Layout
 	}
 	numbers, err := o.counts.Spools(ctx, ids)
 	if err != nil {
@@ -76,14 +76,21 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	for _, s := range spools {
 		s.Numbers = numbers[s.id]
 	}
-	for _, s := range spools {
-		used, err := spool.SelectIDs(ctx, o.db, o.statements.UsedOldLane(s.id, s.Layout))
+	for _, query := range o.statements.MovingLanes(ids, layouts) {
+		err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+			var id int64
+			var used sql.NullInt64
+			if err := rows.Scan(&id, &used); err != nil {
+				return err
+			}
+			byID[id].Moving = used.Valid
+			return nil
+		})
 		if err != nil {
 			return nil, spool.Wrap("look for messages in old lanes", err)
 		}
-		s.Moving = len(used) > 0
 	}
-	if err := o.countStuck(ctx, spools); err != nil {
+	if err := o.countStuck(ctx, ids, byID); err != nil {
 		return nil, spool.Wrap("count stuck keys", err)
 	}
 	if err := o.countMembers(ctx, byID); err != nil {

@@ -197,15 +197,21 @@ func (o *Operator) describe(ctx context.Context, s *spool.Spool, byLane map[int]
 	return found, nil
 }
 
-// countStuck counts the keys of each spool that have a retrying message.
-func (o *Operator) countStuck(ctx context.Context, spools []*Overview) error {
-	for _, s := range spools {
-		query := o.statements.CountStuck(s.id, maxStuckCounted)
-		var age int64
-		if err := o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&s.StuckKeys, &age); err != nil {
+// countStuck counts the keys of each of these spools that have a retrying message.
+func (o *Operator) countStuck(ctx context.Context, ids []int64, spools map[int64]*Overview) error {
+	for _, query := range o.statements.CountStuck(ids, maxStuckCounted) {
+		err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+			var id, age int64
+			var keys int
+			if err := rows.Scan(&id, &keys, &age); err != nil {
+				return err
+			}
+			spools[id].StuckKeys, spools[id].StuckAge = keys, time.Duration(max(age, 0))*time.Microsecond
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		s.StuckAge = time.Duration(max(age, 0)) * time.Microsecond
 	}
 	return nil
 }

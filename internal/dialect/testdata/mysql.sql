@@ -684,12 +684,24 @@ FROM (
 GROUP BY w.wanted
 
 -- CountStuck
-SELECT COUNT(DISTINCT k.key_hash), COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(k.since), 0)
-FROM (
-	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since
-	FROM postbox_messages m FORCE INDEX (retrying)
+SELECT ? AS spool,
+       (SELECT COUNT(DISTINCT k.key_hash) FROM (
+	SELECT m.key_hash FROM postbox_messages m FORCE INDEX (retrying)
 	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT ?) k
+	ORDER BY m.key_hash, m.id LIMIT ?) k),
+       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(k.since), 0) FROM (
+	SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since FROM postbox_messages m FORCE INDEX (retrying)
+	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT ?) k)
+
+-- MovingLanes
+SELECT ? AS spool,
+       COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1))
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -705,16 +717,16 @@ LIMIT ?
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
 
 -- CountUpTo
-SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
+SELECT ? AS spool,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = ? ORDER BY h.done_at LIMIT ?) p),
-       r.retrying, r.failing, l.letters, l.dead
-FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
-	SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
-	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) FROM (SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p),
+       (SELECT COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM (SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p)
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

@@ -788,12 +788,40 @@ FROM (
 GROUP BY w.wanted
 
 -- CountStuck
-SELECT COUNT(DISTINCT k.key_hash), COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0)
-FROM (
-	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since
-	FROM postbox_waiting m
-	WHERE m.spool = $1 AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT $2) k
+SELECT s.id AS spool,
+       (SELECT COUNT(DISTINCT k.key_hash) FROM (
+	SELECT m.key_hash FROM postbox_waiting m
+	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT $1) k),
+       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0) FROM (
+	SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since FROM postbox_waiting m
+	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT $2) k)
+FROM postbox_spools s
+WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($3::bigint[]))
+
+-- MovingLanes
+SELECT s.id AS spool,
+       COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane < s.first_lane ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane < s.first_lane ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane < s.first_lane ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1))
+FROM postbox_spools s
+WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($1::bigint[]))
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -811,30 +839,36 @@ SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
 
 -- CountUpTo
-SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 ORDER BY m.lane, m.id,
+SELECT s.id AS spool,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $3 AND m.state > 0 ORDER BY m.state, m.lane, m.id,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $5 AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = s.id ORDER BY h.done_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $7 AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
+       (SELECT COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) FROM (SELECT m.attempts FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $7) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_dead_letters d WHERE d.spool = s.id ORDER BY d.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $8) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = $9 ORDER BY h.done_at,
+       (SELECT COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM (SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = s.id ORDER BY d.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $10) p),
-       r.retrying, r.failing, l.letters, l.dead
-FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
-	SELECT m.attempts FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $12) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
-	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = $13 ORDER BY d.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $14) p) l
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) p)
+FROM postbox_spools s
+WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($10::bigint[]))
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

@@ -62,7 +62,7 @@ type AuditFilter struct {
 // page shorter than the limit is the last. Every method of Admin that changes something writes an entry in the transaction of the
 // change, so there is none without the other, whatever crashes.
 //
-// Forwarders and inboxes delete entries that are older than a year. The cost of a page grows with its rows and with the rows that its
+// [postbox.Migrate] deletes entries that are older than a year. The cost of a page grows with its rows and with the rows that its
 // filter leaves out. Audit fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
 func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
 	chosen, err := a.auditFilter(ctx, filter)
@@ -70,6 +70,15 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 		return nil, err
 	}
 	return publicEntries(a.operator.Audit(ctx, chosen))
+}
+
+// RecordDownload writes an entry with the action "download", for a tool that gives a payload to somebody. The subject says which, such as "message 12" or
+// "dead letter 5"; the target may be the zero value. The methods of Admin that read a payload do not record it, since they cannot know who sees it.
+func (a *Admin) RecordDownload(ctx context.Context, target Target, subject string) error {
+	if err := a.operator.RecordDownload(ctx, target.spool, subject); err != nil {
+		return failed(err)
+	}
+	return nil
 }
 
 func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.AuditFilter, error) {

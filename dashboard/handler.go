@@ -33,7 +33,8 @@ type Handler struct {
 	routes    map[string]route
 	samples   *samples
 	slots     chan struct{}
-	away      atomic.Bool // the last page had no answer from the database
+	files     chan struct{} // payloads that are sent as a file
+	away      atomic.Bool   // the last page had no answer from the database
 	refusals  *refusal.Log
 	logger    watermill.LoggerAdapter
 }
@@ -57,7 +58,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 	}
 	h := &Handler{
 		admin: operator, config: config, origin: http.NewCrossOriginProtection(), templates: parsed,
-		samples: newSamples(operator), slots: make(chan struct{}, atATime), refusals: refusal.New(logger), logger: logger,
+		samples: newSamples(operator), slots: make(chan struct{}, atATime), files: make(chan struct{}, filesAtATime), refusals: refusal.New(logger), logger: logger,
 	}
 	h.routes = h.table()
 	return h, nil
@@ -66,6 +67,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 // ServeHTTP answers a request for a page, or carries out an action.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
+	until(w, h.config.Timeout+quietFor)
 	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), overviewPage)
 	if file, ok := staticFiles[name]; ok {
 		h.serveStatic(w, r, file) // the same for everyone: it says nothing of the database

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -66,32 +68,59 @@ func kindWord(target admin.Target) string {
 
 // messagePayload sends the whole payload as a file.
 func (h *Handler) messagePayload(w http.ResponseWriter, q *request) {
-	var payload []byte
-	var name string
-	err := h.within(q.Context(), func(ctx context.Context) error {
-		target, err := q.target()
-		if err != nil {
-			return err
-		}
-		id, err := q.id()
-		if err != nil {
-			return err
+	h.sendFile(w, q, func(ctx context.Context, id int64) (payload []byte, target admin.Target, name string, err error) {
+		if target, err = q.target(); err != nil {
+			return nil, target, "", err
 		}
 		m, err := h.admin.Message(ctx, target, id)
 		if err != nil {
-			return err
+			return nil, target, "", err
 		}
 		if h.hides(PayloadParams{Target: target, Topic: m.Topic, Metadata: m.Metadata, Payload: m.Payload, Access: q.access}) {
-			return errHidden
+			return nil, target, "", errHidden
 		}
-		payload, name = m.Payload, "message-"+idText(id)
-		return nil
+		return m.Payload, target, "message", nil
 	})
-	h.sendFile(w, q, payload, name, err)
 }
 
 // letterPayload sends the whole payload of a dead letter as a file.
 func (h *Handler) letterPayload(w http.ResponseWriter, q *request) {
+	h.sendFile(w, q, func(ctx context.Context, id int64) ([]byte, admin.Target, string, error) {
+		letter, err := h.admin.DeadLetter(ctx, id)
+		if err != nil {
+			return nil, admin.Target{}, "", err
+		}
+		params := paramsOf(letter)
+		params.Access = q.access
+		if h.hides(params) {
+			return nil, admin.Target{}, "", errHidden
+		}
+		return letter.Payload, letter.Target, "dead letter", nil
+	})
+}
+
+var errHidden = badf("the payload is shown formatted only")
+
+const (
+	// filesAtATime bounds the payloads in memory, of up to 16 MiB each, until browsers have read them.
+	filesAtATime = 4
+	// fileFor is how long a browser may take to read one.
+	fileFor = 2 * time.Minute
+)
+
+// sendFile sends a payload, which no browser shows as a page, and records who got it.
+func (h *Handler) sendFile(w http.ResponseWriter, q *request, read func(ctx context.Context, id int64) (payload []byte, of admin.Target, name string, err error)) {
+	patience := time.NewTimer(h.config.Timeout)
+	defer patience.Stop()
+	select {
+	case h.files <- struct{}{}:
+		defer func() { <-h.files }()
+	case <-patience.C:
+		h.failed(w, q, errBusy)
+		return
+	case <-q.Context().Done():
+		return
+	}
 	var payload []byte
 	var name string
 	err := h.within(q.Context(), func(ctx context.Context) error {
@@ -99,25 +128,16 @@ func (h *Handler) letterPayload(w http.ResponseWriter, q *request) {
 		if err != nil {
 			return err
 		}
-		letter, err := h.admin.DeadLetter(ctx, id)
+		content, target, what, err := read(ctx, id)
 		if err != nil {
 			return err
 		}
-		params := paramsOf(letter)
-		params.Access = q.access
-		if h.hides(params) {
-			return errHidden
+		if err := h.admin.RecordDownload(ctx, target, what+" "+idText(id)); err != nil {
+			return err
 		}
-		payload, name = letter.Payload, "dead-letter-"+idText(id)
+		payload, name = content, strings.ReplaceAll(what, " ", "-")+"-"+idText(id)
 		return nil
 	})
-	h.sendFile(w, q, payload, name, err)
-}
-
-var errHidden = badf("the payload is shown formatted only")
-
-// sendFile sends bytes that no browser shows as a page.
-func (h *Handler) sendFile(w http.ResponseWriter, q *request, content []byte, name string, err error) {
 	if err != nil {
 		h.failed(w, q, err)
 		return
@@ -127,6 +147,7 @@ func (h *Handler) sendFile(w http.ResponseWriter, q *request, content []byte, na
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.bin"`)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	if q.Method != http.MethodHead {
-		_, _ = w.Write(content) // the browser has gone
+		until(w, fileFor)
+		_, _ = w.Write(payload) // the browser has gone
 	}
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// sayEvery is the pause between two lines about the progress.
 	sayEvery = time.Second
-	// quietFor is how long a browser may take to read such a line: longer than [http.Server.WriteTimeout] for the whole page.
+	// quietFor is how long a browser may take to read such a line, or a whole page.
 	quietFor = 30 * time.Second
 )
 
@@ -42,6 +42,7 @@ type progressView struct {
 }
 
 func (p *progressPage) begin() {
+	_ = http.NewResponseController(p.w).SetReadDeadline(time.Time{}) // [http.Server.ReadTimeout] would end the action, although all is read
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p.w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the lines back
 	p.send("progress-begin", progressView{bulkKind: p.kind})
@@ -72,8 +73,12 @@ func (p *progressPage) send(part string, view progressView) {
 		p.handler.logger.Error("The dashboard could not make a page", err, watermill.LogFields{"page": part})
 		return
 	}
-	control := http.NewResponseController(p.w)
-	_ = control.SetWriteDeadline(time.Now().Add(quietFor)) // not every server has one
+	until(p.w, quietFor)
 	_, _ = p.w.Write(text.Bytes())
-	_ = control.Flush() // a server that cannot sends the page at its end
+	_ = http.NewResponseController(p.w).Flush() // a server that cannot sends the page at its end
+}
+
+// until is when a browser must have read what is sent to it.
+func until(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // not every server has one
 }

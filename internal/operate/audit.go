@@ -31,6 +31,7 @@ const (
 	ActEdit        = "edit"
 	ActReplay      = "replay"
 	ActSetLanes    = "set lanes"
+	ActDownload    = "download"
 
 	// The actions on the log of PostgreSQL, which package pgtail records.
 	ActSetUpLog  = "log setup"
@@ -41,7 +42,7 @@ const (
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActSetUpLog, ActRemoveLog,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActDownload, ActSetUpLog, ActRemoveLog,
 	}
 }
 
@@ -143,6 +144,22 @@ func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) e
 	return spool.Run(ctx, tx, a.statements.RecordAct(row))
 }
 
+// stopped adds to the note of an action on many things that it was ended before its end: otherwise its row would look complete.
+func (a *Auditor) stopped(ctx context.Context, db *sql.DB, act *Act) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	note := "stopped before its end: start it again for the rest"
+	if act.Note != "" {
+		note = act.Note + "; " + note
+	}
+	return spool.InTx(ctx, db, a.statements, func(tx *sql.Tx) error {
+		return spool.Run(ctx, tx, a.statements.AddToAct(dialect.AuditRow{Operation: act.operation, Note: auditText(note)}))
+	})
+}
+
 // askPause is the pause between two tries to ask what became of a transaction.
 const askPause = 200 * time.Millisecond
 
@@ -214,6 +231,17 @@ type AuditEntry struct {
 	Filter   string
 	Affected int
 	Note     string
+}
+
+// RecordDownload writes a row for a payload that somebody got.
+func (o *Operator) RecordDownload(ctx context.Context, name, subject string) error {
+	act := NewAct(ActDownload, name).On("%s", subject)
+	act.Affected = 1
+	err := spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error { return o.audit.Record(ctx, tx, act) })
+	if err != nil {
+		return spool.Wrap("record a download", err)
+	}
+	return nil
 }
 
 // Audit returns the rows of the audit log that a filter selects, the latest first.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,9 +31,14 @@ const (
 	dashboardAddress = "127.0.0.1:8080"
 	// minToken and minDifferent keep a token from being guessed.
 	minToken, minDifferent = 16, 8
-	// headerPatience is how long a client may take to send the head of a request, and stopPatience is how long requests may take when the command ends.
-	headerPatience = 10 * time.Second
-	stopPatience   = 5 * time.Second
+	// headerPatience is how long a client may take to send the head of a request, requestPatience all of it, and idlePatience is how long a connection may
+	// be without one. The handler sets how long a client may take to read an answer. stopPatience is how long requests may take when the command ends.
+	headerPatience  = 10 * time.Second
+	requestPatience = time.Minute
+	idlePatience    = time.Minute
+	stopPatience    = 5 * time.Second
+	// maxConnections bounds the open files: more clients wait until others are gone.
+	maxConnections = 100
 )
 
 // dashboardFlags are the flags of the command.
@@ -199,7 +205,7 @@ func underSecret(secret string, refusals *refusal.Log, next http.Handler) http.H
 		given, _, isFolder := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		if !isFolder || !same(given, secret) {
 			refusals.Refused(r, "", errNoSecret)
-			http.Error(w, "Open the address that the command has printed: it is another one after each start.", http.StatusForbidden)
+			refuse(w, http.StatusForbidden, "Open the address that the command has printed: it is another one after each start.")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -217,7 +223,7 @@ func askForToken(token string, refusals *refusal.Log, next http.Handler) http.Ha
 			}
 			refusals.Refused(r, "", reason)
 			w.Header().Set("WWW-Authenticate", `Basic realm="Postbox: your name, and the token as password", charset="UTF-8"`)
-			http.Error(w, "Give your name, and the token as password.", http.StatusUnauthorized)
+			refuse(w, http.StatusUnauthorized, "Give your name, and the token as password.")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -237,11 +243,49 @@ func listen(ctx context.Context, address string, chosen bool) (net.Listener, err
 	return listener, nil
 }
 
+// bounded is a listener with so many connections at a time.
+type bounded struct {
+	net.Listener
+
+	slots chan struct{}
+}
+
+// Accept waits for a slot, and then for a connection.
+func (b bounded) Accept() (net.Conn, error) {
+	b.slots <- struct{}{}
+	release := sync.OnceFunc(func() { <-b.slots })
+	conn, err := b.Listener.Accept()
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return boundedConn{conn, release}, nil
+}
+
+// boundedConn gives its slot back when it is closed.
+type boundedConn struct {
+	net.Conn
+
+	release func()
+}
+
+// Close closes the connection.
+func (c boundedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// refuse answers a request that the dashboard does not see, and closes its connection: a stranger keeps none open.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, text, status)
+}
+
 // serve answers requests until the context ends, and then lets those that run come to an end.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerPatience}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerPatience, ReadTimeout: requestPatience, IdleTimeout: idlePatience}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(bounded{listener, make(chan struct{}, maxConnections)}) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve the dashboard: %w", err)

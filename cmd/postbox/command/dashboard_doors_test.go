@@ -42,6 +42,27 @@ func TestDashboard_is_only_at_the_address_that_it_prints(t *testing.T) {
 	require.Zero(t, queues[0].PausedSince)
 }
 
+// Silent connections of strangers used to stay open for ever, until the process had no file left for an operator.
+func TestDashboard_keeps_no_connection_of_a_stranger(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	printed, err := url.Parse(b.serve())
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
+	for _, address := range []string{"http://" + printed.Host + "/", b.serve("--token-file", file)} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		transport := &http.Transport{}
+		response, err := transport.RoundTrip(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.GreaterOrEqual(t, response.StatusCode, http.StatusUnauthorized)
+		require.True(t, response.Close, "the server closes the connection")
+		transport.CloseIdleConnections()
+	}
+}
+
 func TestDashboard_refuses_a_token_that_others_can_read_or_guess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -29,9 +29,18 @@ type bulk struct {
 	stuck    []error
 }
 
-// run returns the progress also with an error. It ignores letters that arrive after it began, because a requeued message may become
-// a dead letter again. When ctx ends, it finishes the running transaction.
+// run returns the progress also with an error.
 func (b *bulk) run(ctx context.Context, filter dialect.DeadLetterFilter) (Progress, error) {
+	progress, err := b.all(ctx, filter)
+	if err != nil {
+		err = errors.Join(err, b.letters.audit.stopped(ctx, b.letters.db, b.act))
+	}
+	return progress, err
+}
+
+// all ignores letters that arrive after it began, because a requeued message may become
+// a dead letter again. When ctx ends, it finishes the running transaction.
+func (b *bulk) all(ctx context.Context, filter dialect.DeadLetterFilter) (Progress, error) {
 	if err := b.letters.db.QueryRowContext(ctx, b.letters.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
 		return b.progress, spool.Wrap("find the last dead letter", err)
 	}

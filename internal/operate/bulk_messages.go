@@ -34,9 +34,18 @@ type pendingBulk struct {
 	progress Progress
 }
 
-// run returns the progress also with an error. It ignores messages that are written after it began, so that it ends although producers go
-// on. When ctx ends, it finishes the running transaction.
+// run returns the progress also with an error.
 func (b *pendingBulk) run(ctx context.Context) (Progress, error) {
+	progress, err := b.all(ctx)
+	if err != nil {
+		err = errors.Join(err, b.operator.audit.stopped(ctx, b.operator.db, b.act))
+	}
+	return progress, err
+}
+
+// all ignores messages that are written after it began, so that it ends although producers go
+// on. When ctx ends, it finishes the running transaction.
+func (b *pendingBulk) all(ctx context.Context) (Progress, error) {
 	if err := b.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
 		return b.progress, err
 	}

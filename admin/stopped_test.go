@@ -1,0 +1,32 @@
+package admin_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// The row of an action that was ended, such as by a page that was closed, must not look complete.
+func TestBulk_says_in_the_audit_log_that_it_was_stopped(t *testing.T) {
+	t.Parallel()
+	eachBulkAction(t, func(b *bench, _ string, act bulkAction) {
+		b.letters(250)
+		ctx, stop := context.WithCancel(b.Context())
+		_, err := act(ctx, b.admin, admin.Filter{}, func(admin.Progress) { stop() })
+		require.ErrorIs(b, err, context.Canceled)
+		entries, err := b.admin.Audit(b.Context(), admin.AuditFilter{})
+		require.NoError(b, err)
+		require.Equal(b, 100, entries[0].Affected)
+		require.Contains(b, entries[0].Note, "stopped before its end")
+
+		_, err = act(b.Context(), b.admin, admin.Filter{}, nil)
+		require.NoError(b, err)
+		entries, err = b.admin.Audit(b.Context(), admin.AuditFilter{})
+		require.NoError(b, err)
+		require.Equal(b, 150, entries[0].Affected)
+		require.NotContains(b, entries[0].Note, "stopped")
+	})
+}

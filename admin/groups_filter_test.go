@@ -75,7 +75,7 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 			filters = append(filters, f)
 		}
 		for _, f := range filters {
-			groups, err := b.admin.Groups(t.Context(), f)
+			groups, err := b.admin.Groups(t.Context(), limited(f))
 			require.NoError(t, err)
 			var members []int64
 			for _, g := range groups.Groups {
@@ -93,7 +93,7 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 		f := filters[random.IntN(len(filters))]
 		groups, err := b.admin.Groups(t.Context(), f)
 		require.NoError(t, err)
-		for i, g := range groups.Groups {
+		for i, g := range groups.Groups[:min(9, len(groups.Groups))] {
 			before, chosen := letterIDs(b.list(limited(admin.Filter{}))), letterIDs(b.list(limited(g.Within(f))))
 			act := []func(context.Context, admin.Filter) (int, error){
 				func(ctx context.Context, f admin.Filter) (int, error) { return b.admin.DeleteAll(ctx, f, nil) },

@@ -23,14 +23,14 @@ import (
 // requeues each letter, and messages of a key come in the order of their letters. It also skips letters that cannot be requeued; the
 // error, which is [ErrStuck], names up to ten of them. Any other error ends it. RequeueAll fails with [ErrNotFound] if the filter names an outbox or a
 // queue that does not exist.
-func (a *Admin) RequeueAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
+func (a *Admin) RequeueAll(ctx context.Context, filter Filter, progress func(Progress), again ...Again) (int, error) {
 	if err := errors.Join(filter.Validate(), filter.open("requeued")); err != nil {
 		return 0, fmt.Errorf("admin: requeue dead letters: %w", operate.Invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
 		return 0, err
 	}
-	did, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
+	did, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit, filter.String(), the(again), reporting(progress))
 	return a.didAll("requeue", "Postbox requeued dead letters", did, err)
 }
 

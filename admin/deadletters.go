@@ -26,8 +26,15 @@ type DeadLetter struct {
 	// Target is the same outbox or queue. It is the zero value for a message that came from a broker to an inbox.
 	Target Target
 
+	// Topic and MessageID are those of the message in an outbox or a queue. Of a message of an inbox they say by what its consumer knows it:
+	// InboxConfig.Topic and MessageID.
 	Topic     string
 	MessageID string
+	// SourceTopic and UUID are those with which a message of an inbox is published again: the topic that its handler subscribed to, or "" if
+	// the message did not come through a router; and the UUID that it carried, or else the name that InboxConfig.WithoutID gave it, or "".
+	// Only [Admin.DeadLetter] reads them. Of other messages, SourceTopic is "", and UUID is the MessageID.
+	SourceTopic string
+	UUID        string
 	// Key is the ordering key, or "" for none.
 	Key string
 
@@ -113,14 +120,34 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 // Requeue lets the message of a dead letter be handled again, with all its attempts, and deletes the letter, in
 // one transaction; the comment of the package says how. The message comes after the messages of its key that are pending now.
 //
+// A message that came from a broker to an inbox is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What
+// is not known of it, an [Again] says.
+//
 // Requeue fails with [ErrNotFound], [ErrResolved] or [ErrStuck], and then changes nothing. After
 // [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrNotFound] then means that it had happened.
-func (a *Admin) Requeue(ctx context.Context, id int64) error {
-	if err := a.letters.Requeue(ctx, id); err != nil {
+func (a *Admin) Requeue(ctx context.Context, id int64, again ...Again) error {
+	if err := a.letters.Requeue(ctx, id, the(again)); err != nil {
 		return failed(err)
 	}
 	a.logger.Info("Postbox requeued a dead letter", watermill.LogFields{"dead_letter": id})
 	return nil
+}
+
+// Again says what an operator knows of messages that came from a broker to an inbox and are published again. It has no effect on those of
+// outboxes and queues. Of several the last one counts.
+type Again struct {
+	// Topic is the topic on which they are published. Defaults to [DeadLetter.SourceTopic]; without one, the error is [ErrNoTopic].
+	Topic string
+	// OlderThanClaims says that consumers that have handled the messages may handle them again. Without it, a letter is refused with
+	// [ErrOlderThanClaims] whose own claim has been deleted, since the claims of other consumers are as old.
+	OlderThanClaims bool
+}
+
+func the(again []Again) operate.Again {
+	if len(again) == 0 {
+		return operate.Again{}
+	}
+	return operate.Again(again[len(again)-1])
 }
 
 // Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
@@ -152,7 +179,7 @@ func publicLetter(l *operate.DeadLetter) DeadLetter {
 		ID: l.ID, Outbox: l.Spool, Target: Target{spool: l.Spool}, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
 		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error, Shape: l.Shape,
 		ResolvedAt: l.ResolvedAt, Resolution: l.Resolution,
-		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata,
+		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata, SourceTopic: l.Source, UUID: l.CarriedID,
 	}
 	if l.Origin == dialect.OriginInbox {
 		letter.Consumer = l.Consumer

@@ -171,7 +171,7 @@ func (b *bench) buryInbox(id string, outbox int64) []byte {
 			Subject: subject, Spool: outbox, Topic: "orders", MessageID: []byte(id),
 			Payload: []byte("payload of " + id), Metadata: metadata, Error: "handler says no",
 		},
-		Consumer: "billing", Key: []byte("key"), KeyHash: &hash, Attempts: 2,
+		Consumer: "billing", Source: "orders", CarriedID: []byte(id), Key: []byte("key"), KeyHash: &hash, Attempts: 2,
 	}))
 	return subject
 }

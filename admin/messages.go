@@ -64,6 +64,8 @@ type Message struct {
 	Metadata message.Metadata
 	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
 	Failures []Failure
+	// SourceTopic and UUID are those with which a message of an inbox is replayed: see [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.
+	SourceTopic, UUID string
 	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and [Admin.UniqueMessage] read it. The tables have a hash of each
 	// unique key, so Message finds it only if it is also the ordering key, as it is unless the producer has set another one.
 	UniqueKey string
@@ -222,7 +224,7 @@ func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
 		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Omitted: m.Omitted, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
-		UniqueKey: m.UniqueKey,
+		UniqueKey: m.UniqueKey, SourceTopic: m.Source, UUID: m.CarriedID,
 	}
 	if public.Status == Done {
 		public.DueAt, public.DoneAt = time.Time{}, m.At

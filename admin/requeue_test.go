@@ -232,7 +232,10 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 					Subject: fmt.Appendf(nil, "claim %d", i), Spool: outbox, Topic: "orders", MessageID: fmt.Appendf(nil, "%d", i),
 					Payload: []byte{}, Metadata: []byte("{}"), Error: "no",
 				}
-				query := b.statements.InsertDeadLetter(dialect.InboxLetter{Letter: letter, Consumer: "billing", Attempts: 1})
+				query := b.statements.InsertDeadLetter(dialect.InboxLetter{Letter: letter, Consumer: "billing", Source: "orders", CarriedID: letter.MessageID, Attempts: 1})
+				if _, err := tx.ExecContext(t.Context(), b.statements.Claim, letter.Subject); err != nil {
+					return err
+				}
 				if err := spool.Run(t.Context(), tx, query); err != nil {
 					return err
 				}

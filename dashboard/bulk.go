@@ -32,7 +32,7 @@ type bulkKind struct {
 	Done        string
 	Warning     string
 	// What the form asks for.
-	NeedsWhy, NeedsTime, Replays bool
+	NeedsWhy, NeedsTime, Replays, Requeues bool
 	// of is what the filter chooses.
 	of choice
 	// order reads the form.
@@ -52,9 +52,9 @@ type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cur
 func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
-			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.", of: h.chooseLetters(),
-			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.RequeueAll(ctx, filter, progress)
+			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.", Requeues: true, of: h.chooseLetters(),
+			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.RequeueAll(ctx, filter, progress, q.again())
 			}),
 		},
 		bulkResolve: {
@@ -152,7 +152,7 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 }
 
 // bulkForm are the fields of the forms of bulk actions. One that has another field is a request that was made by hand, with conditions that would choose nothing.
-var bulkForm = []string{"reason", "at", "to", "to-topic", "new-ids", afterField}
+var bulkForm = []string{"reason", "at", "to", "to-topic", "new-ids", "older-than-claims", afterField}
 
 // runBulk carries out a bulk action, and sends lines about its progress to the browser. The action ends if the browser goes away. What it has done
 // by then stays done, and the user can start it again for the rest.

@@ -21,12 +21,13 @@ const (
 
 // editView is the form in which a user changes a dead letter.
 type editView struct {
-	ID       int64
-	Payload  string
-	Editable bool // the payload is a text that a form returns as it was
-	Metadata string
-	Run      link
-	Back     link
+	ID                    int64
+	Consumer, SourceTopic string
+	Payload               string
+	Editable              bool // the payload is a text that a form returns as it was
+	Metadata              string
+	Run                   link
+	Back                  link
 }
 
 func (h *Handler) edit(ctx context.Context, q *request) (any, error) {
@@ -39,7 +40,7 @@ func (h *Handler) edit(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	view := editView{
-		ID: id, Editable: h.isEditable(q, letter), Metadata: metadataText(letter.Metadata), Run: to("edit-run", "id", idText(id)), Back: toLetter(id),
+		ID: id, Consumer: letter.Consumer, SourceTopic: letter.SourceTopic, Editable: h.isEditable(q, letter), Metadata: metadataText(letter.Metadata), Run: to("edit-run", "id", idText(id)), Back: toLetter(id),
 	}
 	if view.Editable {
 		view.Payload = string(letter.Payload)
@@ -88,7 +89,7 @@ func (h *Handler) editAndRequeue(ctx context.Context, q *request) (link, error) 
 	if edit.Payload == nil && edit.Metadata == nil {
 		return link{}, badf("nothing was changed: change the payload or the metadata, or requeue the dead letter as it is")
 	}
-	return to(lettersPage, noticeField, "edited"), h.admin.EditAndRequeue(ctx, id, edit)
+	return to(lettersPage, noticeField, "edited"), h.admin.EditAndRequeue(ctx, id, edit, q.again())
 }
 
 // withoutReturns undoes what browsers do to line breaks.

@@ -150,7 +150,12 @@ func paramsOf(letter *admin.DeadLetter) PayloadParams {
 }
 
 func (h *Handler) requeue(ctx context.Context, q *request) (link, error) {
-	return onLetter(q, "requeued", func(id int64) error { return h.admin.Requeue(ctx, id) })
+	return onLetter(q, "requeued", func(id int64) error { return h.admin.Requeue(ctx, id, q.again()) })
+}
+
+// again is what the user has said of messages of inboxes.
+func (q *request) again() admin.Again {
+	return admin.Again{Topic: q.PostFormValue("to-topic"), OlderThanClaims: q.PostFormValue("older-than-claims") != ""}
 }
 
 func (h *Handler) resolve(ctx context.Context, q *request) (link, error) {

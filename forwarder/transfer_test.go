@@ -153,7 +153,7 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 		require.Equal(w.t, []byte{0xff, 0x00}, raw.Payload)
 		require.JSONEq(w.t, `{"n":1}`, raw.Metadata[SourceMetadata])
 
-		require.NoError(w.t, letters.Requeue(w.t.Context(), list[0].ID))
+		require.NoError(w.t, letters.Requeue(w.t.Context(), list[0].ID, operate.Again{}))
 		requeued := w.moved()[2]
 		require.Equal(w.t, w.source.Topic, requeued.topic)
 		require.JSONEq(w.t, `{"id": "foreign"}`, requeued.payload)

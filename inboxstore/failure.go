@@ -58,7 +58,8 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 	return attempts, nil
 }
 
-// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator decides so.
+// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator decides so. The letter says
+// by what key the consumer knows the message, and for a requeue its UUID and the topic that ctx has from Watermill's router.
 // It does nothing if the message has been claimed meanwhile. The letter keeps only as much as its columns can hold,
 // because otherwise the message would be nacked for ever. This concerns a consumer or topic that is no text or has more
 // than 255 bytes, and an id or ordering key of more than 65,535 bytes.
@@ -87,13 +88,23 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 				Subject: claim, Topic: spool.NameText(key.Topic), MessageID: spool.Fitting([]byte(key.MessageID)),
 				Payload: msg.Payload, Metadata: metadata, Error: spool.ErrorText(cause), Cause: causeOf(cause),
 			},
-			Consumer: spool.NameText(key.Consumer), Key: spool.Fitting(orderingKey), KeyHash: hash, Attempts: attempts,
+			Consumer: spool.NameText(key.Consumer), Source: sourceIn(ctx), CarriedID: spool.Fitting([]byte(msg.UUID)), Key: spool.Fitting(orderingKey), KeyHash: hash, Attempts: attempts,
 		})))
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)
 	}
 	return nil
+}
+
+// sourceIn returns the topic on which a message came that Watermill's router delivers, or "" if that is not known, or is none on which a
+// message can be published again.
+func sourceIn(ctx context.Context) string {
+	topic := message.SubscribeTopicFromCtx(ctx)
+	if spool.CheckTopic(topic) != nil {
+		return ""
+	}
+	return topic
 }
 
 // causeOf returns why an inbox gives up a message with this error.

@@ -61,7 +61,7 @@ func (s *Store) OnceReceived(ctx context.Context, key Key, received Received, fn
 	received.MaxPayload = cmp.Or(received.MaxPayload, defaultHistoryPayload)
 	return s.measured(ctx, key, &keeping{
 		history: s.histories.of(key.Consumer, received.History), key: key, began: time.Now(), most: received.MaxPayload,
-		payload: received.Message.Payload, metadata: received.Message.Metadata,
+		payload: received.Message.Payload, metadata: received.Message.Metadata, carried: received.Message.UUID, source: sourceIn(ctx),
 	}, fn)
 }
 
@@ -73,6 +73,8 @@ type keeping struct {
 	most     int
 	payload  []byte
 	metadata message.Metadata
+	carried  string // the UUID
+	source   string // the topic that the handler subscribed to
 }
 
 const (
@@ -133,7 +135,7 @@ func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 	now := time.Now()
 	row := dialect.Received{
 		Clock: now.UnixMicro(), Since: now.Sub(k.began).Microseconds(), Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
-		Payload: k.payload, Metadata: metadata,
+		Source: k.source, CarriedID: spool.Fitting([]byte(k.carried)), Payload: k.payload, Metadata: metadata,
 	}
 	if key := k.metadata.Get(postbox.OrderingKey); key != "" {
 		row.Key = spool.Fitting([]byte(key))

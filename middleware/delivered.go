@@ -11,17 +11,18 @@ import (
 // to the message after that begins with what was delivered.
 type delivered struct {
 	uuid     string
+	carried  string // the uuid, or the name that WithoutID has given to a message without one
 	payload  message.Payload
 	metadata message.Metadata
 }
 
-func deliveredAs(msg *message.Message) delivered {
-	return delivered{uuid: msg.UUID, payload: msg.Payload, metadata: msg.Metadata}
+func deliveredAs(msg *message.Message, carried string) delivered {
+	return delivered{uuid: msg.UUID, carried: carried, payload: msg.Payload, metadata: msg.Metadata}
 }
 
-// message returns the message as it was delivered.
-func (d delivered) message() *message.Message {
-	return &message.Message{UUID: d.uuid, Payload: d.payload, Metadata: d.metadata}
+// stored returns the message as it is kept and published again: as it was delivered, with the id by which all consumers can know it.
+func (d delivered) stored() *message.Message {
+	return &message.Message{UUID: d.carried, Payload: d.payload, Metadata: d.metadata}
 }
 
 // give gives the message to the handler, with bytes and metadata of its own: the delivered ones belong to the subscriber, which may deliver them again.

@@ -53,12 +53,12 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 // exited records the failure of a handler that ended its goroutine, and acks or nacks the message, since the router then does neither. A dead letter that was written in a
 // transaction that the inbox did not begin may be rolled back, so in that case the message is nacked; otherwise it would be a duplicate. If an inbox around this one handles
 // the message too, the outer inbox does all of this.
-func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, msg *message.Message) {
+func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, came delivered, msg *message.Message) {
 	if insideOf(ctx) == msg {
 		return
 	}
 	if !stopping(ctx) {
-		err := i.failed(ctx, key, msg, errGoexit)
+		err := i.failed(ctx, key, came, errGoexit)
 		if _, joined := postbox.TxFromContext(ctx); err == nil && !joined {
 			msg.Ack()
 			return

@@ -103,12 +103,12 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
 // If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it if it is now a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
-	key, err := i.key(ctx, msg)
+	key, carried, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {
 		err = unseenTx(ctx)
 	}
 	if err == nil {
-		processed, err = i.process(ctx, key, msg, h)
+		processed, err = i.process(ctx, key, carried, msg, h)
 	} else {
 		pause(ctx, i.config.Retry, 1, err)
 	}
@@ -116,15 +116,15 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	return processed, err
 }
 
-func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
-	before, came := msg.Context(), deliveredAs(msg)
+func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
+	before, came := msg.Context(), deliveredAs(msg, carried)
 	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	running := false
 	defer func() {
 		if running {
 			came.restore(msg)
-			i.exited(ctx, key, msg)
+			i.exited(ctx, key, came, msg)
 		}
 	}()
 	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
@@ -144,7 +144,7 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}
-	return false, i.failed(ctx, key, msg, failure.Err)
+	return false, i.failed(ctx, key, came, failure.Err)
 }
 
 // once runs fn once, and keeps the message as it was delivered, if that is configured.
@@ -153,7 +153,7 @@ func (i *Inbox) once(ctx context.Context, key inboxstore.Key, came delivered, fn
 		return i.store.Once(ctx, key, fn)
 	}
 	return i.history.OnceReceived(ctx, key, inboxstore.Received{
-		Message: came.message(), History: i.config.History, MaxPayload: i.config.HistoryPayload,
+		Message: came.stored(), History: i.config.History, MaxPayload: i.config.HistoryPayload,
 	}, fn)
 }
 
@@ -161,32 +161,32 @@ func (i *Inbox) once(ctx context.Context, key inboxstore.Key, came delivered, fn
 // Timeout, belongs to the handler.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// key names the message to this consumer.
-func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, error) {
-	key := inboxstore.Key{Consumer: i.config.Consumer, Topic: i.config.Topic, MessageID: i.config.MessageID(msg)}
+// key names the message to this consumer, and returns the id with which the message is published again for all of them.
+func (i *Inbox) key(ctx context.Context, msg *message.Message) (key inboxstore.Key, carried string, err error) {
+	key = inboxstore.Key{Consumer: i.config.Consumer, Topic: i.config.Topic, MessageID: i.config.MessageID(msg)}
 	if key.Consumer == "" {
 		key.Consumer = message.HandlerNameFromCtx(ctx)
 	}
 	if key.Consumer == "" {
-		return key, errors.New("inbox: outside a router there is no handler name: set InboxConfig.Consumer")
+		return key, "", errors.New("inbox: outside a router there is no handler name: set InboxConfig.Consumer")
 	}
 	if key.Topic == "" {
 		key.Topic = message.SubscribeTopicFromCtx(ctx)
 	}
 	if key.Topic == "" && i.config.ReceiptTopic != "" {
-		return key, fmt.Errorf("inbox of %.60q: outside a router a receipt cannot say of which topic its message is: set InboxConfig.Topic", key.Consumer)
+		return key, "", fmt.Errorf("inbox of %.60q: outside a router a receipt cannot say of which topic its message is: set InboxConfig.Topic", key.Consumer)
 	}
 	if key.MessageID == "" {
-		var err error
 		if key.MessageID, err = nameWithoutID(msg, i.config.WithoutID); err != nil {
-			return key, fmt.Errorf("inbox of %.60q: %w", key.Consumer, err)
+			return key, "", fmt.Errorf("inbox of %.60q: %w", key.Consumer, err)
 		}
+		return key, cmp.Or(msg.UUID, key.MessageID), nil
 	}
-	return key, nil
+	return key, msg.UUID, nil
 }
 
 // failed records a failure. It returns nil if the message became a dead letter, so that it is acked.
-func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Message, cause error) error {
+func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, cause error) error {
 	attempts, err := i.store.RecordFailure(ctx, key, cause)
 	if err != nil {
 		return errors.Join(cause, err)
@@ -196,9 +196,9 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Mes
 		pause(ctx, i.config.Retry, attempts, cause)
 		return cause
 	}
-	if err := i.store.Bury(ctx, key, msg, attempts, cause); err != nil {
+	if err := i.store.Bury(ctx, key, came.stored(), attempts, cause); err != nil {
 		return errors.Join(cause, err)
 	}
-	i.logger.Error("Postbox moved a message to the dead letters", cause, fields(key, msg).Add(watermill.LogFields{"attempts": attempts}))
+	i.logger.Error("Postbox moved a message to the dead letters", cause, fields(key, came.stored()).Add(watermill.LogFields{"attempts": attempts}))
 	return nil
 }

@@ -189,8 +189,9 @@ func (s *Shop) BuryInbox(id, topic, consumer, text string) {
 			Subject: subject, Topic: topic, MessageID: []byte(id), Payload: []byte(`{"order":"` + id + `"}`),
 			Metadata: metadata, Error: text,
 		},
-		Consumer: consumer, Key: []byte("customer-1"), KeyHash: &hash, Attempts: 2,
+		Consumer: consumer, Source: topic, CarriedID: []byte(id), Key: []byte("customer-1"), KeyHash: &hash, Attempts: 2,
 	}))
+	s.run(dialect.Query{Text: s.names.Claim, Args: []any{subject}})
 }
 
 func (s *Shop) run(query dialect.Query) {

@@ -29,9 +29,13 @@ type Letter struct {
 type InboxLetter struct {
 	Letter
 	Consumer string
-	Key      []byte // nil without an ordering key
-	KeyHash  *int64
-	Attempts int
+	// Source and CarriedID are the topic on which the message came, "" if it is not known, and its own id, which may be empty:
+	// Topic and MessageID say by what the consumer knows it.
+	Source    string
+	CarriedID []byte
+	Key       []byte // nil without an ordering key
+	KeyHash   *int64
+	Attempts  int
 }
 
 // InsertFailure adds an entry.
@@ -47,7 +51,7 @@ func (s *Statements) Failures(subject []byte, limit int) Query {
 // InsertDeadLetter stores a dead letter of an inbox.
 func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	return Query{Text: s.insertDeadLetter, Args: []any{
-		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error, int(l.Cause),
+		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Source, l.CarriedID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error, int(l.Cause),
 	}}
 }
 

@@ -122,9 +122,9 @@ FROM (SELECT id, attempt, failed_at, error, process FROM {failures} WHERE subjec
 ORDER BY id`,
 
 		insertDeadLetter: `
-INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
 
 		buryRows: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -132,7 +132,7 @@ VALUES `,
 		buryRow: `(0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?, ?)`,
 
 		DeadLetter: `
-SELECT ` + deadLetterColumns + `, d.payload, d.metadata
+SELECT ` + deadLetterColumns + `, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id = ?`,

@@ -125,7 +125,7 @@ ORDER BY m.id LIMIT ?`
 
 	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for each state and lane.
 	s.pendingMessage = `
-SELECT ` + pendingColumns + `, m.payload, m.metadata
+SELECT ` + pendingColumns + `, m.payload, m.metadata, '', m.message_id
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
@@ -154,7 +154,7 @@ LIMIT ?`
 
 	// Returns the latest one, if the database has issued the id again.
 	s.doneMessage = `
-SELECT ` + doneColumns + `, h.payload, h.metadata
+SELECT ` + doneColumns + `, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM {history} h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -185,7 +185,8 @@ ORDER BY h.id, h.created_at
 LIMIT ?`
 
 	s.doneContent = `
-SELECT h.payload, h.metadata FROM {history} h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?`
+SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+FROM {history} h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?`
 
 	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in this order, and later
 	// assignments see the new values.
@@ -326,7 +327,7 @@ func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
 	return Query{Text: s.doneInOrder, Args: append(args, f.common()...)}
 }
 
-// DoneContent returns payload and metadata of a message that is done, by id and time of creation.
+// DoneContent returns payload, metadata, source and carried id of a message that is done, by id and time of creation.
 func (s *Statements) DoneContent(l Lookup, createdAt int64) Query {
 	return Query{Text: s.doneContent, Args: []any{l.Spool, l.ID, createdAt}}
 }

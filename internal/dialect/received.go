@@ -7,8 +7,8 @@ package dialect
 // The row is made only where the transaction has claimed the message. If the transaction has ended without the driver's
 // knowledge, the claim is gone, and the statement keeps nothing.
 const keepReceived = `
-{insert ignore} INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
+{insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
 FROM (SELECT CASE WHEN {int ?} > 0 THEN {int ?} ELSE {now} END AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key{along} LIMIT 1) n
 {or ignore}`
 
@@ -18,6 +18,8 @@ type Received struct {
 	Spool     int64
 	Topic     string
 	MessageID []byte
+	Source    string // see InboxLetter
+	CarriedID []byte
 	Key       []byte // nil without an ordering key
 	Payload   []byte
 	Metadata  []byte
@@ -37,6 +39,6 @@ func (s *Statements) KeepReceived(r Received) Query {
 		r.Clock = 0
 	}
 	return Query{Text: s.keepReceived, Args: []any{
-		r.Since, r.Spool, r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Clock, r.Clock, r.Claim,
+		r.Since, r.Spool, r.Topic, r.MessageID, r.Source, r.CarriedID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Clock, r.Clock, r.Claim,
 	}}
 }

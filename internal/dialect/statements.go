@@ -103,7 +103,7 @@ type Statements struct {
 	insertDeadLetter string
 	buryRows         string // of which [Statements.BuryRows] makes a text
 	buryRow          string
-	DeadLetter       string // id → the columns of DeadLetters, payload, metadata
+	DeadLetter       string // id → the columns of DeadLetters, payload, metadata, source, carried id
 	deadLetters      string
 	deadLetterErrors string
 	LastDeadLetter   string // → highest id, or 0

@@ -90,7 +90,7 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 		require.Len(t, list, dead)
 		healthy.Store(true)
 		for _, letter := range list {
-			require.NoError(t, letters.Requeue(t.Context(), letter.ID))
+			require.NoError(t, letters.Requeue(t.Context(), letter.ID, operate.Again{}))
 			account()
 		}
 		b.Eventually(func() bool {

@@ -135,9 +135,12 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 
 // RequeueAll requeues the open letters that the filter selects, at most the given number (0: no limit). It skips letters that cannot be
 // requeued as they are, and returns these as the error.
-func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
+func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, again Again, report func(Progress)) (Progress, error) {
 	filter.Resolved = dialect.ResolvedNo
-	b := &bulk{letters: l, act: NewAct(ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report, one: l.requeue}
+	b := &bulk{letters: l, act: NewAct(ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report}
+	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
+		return l.requeue(ctx, tx, id, again)
+	}
 	return b.run(ctx, filter)
 }
 

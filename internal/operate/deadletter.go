@@ -36,6 +36,9 @@ type DeadLetter struct {
 	Consumer  string
 	Topic     string
 	MessageID string
+	// Source and CarriedID are read only with a single letter: see [DeadLetter.address].
+	Source    string
+	CarriedID string
 	Key       string
 	CreatedAt time.Time
 	DiedAt    time.Time
@@ -197,14 +200,15 @@ type rowQuerier interface {
 // read returns a dead letter with payload and metadata.
 func (l *Letters) read(ctx context.Context, db rowQuerier, id int64) (*DeadLetter, error) {
 	letter := &DeadLetter{}
-	var metadata []byte
-	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata)
+	var metadata, carried []byte
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.Source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
+	letter.CarriedID = string(carried)
 	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
 	return letter, nil
 }

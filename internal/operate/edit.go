@@ -34,7 +34,7 @@ type Edit struct {
 
 // EditAndRequeue appends a changed copy of a letter's message to its spool, and keeps the letter with a resolution that says so, in one
 // transaction.
-func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error {
+func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again Again) error {
 	var s *spool.Spool
 	var found spool.Found
 	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
@@ -43,11 +43,14 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error
 		if err != nil {
 			return err
 		}
-		draft, err := letter.edited(edit)
+		draft, err := letter.edited(edit, again)
 		if err != nil {
 			return err
 		}
 		if s, found, err = l.spoolOf(ctx, tx, letter); err != nil {
+			return err
+		}
+		if err := l.recent(ctx, tx, letter, again); err != nil {
 			return err
 		}
 		err = l.resolve(ctx, tx, id, editResolution+l.audit.actorIn(ctx))
@@ -91,7 +94,7 @@ func (l *DeadLetter) whyResolved() error {
 
 // edited returns the message with what the edit replaces. It keeps its id, so that inboxes that have handled it know it, and its place
 // among the messages of its key.
-func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
+func (l *DeadLetter) edited(edit Edit, again Again) (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, l.whyResolved()
 	}
@@ -99,6 +102,9 @@ func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
 		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrLetterStuck, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: maps.Clone(l.Metadata)}
+	if err := l.address(&draft, again); err != nil {
+		return spool.Draft{}, err
+	}
 	if edit.Payload != nil {
 		draft.Payload = edit.Payload
 	}

@@ -32,6 +32,9 @@ type Listed struct {
 	Payload   []byte
 	Metadata  map[string]string
 	UniqueKey string
+	// Source and CarriedID are, of a message in the history of an inbox, the topic on which it came and its own id. They, too, are read
+	// only with a single message.
+	Source, CarriedID string
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
@@ -106,14 +109,15 @@ func (o *Operator) failuresOf(ctx context.Context, m *Listed) ([]Failure, error)
 
 func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, error) {
 	m := &Listed{}
-	var metadata []byte
-	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata)
+	var metadata, carried []byte
+	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.Source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
+	m.CarriedID = string(carried)
 	if decoded, err := spool.DecodeMetadata(metadata); err == nil {
 		m.Metadata = decoded
 	}

@@ -194,9 +194,10 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, e
 		return false, nil
 	}
 	var payload spool.Payload
-	var encoded []byte
+	var encoded, carried []byte
+	var source string
 	query := r.statements.DoneContent(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
-	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded)
+	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded, &source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -210,8 +211,8 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, e
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
-	draft := spool.Draft{Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Payload: payload, Metadata: metadata}
-	if err := r.address(&draft); err != nil {
+	draft := spool.Draft{Topic: m.Topic, MessageID: string(carried), Key: m.Key, Payload: payload, Metadata: metadata}
+	if err := r.address(&draft, source); err != nil {
 		return false, err
 	}
 	if r.NewIDs {
@@ -222,10 +223,10 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, e
 }
 
 // address gives a message that leaves its queue, or gets another topic, that topic.
-func (r *replay) address(draft *spool.Draft) error {
+func (r *replay) address(draft *spool.Draft, received string) error {
 	kind, _ := spool.Named(r.from.Name())
 	if kind == spool.KindInbox {
-		return r.addressReceived(draft)
+		return r.addressReceived(draft, received)
 	}
 	if r.to.Name() == r.from.Name() && r.Topic == "" {
 		return nil
@@ -245,16 +246,17 @@ func (r *replay) address(draft *spool.Draft) error {
 	return nil
 }
 
-// addressReceived addresses a message that an inbox has received from a broker.
-func (r *replay) addressReceived(draft *spool.Draft) error {
+// addressReceived addresses a message that an inbox has received from a broker on a topic. The topic of the draft only names what
+// the inbox knows it by.
+func (r *replay) addressReceived(draft *spool.Draft, received string) error {
 	if kind, queue := spool.Named(r.to.Name()); kind == spool.KindQueue {
-		if draft.Topic != "" {
-			draft.Metadata[postbox.SourceTopic] = draft.Topic
+		if received != "" {
+			draft.Metadata[postbox.SourceTopic] = received
 		}
 		draft.Topic = queue
 		return nil
 	}
-	draft.Topic = cmp.Or(r.Topic, draft.Topic)
+	draft.Topic = cmp.Or(r.Topic, received)
 	if err := spool.CheckTopic(draft.Topic); err != nil {
 		return fmt.Errorf("%w: name one: %w", ErrNoTopic, err)
 	}

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -16,11 +18,11 @@ const requeueNote = "requeued"
 
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
 // can be deleted only once, so only one of two concurrent operators succeeds.
-func (l *Letters) Requeue(ctx context.Context, id int64) error {
+func (l *Letters) Requeue(ctx context.Context, id int64, again Again) error {
 	var s *spool.Spool
 	act := NewAct(ActRequeue, "").On("dead letter %d", id)
 	err := l.change(ctx, act, id, "requeue", func(tx *sql.Tx) (err error) {
-		s, err = l.requeue(ctx, tx, id)
+		s, err = l.requeue(ctx, tx, id, again)
 		return err
 	})
 	if err == nil {
@@ -30,17 +32,20 @@ func (l *Letters) Requeue(ctx context.Context, id int64) error {
 }
 
 // requeue requeues a letter in a transaction, and returns the spool in which its message now waits.
-func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
+func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again) (*spool.Spool, error) {
 	letter, err := l.read(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
-	draft, err := letter.draft()
+	draft, err := letter.draft(again)
 	if err != nil {
 		return nil, err
 	}
 	s, found, err := l.spoolOf(ctx, tx, letter)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.recent(ctx, tx, letter, again); err != nil {
 		return nil, err
 	}
 	if err := l.take(ctx, tx, letter); err != nil {
@@ -49,15 +54,42 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spo
 	return s, s.AppendTo(ctx, tx, spool.Run, found, []spool.Draft{draft})
 }
 
+// Again says what the operator knows of a message that came from a broker and is published again.
+type Again struct {
+	Topic           string // on which it is published; empty for the one on which it came
+	OlderThanClaims bool   // consumers that have handled it may handle it again
+}
+
+var (
+	errNoSource = fmt.Errorf("%w: %w: it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
+		ErrLetterStuck, ErrNoTopic)
+	// ErrOlderThanClaims is returned for a letter of an inbox whose claim has ended.
+	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
+		ErrLetterStuck)
+)
+
+// address says where and with which id a message of an inbox is published again: as it came, and not as its consumer knew it.
+func (l *DeadLetter) address(draft *spool.Draft, again Again) error {
+	if l.Origin != dialect.OriginInbox {
+		return nil
+	}
+	draft.Topic, draft.MessageID = cmp.Or(again.Topic, l.Source), l.CarriedID
+	if draft.Topic == "" {
+		return errNoSource
+	}
+	return Invalid(draft.Check())
+}
+
 // draft returns the message as it was first written.
-func (l *DeadLetter) draft() (spool.Draft, error) {
+func (l *DeadLetter) draft(again Again) (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if l.broken != nil {
 		return spool.Draft{}, fmt.Errorf("%w: %w", ErrLetterStuck, l.broken)
 	}
-	return spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}, nil
+	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}
+	return draft, l.address(&draft, again)
 }
 
 // spoolOf returns the spool through which the letter is sent again, as the transaction sees it.
@@ -90,6 +122,27 @@ func (l *Letters) noSpool(letter *DeadLetter) error {
 			ErrLetterStuck, letter.Consumer, l.outbox)
 	}
 	return fmt.Errorf("%w: its spool %d no longer exists", ErrLetterStuck, letter.SpoolID)
+}
+
+// recent returns an error if the claims of other consumers may be gone that absorb a message of an inbox: the letter's own claim, which is as
+// old, tells whether their retention has ended. It changes nothing, since an action on many letters skips those that it concerns.
+func (l *Letters) recent(ctx context.Context, tx *sql.Tx, letter *DeadLetter, again Again) error {
+	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
+		return nil
+	}
+	var found int
+	err := tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(&found)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	now, err := l.read(ctx, tx, letter.ID)
+	switch {
+	case err != nil: // such as another operator who was faster
+		return err
+	case !now.ResolvedAt.IsZero():
+		return now.whyResolved()
+	}
+	return ErrOlderThanClaims
 }
 
 // take deletes the letter, and releases its message.

@@ -26,7 +26,7 @@ func TestRequeue_reads_the_lanes_once(t *testing.T) {
 			database.Exec(t, `INSERT INTO postbox_dead_letters (spool, origin, subject, error, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts)
 				VALUES (?, 0, ?, 'no', '', 'orders', ?, ?, ?, 1, 2, 3)`, id, []byte("s"), []byte("m"), []byte("p"), []byte("{}"))
 			record.Take()
-			require.NoError(t, letters.Requeue(t.Context(), int64(database.Count(t, "SELECT id FROM postbox_dead_letters"))))
+			require.NoError(t, letters.Requeue(t.Context(), int64(database.Count(t, "SELECT id FROM postbox_dead_letters")), Again{}))
 			reads := 0
 			for _, statement := range record.Take() {
 				if strings.Contains(statement.Text, "postbox_spools") && !strings.Contains(statement.Text, "postbox_dead_letters") {

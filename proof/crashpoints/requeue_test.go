@@ -84,7 +84,7 @@ func operate(ctx context.Context, p *process) error {
 		}),
 		with("resolved", func(letter int64) error { return operator.Resolve(ctx, letter, "nobody needs it") }),
 		with("deleted", func(letter int64) error { return operator.Delete(ctx, letter) }),
-		with(ofInbox, func(letter int64) error { return operator.Requeue(ctx, letter) }),
+		with(ofInbox, func(letter int64) error { return operator.Requeue(ctx, letter, admin.Again{Topic: "payments"}) }),
 	)
 }
 

@@ -62,8 +62,9 @@ func (p *play) operate(t *testing.T) {
 		_, err = a.DeadLetter(ctx, letter.ID)
 		require.NoError(t, err)
 	}
-	require.NoError(t, a.Requeue(ctx, letters[0].ID))
-	requeued, err := a.RequeueAll(ctx, admin.Filter{}, nil)
+	again := admin.Again{Topic: "orders"}
+	require.NoError(t, a.Requeue(ctx, letters[0].ID, again))
+	requeued, err := a.RequeueAll(ctx, admin.Filter{}, nil, again)
 	require.NoError(t, err)
 	require.Equal(t, 3, requeued)
 

@@ -137,8 +137,9 @@ func (b *bench) letter(id, topic, text string) {
 		Letter: dialect.Letter{
 			Subject: subject, Spool: b.outboxID(), Topic: topic, MessageID: []byte(id), Payload: []byte(`{"order":"` + id + `"}`), Metadata: metadata, Error: text,
 		},
-		Consumer: "billing", Key: []byte("customer-1"), KeyHash: &hash, Attempts: 1,
+		Consumer: "billing", Source: topic, CarriedID: []byte(id), Key: []byte("customer-1"), KeyHash: &hash, Attempts: 1,
 	}))
+	b.exec(dialect.Query{Text: b.statements.Claim, Args: []any{subject}})
 	b.database.Exec(b.T, "UPDATE postbox_dead_letters SET created_at = ?, died_at = ?", written.UnixMicro(), written.Add(time.Minute).UnixMicro())
 	b.database.Exec(b.T, "UPDATE postbox_failures SET failed_at = ?", written.Add(time.Minute).UnixMicro())
 }

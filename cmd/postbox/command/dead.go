@@ -20,23 +20,26 @@ type letterRecord struct {
 	Topic     string        `json:"topic"`
 	MessageID string        `json:"message_id"`
 	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
-	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
-	Key             string    `json:"key,omitempty"`
-	KeyBase64       []byte    `json:"key_base64,omitempty"`
-	CreatedAt       time.Time `json:"created_at"`
-	DiedAt          time.Time `json:"died_at"`
-	Attempts        int       `json:"attempts"`
-	Cause           string    `json:"cause"`
-	Error           string    `json:"error"`
-	ResolvedAt      time.Time `json:"resolved_at,omitzero"`
-	Resolution      string    `json:"resolution,omitempty"`
-	Size            int       `json:"size"`
+	MessageIDBase64 []byte `json:"message_id_base64,omitempty"`
+	// SourceTopic and UUID are those with which the message of an inbox is published again. Lists do not have them.
+	SourceTopic string    `json:"source_topic,omitempty"`
+	UUID        string    `json:"uuid,omitempty"`
+	Key         string    `json:"key,omitempty"`
+	KeyBase64   []byte    `json:"key_base64,omitempty"`
+	CreatedAt   time.Time `json:"created_at"`
+	DiedAt      time.Time `json:"died_at"`
+	Attempts    int       `json:"attempts"`
+	Cause       string    `json:"cause"`
+	Error       string    `json:"error"`
+	ResolvedAt  time.Time `json:"resolved_at,omitzero"`
+	Resolution  string    `json:"resolution,omitempty"`
+	Size        int       `json:"size"`
 	*contentRecord
 }
 
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	record := letterRecord{
-		ID: l.ID, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), Key: l.Key, KeyBase64: binary(l.Key),
+		ID: l.ID, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), SourceTopic: l.SourceTopic, UUID: l.UUID, Key: l.Key, KeyBase64: binary(l.Key),
 		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: string(l.Cause), Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
@@ -296,8 +299,13 @@ the column ID of "postbox dead list".`,
 			}
 			record := letterRecordOf(*letter)
 			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
+			source, uuid := "", ""
+			if letter.Consumer != "" {
+				source, uuid = nameCell(letter.SourceTopic), nameCell(letter.UUID)
+			}
 			return s.one(record, fields(
 				field{"ID", number(letter.ID)}, field{"Of", originOf(letter.Consumer, letter.Target)}, field{"Topic", nameCell(letter.Topic)}, field{"Message ID", nameCell(letter.MessageID)},
+				field{"Source topic", source}, field{"UUID", uuid},
 				field{"Key", nameCell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
 				field{"Bytes", number(letter.Size)},

@@ -59,12 +59,13 @@ func (c *letterChoice) check(args []string) error {
 func (p *program) requeueCommand() *cobra.Command {
 	var choice letterChoice
 	var through string
+	var again admin.Again
 	cmd := &cobra.Command{
 		Use: "requeue [ID...]", Short: "Let the messages of dead letters be handled again",
 		Long: `Let the messages of dead letters be handled again, with all their attempts. Each
 comes after the messages of its key that are pending now. A message that an
 inbox got from a broker is published again, through the outbox that --through
-names.` + chooseHelp + `
+names, on the topic on which it came, and with the id that it had.` + againHelp + chooseHelp + `
 
 Letters that cannot be requeued are reported, and stay.`,
 		RunE: p.on(func(s *session, args []string) error {
@@ -77,12 +78,28 @@ Letters that cannot be requeued are reported, and stay.`,
 			if len(args) > 0 {
 				question = nil
 			}
-			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question, a.Requeue, a.RequeueAll)
+			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question,
+				func(ctx context.Context, id int64) error { return a.Requeue(ctx, id, again) },
+				func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error) {
+					return a.RequeueAll(ctx, filter, progress, again)
+				})
 		}),
 	}
 	choice.addTo(cmd)
 	nameVar(cmd.Flags(), &through, "through", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	againVar(cmd, &again)
 	return cmd
+}
+
+const againHelp = `
+
+Other consumers recognise such a message by their claims. A letter whose own
+claim has been deleted is older than they are: --older-than-claims requeues it.`
+
+// againVar adds the flags that say what is not known of the messages of inboxes.
+func againVar(cmd *cobra.Command, again *admin.Again) {
+	nameVar(cmd.Flags(), &again.Topic, "to-topic", "topic on which messages of inboxes are published, instead of the one on which they came")
+	cmd.Flags().BoolVar(&again.OlderThanClaims, "older-than-claims", false, "also messages of inboxes that other consumers, which have handled them, handle again")
 }
 
 func (p *program) resolveCommand() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 type editFlags struct {
 	payload, metadata string
 	through           string
+	again             admin.Again
 	allow             bool
 }
 
@@ -22,7 +23,7 @@ func (p *program) editCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "edit ID --payload-file FILE", Short: "Replace the payload or metadata of a dead letter, and requeue it",
 		Long: `Replace the payload or metadata of a dead letter's message, and let it be handled
-again, with all its attempts. It goes where "postbox dead requeue" lets it go.
+again, with all its attempts. It goes where "postbox dead requeue" lets it go.` + againHelp + `
 
 The message keeps its id, topic and ordering key, and names the letter in its
 metadata "postbox_edited_from". The letter keeps what it has, and is resolved, so
@@ -42,6 +43,7 @@ file with one JSON object whose values are texts, and replaces all metadata.`,
 	cmd.Flags().StringVar(&flags.payload, "payload-file", "", "file with the new payload")
 	cmd.Flags().StringVar(&flags.metadata, "metadata-file", "", "file with the new metadata, a JSON object")
 	nameVar(cmd.Flags(), &flags.through, "through", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	againVar(cmd, &flags.again)
 	cmd.Flags().BoolVar(&flags.allow, "allow-edit", false, "required: the handler will get a message that no producer has written")
 	return cmd
 }
@@ -66,7 +68,7 @@ func (s *session) edit(id int64, flags editFlags) error {
 	if err := s.confirm("Edit and requeue "+what+"?", replacement(edit)); err != nil {
 		return err
 	}
-	if err := a.EditAndRequeue(s.cmd.Context(), id, edit); err != nil {
+	if err := a.EditAndRequeue(s.cmd.Context(), id, edit, flags.again); err != nil {
 		return err
 	}
 	return s.one(outcomeRecord{Action: "edit", Done: 1}, "1 dead letter edited and requeued.\n")

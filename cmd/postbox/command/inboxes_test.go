@@ -27,8 +27,8 @@ func (b *bench) received(n int) {
 		if i == 1 {
 			omitted = 70_000
 		}
-		b.database.Exec(b.T, `INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-			VALUES (?, ?, 'orders', ?, ?, ?, ?, ?, ?, 0, ?)`, i, id, fmt.Appendf(nil, "r-%03d", i), fmt.Appendf(nil, "customer-%d", i%2), []byte("{}"), metadata,
+		b.database.Exec(b.T, `INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+			VALUES (?, ?, 'orders', ?, 'orders', ?, ?, ?, ?, ?, 0, ?)`, i, id, fmt.Appendf(nil, "r-%03d", i), fmt.Appendf(nil, "customer-%d", i%2), []byte("{}"), metadata,
 			written.UnixMicro(), written.Add(time.Duration(i)*time.Second).UnixMicro(), omitted)
 	}
 }

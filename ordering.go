@@ -2,12 +2,13 @@ package postbox
 
 import "hash/fnv"
 
-// KeyHash returns the 64-bit hash by which Postbox compares ordering keys and spreads them over lanes:
+// KeyHash returns the 64-bit hash by which Postbox finds ordering keys and spreads them over lanes:
 // FNV-1a over the bytes of the key, read as a signed number because SQL has no unsigned ones. It is
 // computed here and not in the database, so it is the same on every one of them, and it never changes:
 // a row written by an older version must land in the same lane.
 //
-// Two keys with the same hash are handled as one key. That costs a little concurrency and no correctness.
+// Two keys are one if their texts are equal. With the same hash they share a lane, and the room that reads leave to a key that its limit holds
+// up: see [Limits.EachKey].
 func KeyHash(key string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash never returns an error

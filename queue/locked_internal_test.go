@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ var (
 func locking(keys ...int64) (*progress, *queue) {
 	batch := make([]*spool.Message, len(keys))
 	for i, key := range keys {
-		batch[i] = &spool.Message{HasKey: key > 0, KeyHash: key}
+		batch[i] = &spool.Message{HasKey: key > 0, Key: strconv.FormatInt(key, 10), KeyHash: key}
 		batch[i].Ref.ID = int64(i)
 	}
 	return newProgress(batch), &queue{name: "q", logger: watermill.NopLogger{}, circuits: circuit.New(circuit.Config{}, func() {})}

@@ -1,7 +1,10 @@
 package dialect
 
 // KeyRef identifies an ordering key of a spool.
-type KeyRef struct{ Spool, Hash int64 }
+type KeyRef struct {
+	Spool, Hash int64
+	Key         []byte
+}
 
 // ParkedParams select a page of the parked messages of a key.
 type ParkedParams struct {
@@ -29,13 +32,13 @@ func (s *Statements) SetSettings(spool int64, settings string) Query {
 }
 
 // PauseKey pauses a key, unless it is paused.
-func (s *Statements) PauseKey(k KeyRef, key []byte) Query {
-	return Query{Text: s.pauseKey, Args: []any{k.Spool, k.Hash, key}}
+func (s *Statements) PauseKey(k KeyRef) Query {
+	return Query{Text: s.pauseKey, Args: []any{k.Hash, k.Key, k.Spool, k.Hash, k.Key}}
 }
 
 // ResumeKey ends the pause of a key.
 func (s *Statements) ResumeKey(k KeyRef) Query {
-	return Query{Text: s.resumeKey, Args: []any{k.Spool, k.Hash}}
+	return Query{Text: s.resumeKey, Args: []any{k.Spool, k.Hash, k.Key}}
 }
 
 // PauseTopic pauses a topic, unless it is paused.
@@ -50,7 +53,7 @@ func (s *Statements) ResumeTopic(spool int64, topic string) Query {
 
 // ParkedOfKey returns the ids of the parked messages of a key, in order.
 func (s *Statements) ParkedOfKey(p ParkedParams) Query {
-	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.After, p.Limit}}
+	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.Key, p.After, p.Limit}}
 }
 
 // PendingMessage returns the columns of [Statements.Pending], payload, metadata, source and carried id of a message that is not done.

@@ -100,13 +100,15 @@ SELECT settings FROM {spools} WHERE id = ?`
 UPDATE {spools} SET settings = ? WHERE id = ? AND settings <> ?`
 
 	s.pauseKey = `
-{insert ignore} INTO {pauses} (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, {now}) {or ignore}`
+INSERT INTO {pauses} (spool, key_hash, ordering_key, paused_at)
+SELECT s.id, {int ?}, {blob ?}, {now} FROM {spools} s
+WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM {pauses} z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)`
 
 	s.resumeKey = `
-DELETE FROM {pauses} WHERE spool = ? AND key_hash = ?`
+DELETE FROM {pauses} WHERE spool = ? AND key_hash = ? AND ordering_key = ?`
 
 	s.PausedKeys = `
-SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, key_hash`
+SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, id`
 
 	s.pauseTopic = `
 {insert ignore} INTO {topic_pauses} (spool, topic, paused_at) VALUES (?, ?, {now}) {or ignore}`
@@ -120,7 +122,7 @@ SELECT topic, paused_at FROM {topic_pauses} WHERE spool = ? ORDER BY paused_at, 
 	// Uses the index of retrying messages by key, which contains only the messages of failed keys.
 	s.parkedOfKey = `
 SELECT m.id FROM {retrying} m
-WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND ` + isParked + `
+WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND ` + isParked + `
 ORDER BY m.id LIMIT ?`
 
 	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for each state and lane.

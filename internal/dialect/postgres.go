@@ -277,7 +277,7 @@ const stuckRows = 16
 // behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
 // calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may run, and a message
@@ -285,14 +285,14 @@ WITH stuck AS MATERIALIZED (
 // that it expects, though hardly any search is made. From a cost of a hundred thousand on it compiles the statement,
 // which takes longer than running it.
 var calm = fmt.Sprintf(`CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < %d END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE %s END`, stuckRows, unblockedByIndex)
 
 // unblockedByIndex is unblocked, and reads along the index with any statistics. An EXISTS would lose its order.
 const unblockedByIndex = `(m.key_hash IS NULL OR (
-	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
 
 // anyLane lets a search for an id use the primary key, of which the id is the last column.

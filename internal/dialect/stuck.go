@@ -39,7 +39,7 @@ WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?`
 	s.waitingOfKeys = `
 SELECT w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN ({numbers ?}) THEN m.key_hash END AS wanted
+	SELECT m.id, CASE WHEN m.key_hash IN ({numbers ?}) THEN m.ordering_key END AS wanted
 	FROM {messages} m {by ready}
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	ORDER BY m.id LIMIT ?) w
@@ -52,7 +52,7 @@ GROUP BY w.wanted`
 	WHERE m.spool = ` + s.ofEach() + ` AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT ?) k)`
 	}
-	s.countStuck = s.eachSpool(of(`COUNT(DISTINCT k.key_hash)`, `m.key_hash`), of(`COALESCE({now} - MIN(k.since), 0)`, `COALESCE(`+firstFailure+`, m.created_at) AS since`))
+	s.countStuck = s.eachSpool(of(`COUNT(DISTINCT k.ordering_key)`, `m.ordering_key`), of(`COALESCE({now} - MIN(k.since), 0)`, `COALESCE(`+firstFailure+`, m.created_at) AS since`))
 }
 
 // StuckHeads returns id, hash and key of the retrying messages of a lane that have a key and no earlier retrying message
@@ -67,8 +67,8 @@ func (s *Statements) HeadOfKey(l Lookup, lane int) Query {
 	return Query{Text: s.headOfKey, Args: []any{l.Spool, lane, l.ID}}
 }
 
-// WaitingOfKeys returns the hash of each of the keys with ready messages in a lane, the lowest id of these and their number. A row
-// with NULL is about the messages of other keys.
+// WaitingOfKeys returns each of the keys with ready messages in a lane, the lowest id of these and their number. A row with NULL is
+// about the messages of other keys, and so is one of a key that has the hash of one of them.
 func (s *Statements) WaitingOfKeys(p WaitingOfKeysParams) Query {
 	return Query{Text: s.waitingOfKeys, Args: []any{s.lists.numbers(p.Keys), p.Spool, p.Lane, p.After, p.Limit}}
 }

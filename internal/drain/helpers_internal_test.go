@@ -2,6 +2,7 @@ package drain
 
 import (
 	"database/sql"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func conflictOn(t *testing.T, database *testdb.Database, change, which string) (
 
 // stored is a message as a drainer reads it. No key is 0.
 func stored(id, key int64) *spool.Message {
-	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: "a", HasKey: key != 0, KeyHash: key}
+	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: "a", HasKey: key != 0, Key: strconv.FormatInt(key, 10), KeyHash: key}
 }
 
 func one(verdict spool.Verdict) []spool.Outcome { return []spool.Outcome{{Verdict: verdict}} }

@@ -42,7 +42,7 @@ type Listed struct {
 func (o *Operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
 	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
 		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
-			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: postbox.KeyHash(filter.Key)}, filter)
+			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: postbox.KeyHash(filter.Key), Key: []byte(filter.Key)}, filter)
 		}
 		return o.statements.Pending(spool, filter)
 	})

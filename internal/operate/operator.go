@@ -103,24 +103,27 @@ func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Sett
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
 	what, act := fmt.Sprintf("pause key %.60q of", key), NewAct(ActPauseKey, name).On("key %q", key)
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		ref := dialect.KeyRef{Spool: s.ID(), Hash: postbox.KeyHash(key)}
-		return act.changed(spool.Directly(ctx, tx, o.statements.PauseKey(ref, []byte(key))))
+		return act.changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key))))
 	})
+}
+
+func keyOf(s *spool.Spool, key string) dialect.KeyRef {
+	return dialect.KeyRef{Spool: s.ID(), Hash: postbox.KeyHash(key), Key: []byte(key)}
 }
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
 func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
-	what, hash := fmt.Sprintf("resume key %.60q of", key), postbox.KeyHash(key)
+	what := fmt.Sprintf("resume key %.60q of", key)
 	act := NewAct(ActResumeKey, name).On("key %q", key)
 	err := o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeKey(dialect.KeyRef{Spool: s.ID(), Hash: hash})))
+		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeKey(keyOf(s, key))))
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does not come twice.
 	for after, more := int64(0), true; err == nil && more; {
 		err = o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 			act.Affected = 0 // of this page
 			ids, err := o.parked(ctx, tx, dialect.ParkedParams{
-				KeyRef: dialect.KeyRef{Spool: s.ID(), Hash: hash}, After: after, Limit: resumePage,
+				KeyRef: keyOf(s, key), After: after, Limit: resumePage,
 			})
 			if more = len(ids) == resumePage; len(ids) > 0 {
 				after = ids[len(ids)-1]

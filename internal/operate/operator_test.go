@@ -38,7 +38,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
 		page := b.Statements.Pending(id, filter)
-		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7")}, Limit: 10})
+		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7"), Key: []byte("7")}, Limit: 10})
 		listed := dialect.Place{ID: 2001}
 		require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT state, lane FROM postbox_messages WHERE id = 2001").Scan(&listed.State, &listed.Lane))
 		for name, test := range map[string]struct {

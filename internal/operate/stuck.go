@@ -52,7 +52,7 @@ func (o *Operator) StuckKeys(ctx context.Context, name string, limit int) ([]*St
 
 func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*StuckKey, error) {
 	byLane := map[int][]*StuckKey{}
-	known := map[int64]*StuckKey{}
+	known := map[string]*StuckKey{}
 	layout := s.Layout() // a message in an old lane waits until it is moved, and then it is found
 	for lane := layout.First; lane < layout.Next(); lane++ {
 		heads, err := o.stuckHeads(ctx, dialect.StuckParams{Spool: s.ID(), Lane: lane, Limit: limit})
@@ -60,7 +60,7 @@ func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 			return nil, err
 		}
 		for _, k := range heads {
-			byLane[lane], known[k.hash] = append(byLane[lane], k), k
+			byLane[lane], known[k.Key] = append(byLane[lane], k), k
 		}
 	}
 	paused, err := o.PausedKeys(ctx, s.Name())
@@ -69,12 +69,12 @@ func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	}
 	for _, p := range paused[:min(limit, len(paused))] {
 		hash := postbox.KeyHash(p.Key)
-		if known[hash] == nil {
+		if known[p.Key] == nil {
 			lane := spool.LaneOf(layout, hash)
-			known[hash] = &StuckKey{Key: p.Key, hash: hash, lane: lane}
-			byLane[lane] = append(byLane[lane], known[hash])
+			known[p.Key] = &StuckKey{Key: p.Key, hash: hash, lane: lane}
+			byLane[lane] = append(byLane[lane], known[p.Key])
 		}
-		known[hash].PausedSince = p.Since
+		known[p.Key].PausedSince = p.Since
 	}
 	keep(byLane, limit)
 	for lane, keys := range byLane {
@@ -133,10 +133,10 @@ func (o *Operator) stuckHeads(ctx context.Context, p dialect.StuckParams) (keys 
 
 // countBehind counts the ready messages of keys of a lane, among so many of the lane. It also finds the heads of paused keys.
 func (o *Operator) countBehind(ctx context.Context, s *spool.Spool, lane int, keys []*StuckKey, limit int) error {
-	of := map[int64]*StuckKey{}
+	of := map[string]*StuckKey{}
 	params := dialect.WaitingOfKeysParams{StuckParams: dialect.StuckParams{Spool: s.ID(), Lane: lane, After: keys[0].id, Limit: limit}}
 	for _, k := range keys {
-		of[k.hash] = k
+		of[k.Key] = k
 		params.After, params.Keys = min(params.After, k.id), append(params.Keys, k.hash)
 	}
 	query := o.statements.WaitingOfKeys(params)
@@ -147,15 +147,15 @@ func (o *Operator) countBehind(ctx context.Context, s *spool.Spool, lane int, ke
 	defer func() { _ = rows.Close() }()
 	looked := 0
 	for rows.Next() {
-		var hash sql.NullInt64
+		var key []byte
 		var first int64
 		var n int
-		if err := rows.Scan(&hash, &first, &n); err != nil {
+		if err := rows.Scan(&key, &first, &n); err != nil {
 			return err
 		}
 		looked += n
-		switch k := of[hash.Int64]; {
-		case !hash.Valid: // other keys
+		switch k := of[string(key)]; {
+		case k == nil: // other keys
 		case k.id == 0: // a paused key: the first of these messages is its head
 			k.id, k.Behind = first, n-1
 		default:

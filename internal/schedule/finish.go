@@ -176,7 +176,7 @@ func (s *Scheduler) Drop(lanes []int) (dropped []*spool.Message) {
 	return dropped
 }
 
-func (s *Scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }
+func (s *Scheduler) runs(key orderOf) bool { return s.keys[key] != nil && s.keys[key].running }
 
 // Simple reports whether no other message depends on the settlement of this message.
 func (e *Entry) Simple() bool {

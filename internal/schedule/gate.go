@@ -15,7 +15,7 @@ const burstShare = 10
 type gate struct {
 	limit   postbox.Limit
 	topic   string  // of the gate of a topic
-	key     int64   // hash of the key, or of the topic
+	key     int64   // hash of the key
 	lane    int     // of that of a key
 	bucket  *bucket // nil without PerSecond
 	slots   int     // how many may run here at a time, with AtOnce

@@ -26,7 +26,7 @@ type limits struct {
 	held   map[int]time.Time // lanes of this process, with the time since which they count
 	total  *gate             // nil if there is none
 	topics map[string]*gate
-	keys   map[int64]*gate
+	keys   map[string]*gate
 	// prune is the number of keys from which on those are forgotten that need no memory. It is at least few. If most of the
 	// others have no message in memory, all of these are forgotten. forgot is when all had to be
 	// forgotten that had no message in memory: a key that is new starts with a bucket that was empty at that time.
@@ -73,7 +73,7 @@ func (s *Scheduler) SetLimits(set postbox.Limits, layout dialect.Layout) {
 	s.limits = nil
 	if !set.None() {
 		s.limits = &limits{
-			set: set, layout: layout, held: held, topics: map[string]*gate{}, keys: map[int64]*gate{},
+			set: set, layout: layout, held: held, topics: map[string]*gate{}, keys: map[string]*gate{},
 			many: math.MaxInt, few: fewKeys, most: mostKeys, prune: fewKeys, crowd: map[*gate]struct{}{},
 		}
 		s.limits.begin(s)
@@ -94,7 +94,7 @@ func (l *limits) begin(s *Scheduler) {
 	for name, limit := range l.set.Topics {
 		if !limit.None() {
 			g := newGate(limit)
-			g.topic, g.key = name, postbox.KeyHash(name)
+			g.topic = name
 			l.topics[name] = g
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Scheduler) Share(lanes []int) {
 
 // restart empties the buckets of keys whose lanes have come or gone: another process may have used them.
 func (l *limits) restart(held map[int]time.Time, now time.Time) {
-	maps.DeleteFunc(l.keys, func(_ int64, g *gate) bool {
+	maps.DeleteFunc(l.keys, func(_ string, g *gate) bool {
 		_, before := l.held[g.lane]
 		if _, after := held[g.lane]; before && after {
 			return false
@@ -232,7 +232,7 @@ func (s *Scheduler) enter(e *Entry, now time.Time) {
 	if e.Message.Key == "" || l.set.EachKey.None() {
 		return
 	}
-	g := l.keys[e.Message.KeyHash]
+	g := l.keys[e.Message.Key]
 	if g == nil {
 		g = l.newKey(e.Message, now)
 	}
@@ -252,11 +252,11 @@ func (l *limits) count(g *gate) {
 // keyOf returns under which key a message is in order with others. In a topic with a limit, a key has an order of its own:
 // messages of the key in other topics do not wait for those that the limit holds up. That is so, too, when reads leave
 // out the topic.
-func (l *limits) keyOf(m *spool.Message) int64 {
-	if g := l.topics[m.Topic]; g != nil {
-		return m.KeyHash ^ g.key
+func (l *limits) keyOf(m *spool.Message) orderOf {
+	if l.topics[m.Topic] != nil {
+		return orderOf{topic: m.Topic, key: m.Key}
 	}
-	return m.KeyHash
+	return orderOf{key: m.Key}
 }
 
 // newKey returns a gate for a key that is not remembered. Its bucket was empty at the latest when the lane came here.
@@ -275,7 +275,7 @@ func (l *limits) newKey(m *spool.Message, now time.Time) *gate {
 		}
 		g.bucket = emptyBucket(perSecond, burst(perSecond, 0), since)
 	}
-	l.keys[m.KeyHash] = g
+	l.keys[m.Key] = g
 	return g
 }
 
@@ -285,7 +285,7 @@ func (l *limits) forget(now time.Time) {
 		return
 	}
 	idle := 0
-	maps.DeleteFunc(l.keys, func(_ int64, g *gate) bool {
+	maps.DeleteFunc(l.keys, func(_ string, g *gate) bool {
 		full := g.bucket == nil || g.bucket.tokensAt(now) >= float64(g.bucket.most)
 		if g.inMemory == 0 && !full {
 			idle++
@@ -293,7 +293,7 @@ func (l *limits) forget(now time.Time) {
 		return g.inMemory == 0 && full
 	})
 	if idle > l.most {
-		maps.DeleteFunc(l.keys, func(_ int64, g *gate) bool { return g.inMemory == 0 })
+		maps.DeleteFunc(l.keys, func(_ string, g *gate) bool { return g.inMemory == 0 })
 		l.forgot = now
 	}
 	l.prune = max(2*len(l.keys), l.few)

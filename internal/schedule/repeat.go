@@ -76,7 +76,7 @@ func (s *Scheduler) repeat(messages []*spool.Message, waits *bool) (wait time.Du
 		g.bucket.take(now, n)
 	}
 	for _, m := range messages {
-		if g := l.keys[m.KeyHash]; m.Key != "" && g != nil && g.bucket != nil {
+		if g := l.keys[m.Key]; m.Key != "" && g != nil && g.bucket != nil {
 			g.bucket.take(now, 1)
 		}
 	}

@@ -19,7 +19,7 @@ type Scheduler struct {
 	work     *sync.Cond
 	messages map[int64]*Entry // all messages by id, except those of outlived
 	outlived map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
-	keys     map[int64]*queue // by hash of the key; in a topic with a limit see [limits.keyOf]
+	keys     map[orderOf]*queue
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*Entry
@@ -85,10 +85,14 @@ type Entry struct {
 	Bytes int
 }
 
+// orderOf says which messages are in order with each other: those of a key, and in a topic with a limit those of the key there. Keys are
+// equal if their texts are: two texts with the same hash can be made.
+type orderOf struct{ topic, key string }
+
 // queue holds the messages of one key, oldest first, or one message without a key. It is idle, offered to the queue of
 // its head's topic, or running.
 type queue struct {
-	key     int64
+	key     orderOf
 	keyed   bool
 	entries []*Entry // waiting messages
 	offered bool
@@ -128,7 +132,7 @@ type topicQueue struct {
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
-		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, strayed: map[*Entry]bool{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
+		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, strayed: map[*Entry]bool{}, keys: map[orderOf]*queue{}, topics: map[string]*topicQueue{},
 		perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
 		ended: make(chan struct{}),
 	}
@@ -168,7 +172,7 @@ func (s *Scheduler) queueOf(m *spool.Message) *queue {
 	if !m.HasKey {
 		return &queue{}
 	}
-	key := m.KeyHash
+	key := orderOf{key: m.Key}
 	if s.limits != nil {
 		key = s.limits.keyOf(m)
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,7 +19,11 @@ func ready(batchSize int) *Scheduler {
 }
 
 func stored(id int64, topic string, key int64) *spool.Message {
-	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: topic, HasKey: key != 0, KeyHash: key}
+	m := &spool.Message{Ref: dialect.Ref{ID: id}, Topic: topic, HasKey: key != 0, KeyHash: key}
+	if m.HasKey {
+		m.Key = strconv.FormatInt(key, 10)
+	}
+	return m
 }
 
 func ids(batch []*Entry) []int64 {

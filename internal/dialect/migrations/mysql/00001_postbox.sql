@@ -129,11 +129,12 @@ CREATE TABLE IF NOT EXISTS {sources} (
 
 -- Keys of which nothing is handled until an operator says so.
 CREATE TABLE IF NOT EXISTS {pauses} (
+	id           BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	spool        INT NOT NULL,
 	key_hash     BIGINT NOT NULL,
 	ordering_key BLOB NOT NULL,
 	paused_at    BIGINT NOT NULL,
-	PRIMARY KEY (spool, key_hash)
+	INDEX by_key (spool, key_hash)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no

@@ -143,12 +143,14 @@ CREATE TABLE {sources} (
 
 -- Keys of which nothing is handled until an operator says so.
 CREATE TABLE {pauses} (
+	id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	spool        integer NOT NULL,
 	key_hash     bigint NOT NULL,
 	ordering_key bytea NOT NULL,
-	paused_at    bigint NOT NULL,
-	PRIMARY KEY (spool, key_hash)
+	paused_at    bigint NOT NULL
 );
+
+CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
 
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no
 -- message by itself: after a failover, or with a counter that was set back, the database gives

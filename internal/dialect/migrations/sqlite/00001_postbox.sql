@@ -129,12 +129,14 @@ CREATE TABLE {sources} (
 
 -- Keys of which nothing is handled until an operator says so.
 CREATE TABLE {pauses} (
+	id           INTEGER PRIMARY KEY,
 	spool        INTEGER NOT NULL,
 	key_hash     INTEGER NOT NULL,
 	ordering_key BLOB NOT NULL,
-	paused_at    INTEGER NOT NULL,
-	PRIMARY KEY (spool, key_hash)
+	paused_at    INTEGER NOT NULL
 );
+
+CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
 
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no
 -- message by itself: after a failover, or with a counter that was set back, the database gives

@@ -259,7 +259,10 @@ func (m Message) keep(inline int) Message {
 	}
 	own := slices.Concat(m.Payload, m.Metadata)
 	n := len(m.Payload)
-	m.Payload, m.Metadata = own[:n:n], own[n:]
+	m.Metadata = own[n:]
+	if m.Payload != nil { // NULL stays NULL
+		m.Payload = own[:n:n]
+	}
 	return m
 }
 

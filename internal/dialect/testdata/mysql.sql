@@ -224,9 +224,9 @@ FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE 
 ORDER BY id
 
 -- InsertDeadLetter
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?)
 
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -238,7 +238,7 @@ VALUES
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size, d.payload, d.metadata
+	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
@@ -462,13 +462,15 @@ SELECT settings FROM postbox_spools WHERE id = ?
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
 -- PauseKey
-INSERT IGNORE INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
+SELECT s.id, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM postbox_spools s
+WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
 
 -- ResumeKey
-DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?
+DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, key_hash
+SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
 
 -- PauseTopic
 INSERT IGNORE INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
@@ -481,12 +483,12 @@ SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY pause
 
 -- ParkedOfKey
 SELECT m.id FROM postbox_messages m
-WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
+WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
 ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
@@ -555,7 +557,7 @@ SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.payload, h.metadata
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -586,7 +588,8 @@ ORDER BY h.id, h.created_at
 LIMIT ?
 
 -- DoneContent
-SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
+SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -620,8 +623,8 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
 -- KeepReceived
-INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
+INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
 FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 
@@ -665,7 +668,7 @@ SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.id > ? AND m.key_hash IS NOT NULL
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
@@ -677,7 +680,7 @@ WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.key_hash END AS wanted
+	SELECT m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.ordering_key END AS wanted
 	FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	ORDER BY m.id LIMIT ?) w
@@ -685,8 +688,8 @@ GROUP BY w.wanted
 
 -- CountStuck
 SELECT ? AS spool,
-       (SELECT COUNT(DISTINCT k.key_hash) FROM (
-	SELECT m.key_hash FROM postbox_messages m FORCE INDEX (retrying)
+       (SELECT COUNT(DISTINCT k.ordering_key) FROM (
+	SELECT m.ordering_key FROM postbox_messages m FORCE INDEX (retrying)
 	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT ?) k),
        (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(k.since), 0) FROM (
@@ -956,7 +959,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -967,7 +970,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
@@ -987,7 +990,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
@@ -1007,7 +1010,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
@@ -1027,7 +1030,7 @@ FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (NOT EXISTS (SELECT 1 FROM postbox_messages c FORCE INDEX (retrying) WHERE c.spool = ? AND c.state = 2 AND c.key_hash IS NOT NULL) OR (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id)))
 ORDER BY m.id)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
@@ -1047,7 +1050,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1058,7 +1061,7 @@ FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1069,7 +1072,7 @@ FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
@@ -1092,7 +1095,7 @@ FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
 ORDER BY m.id LIMIT ?)
 UNION ALL
@@ -1110,7 +1113,7 @@ SELECT c.lane, (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
@@ -1121,7 +1124,7 @@ SELECT c.lane, (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 

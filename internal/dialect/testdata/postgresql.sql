@@ -299,9 +299,9 @@ FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE 
 ORDER BY id
 
 -- InsertDeadLetter
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $10, $11, $12)
+VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $12, $13, $14)
 
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -313,7 +313,7 @@ VALUES
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = $1
@@ -547,13 +547,15 @@ SELECT settings FROM postbox_spools WHERE id = $1
 UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $3
 
 -- PauseKey
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES ($1, $2, $3, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
+SELECT s.id, $1::bigint, $2::bytea, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM postbox_spools s
+WHERE s.id = $3 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $4 AND z.ordering_key = $5)
 
 -- ResumeKey
-DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2
+DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2 AND ordering_key = $3
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, key_hash
+SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, id
 
 -- PauseTopic
 INSERT INTO postbox_topic_pauses (spool, topic, paused_at) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
@@ -566,12 +568,12 @@ SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = $1 ORDER BY paus
 
 -- ParkedOfKey
 SELECT m.id FROM postbox_waiting m
-WHERE m.spool = $1 AND m.key_hash = $2 AND m.id > $3 AND m.state = 2 AND m.available_at >= 4611686018427387904
-ORDER BY m.id LIMIT $4
+WHERE m.spool = $1 AND m.key_hash = $2 AND m.ordering_key = $3 AND m.id > $4 AND m.state = 2 AND m.available_at >= 4611686018427387904
+ORDER BY m.id LIMIT $5
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -650,7 +652,7 @@ SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2
 ORDER BY h.created_at DESC
@@ -681,7 +683,8 @@ ORDER BY h.id, h.created_at
 LIMIT $13
 
 -- DoneContent
-SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
+SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
 
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -717,9 +720,9 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
 
 -- KeepReceived
-INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::bytea, $6::bytea, $7::bytea, n.clock - $8::bigint, n.clock, 0, $9::bigint
-FROM (SELECT CASE WHEN $10::bigint > 0 THEN $11::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $12 ORDER BY claim_key,
+INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $10::bigint, n.clock, 0, $11::bigint
+FROM (SELECT CASE WHEN $12::bigint > 0 THEN $13::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $14 ORDER BY claim_key,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) n
 ON CONFLICT DO NOTHING
@@ -764,7 +767,7 @@ SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_waiting m
 WHERE m.spool = $1 AND m.state = 2 AND m.lane = $2 AND m.id > $3 AND m.key_hash IS NOT NULL
   AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
@@ -781,7 +784,7 @@ WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.key_hash END AS wanted
+	SELECT m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.ordering_key END AS wanted
 	FROM ONLY postbox_messages m
 	WHERE m.spool = $2 AND m.state = 0 AND m.lane = $3 AND m.id > $4
 	ORDER BY m.id LIMIT $5) w
@@ -789,8 +792,8 @@ GROUP BY w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT k.key_hash) FROM (
-	SELECT m.key_hash FROM postbox_waiting m
+       (SELECT COUNT(DISTINCT k.ordering_key) FROM (
+	SELECT m.ordering_key FROM postbox_waiting m
 	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT $1) k),
        (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0) FROM (
@@ -1374,7 +1377,7 @@ VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timest
 
 -- Fetch, two lanes
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1389,11 +1392,11 @@ CROSS JOIN LATERAL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
 	  AND $9::text[] IS NOT NULL
 	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
@@ -1410,7 +1413,7 @@ UNION ALL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
 	  AND $16::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
@@ -1442,7 +1445,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1457,7 +1460,7 @@ CROSS JOIN LATERAL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
 	  AND $9::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
@@ -1471,7 +1474,7 @@ UNION ALL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
 	  AND $16::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
@@ -1500,7 +1503,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 
 -- Fetch, one lane, excluded topics
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1515,11 +1518,11 @@ CROSS JOIN LATERAL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($9::text[]))
 	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
@@ -1536,7 +1539,7 @@ UNION ALL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($16::text[]))
 	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
@@ -1568,7 +1571,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 
 -- Fetch, one lane, held keys
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1583,11 +1586,11 @@ CROSS JOIN LATERAL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
 	  AND $9::text[] IS NOT NULL
 	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
@@ -1605,7 +1608,7 @@ UNION ALL (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($16::bigint[]))
 	  AND $17::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
@@ -1638,7 +1641,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 
 -- Sweep, held keys
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1649,11 +1652,11 @@ SELECT c.lane, (
 	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
 	  AND $4::text[] IS NOT NULL
 	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
@@ -1665,7 +1668,7 @@ FROM unnest((SELECT $6::smallint[]), (SELECT $7::bigint[]), (SELECT $8::bigint[]
 
 -- Sweep
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
@@ -1676,11 +1679,11 @@ SELECT c.lane, (
 	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
 	  AND $4::text[] IS NOT NULL
 	  AND CASE
-	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END

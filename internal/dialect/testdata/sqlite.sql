@@ -222,9 +222,9 @@ FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE 
 ORDER BY id
 
 -- InsertDeadLetter
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
 
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -236,7 +236,7 @@ VALUES
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
@@ -468,13 +468,15 @@ SELECT settings FROM postbox_spools WHERE id = ?
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
 -- PauseKey
-INSERT OR IGNORE INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
+SELECT s.id, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) FROM postbox_spools s
+WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
 
 -- ResumeKey
-DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?
+DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, key_hash
+SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
 
 -- PauseTopic
 INSERT OR IGNORE INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
@@ -487,12 +489,12 @@ SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY pause
 
 -- ParkedOfKey
 SELECT m.id FROM postbox_messages m
-WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
+WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
 ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
@@ -561,7 +563,7 @@ SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -592,7 +594,8 @@ ORDER BY h.id, h.created_at
 LIMIT ?
 
 -- DoneContent
-SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
+SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -626,8 +629,8 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
 -- KeepReceived
-INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
 FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 
@@ -671,7 +674,7 @@ SELECT m.id, m.key_hash, m.ordering_key
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.id > ? AND m.key_hash IS NOT NULL
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
@@ -683,7 +686,7 @@ WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.key_hash END AS wanted
+	SELECT m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
 	FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	ORDER BY m.id LIMIT ?) w
@@ -691,8 +694,8 @@ GROUP BY w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT k.key_hash) FROM (
-	SELECT m.key_hash FROM postbox_messages m
+       (SELECT COUNT(DISTINCT k.ordering_key) FROM (
+	SELECT m.ordering_key FROM postbox_messages m
 	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
 	ORDER BY m.key_hash, m.id LIMIT ?) k),
        (SELECT COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(k.since), 0) FROM (
@@ -948,7 +951,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -959,7 +962,7 @@ FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
@@ -981,7 +984,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -992,7 +995,7 @@ FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
@@ -1014,7 +1017,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1025,7 +1028,7 @@ FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
@@ -1047,7 +1050,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
@@ -1059,7 +1062,7 @@ FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
@@ -1077,7 +1080,7 @@ SELECT c.value ->> 0, (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
@@ -1088,7 +1091,7 @@ SELECT c.value ->> 0, (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 

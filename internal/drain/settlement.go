@@ -31,7 +31,7 @@ const (
 	// first part, and maxHooked the number of dead messages in a part for which Buried is called.
 	// The first part is small, since some servers go on with a statement that was given up, and its
 	// rows stay locked until it ends.
-	maxSettle, firstSettle, maxHooked = 1000, 50, 50
+	maxSettle, firstSettle, maxHooked = 1000, 100, 50
 	// partsPerRenewal is the number of parts for which there is time between two renewals.
 	partsPerRenewal = 3
 	// leastPartTime is for leases that are so short that only tests have them.

@@ -33,6 +33,7 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, append(all, spool.Draft{Topic: "works", MessageID: "last"})))
 		require.NoError(t, d.tryOpen(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
+		require.NoError(t, d.applySettings(t.Context()))
 		steps, cursors := 0, map[int]int64{}
 		require.Eventually(t, func() bool {
 			d.stride.span = span

@@ -107,7 +107,7 @@ func ExampleInbox_Process_history() {
 		must(err)
 		fmt.Printf("%s %s: %s\n", whole.Status, whole.MessageID, whole.Payload)
 	}
-	did, err := operator.Replay(ctx, received, admin.DoneFilter{MessageID: "1"}, admin.ReplayParams{To: admin.Outbox("outbox"), NewIDs: true}, nil)
+	did, err := operator.Replay(ctx, received, admin.DoneFilter{MessageID: "1"}, admin.ReplayParams{To: admin.Outbox("outbox"), Topic: "orders", NewIDs: true}, nil)
 	must(err)
 	fmt.Println(did.Done, "replayed")
 	// Output:

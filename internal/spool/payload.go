@@ -28,6 +28,8 @@ func (p *RawPayload) Scan(value any) error {
 		if *p = value; value == nil {
 			*p = []byte{}
 		}
+	case string: // on SQLite, a text that another program has written
+		*p = []byte(value)
 	default:
 		return fmt.Errorf("a payload is no bytes but %T", value)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -62,7 +61,6 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	defer handle.Watch(ctx, conn)()
 	scope := txscope.Hooked(ctx, tx).With(options)
 	ended := false
 	defer func() {

@@ -143,31 +143,3 @@ func TestForwarder_works_whatever_the_character_set_of_the_database_is(t *testin
 	cancel()
 	require.NoError(t, <-ended)
 }
-
-// A driver that stands around another one, as for tracing, may hide that it can begin a transaction with a level of
-// isolation. A failure is recorded in a transaction that names its level.
-func TestForwarder_works_with_a_driver_that_knows_no_levels_of_isolation(t *testing.T) {
-	t.Parallel()
-	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		database.Migrate(t)
-		publishIn(t, database, "orders", "one")
-		var failed atomic.Bool
-		to := &broker{fail: func(string, *message.Message) error {
-			if failed.CompareAndSwap(false, true) {
-				return errBroker
-			}
-			return nil
-		}}
-		f, err := forwarder.New(database.On(database.OpenWrapped(t)), to, forwarder.Config{
-			Lanes: 8, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond},
-		}, watermill.NopLogger{})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- f.Run(ctx) }()
-		require.Eventually(t, func() bool { return len(to.ids()) == 1 }, patience, testdb.PollPause)
-		cancel()
-		require.NoError(t, <-ended)
-		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
-	})
-}

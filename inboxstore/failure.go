@@ -132,5 +132,5 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	return spool.InTx(ctx, s.core.Own().DB, s.core.Statements, func(tx *sql.Tx) error { return fn(ctx, tx) })
+	return spool.InTx(ctx, s.core.DB, s.core.Statements, func(tx *sql.Tx) error { return fn(ctx, tx) })
 }

@@ -116,7 +116,7 @@ func (h *history) refresh() {
 
 // look finds or registers the history on a connection of its own, and stores how long its messages are kept, which the cleanup reads.
 func (h *history) look(ctx context.Context) error {
-	statements, db := h.of.core.Statements, h.of.core.Own().DB
+	statements, db := h.of.core.Statements, h.of.core.DB
 	now := time.Now()
 	found := &registered{seen: now, read: now}
 	var err error

@@ -198,7 +198,7 @@ func (in *ingest) takeWaiting() (batch []*entrant) {
 func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	arrivals := distinct(batch)
 	in.finder.Look() //nolint:contextcheck // the search goes on after the commit
-	known, err := in.spool.Ingest(ctx, in.inbox.core.Own().DB, in.inbox.core.Own().Prepared, arrivals)
+	known, err := in.spool.Ingest(ctx, in.inbox.core.DB, in.inbox.core.Prepared, arrivals)
 	switch {
 	case err == nil:
 		if len(known) < len(arrivals) {
@@ -248,5 +248,5 @@ func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	return !dialect.Coded(err) && in.inbox.core.Own().DB.PingContext(ctx) != nil
+	return !dialect.Coded(err) && in.inbox.core.DB.PingContext(ctx) != nil
 }

@@ -205,7 +205,7 @@ func (s *Store) resolve(ctx context.Context, claim []byte) (committed bool, err 
 }
 
 func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
-	tx, err := s.core.Own().DB.BeginTx(ctx, &sql.TxOptions{Isolation: s.core.Statements.Isolation})
+	tx, err := s.core.DB.BeginTx(ctx, &sql.TxOptions{Isolation: s.core.Statements.Isolation})
 	if err != nil {
 		return false, err
 	}

@@ -16,7 +16,7 @@ func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention 
 // PendingQueues lists the names of the queues that have messages. A process that handles queues can use it to find
 // queues that no handler processes.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
-	rows, err := s.core.Own().DB.QueryContext(ctx, s.core.Statements.PendingSpools, spool.QueuePrefix+"%")
+	rows, err := s.core.DB.QueryContext(ctx, s.core.Statements.PendingSpools, spool.QueuePrefix+"%")
 	if dialect.LacksTable(err) {
 		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
 	}

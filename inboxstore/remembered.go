@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/coocood/freecache"
-
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 )
 
 // remembered is a cache of the latest claims of messages that this process has handled, so that a prompt duplicate costs one
@@ -70,11 +68,10 @@ func (s *Store) handledBefore(ctx context.Context, claim []byte) bool {
 }
 
 func (s *Store) findClaim(ctx context.Context, claim []byte) *sql.Row {
-	own := s.core.Own()
-	if own.Prepared != nil {
-		if stmt, err := own.Prepared.Get(handle.Kept(ctx), s.core.Statements.FindClaim); err == nil { //nolint:sqlclosecheck // stays prepared until the store is closed
-			return stmt.QueryRowContext(handle.Kept(ctx), claim)
+	if s.core.Prepared != nil {
+		if stmt, err := s.core.Prepared.Get(ctx, s.core.Statements.FindClaim); err == nil { //nolint:sqlclosecheck // stays prepared until the store is closed
+			return stmt.QueryRowContext(ctx, claim)
 		}
 	}
-	return own.DB.QueryRowContext(ctx, s.core.Statements.FindClaim, claim)
+	return s.core.DB.QueryRowContext(ctx, s.core.Statements.FindClaim, claim)
 }

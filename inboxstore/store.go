@@ -80,7 +80,7 @@ func (s *Store) checkFit(ctx context.Context) error {
 		return nil
 	}
 	s.core.Place.Learn(ctx) // before the check, which begins a transaction on SQLite
-	err := s.core.Statements.CheckServer(ctx, s.core.Own().DB)
+	err := s.core.Statements.CheckServer(ctx, s.core.DB)
 	if errors.Is(err, dialect.ErrUnfit) {
 		return fmt.Errorf("inbox: %w", err)
 	}

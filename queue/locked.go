@@ -33,7 +33,7 @@ func (q *queue) seekLocked(ctx context.Context, batch []*spool.Message, removing
 	if !errors.Is(err, spool.ErrRowLocked) && !q.core.IsConflict(removing) {
 		return err
 	}
-	ids, askErr := spool.Locked(ctx, q.core.Own().DB, batch)
+	ids, askErr := spool.Locked(ctx, q.core.DB, batch)
 	if askErr != nil || len(ids) == 0 {
 		return err
 	}

@@ -129,7 +129,7 @@ func (s *Subscriber) SubscribeInitialize(queue string) error {
 	if err := spool.CheckQueue(queue); err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
-	if _, err := s.core.Spool(queue).Open(context.Background(), s.core.Own().DB); err != nil {
+	if _, err := s.core.Spool(queue).Open(context.Background(), s.core.DB); err != nil {
 		return fmt.Errorf("initialize queue %.300q: %w", queue, err)
 	}
 	return nil

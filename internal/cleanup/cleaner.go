@@ -11,7 +11,6 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -158,9 +157,6 @@ func (c *Cleaner) Run(ctx context.Context) {
 	if len(c.tasks) == 0 {
 		return
 	}
-	db, end := handle.Of(c.db, c.statements.Kind)
-	c.db = db
-	defer end()
 	defer c.leave(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

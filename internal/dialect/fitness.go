@@ -76,7 +76,7 @@ func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
 	if s.Kind != MySQL { // on SQLite the connection may be the database
 		return s.ask(ctx, db, s.Unfit)
 	}
-	for free := PoolOf(db).Stats().Idle; ; free-- {
+	for free := db.Stats().Idle; ; free-- {
 		err := s.checkSession(ctx, db)
 		if !errors.Is(err, ErrUnfit) || free <= 0 { // no connection was idle, so the one that was asked is new
 			return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -20,7 +19,7 @@ import (
 // Drainer processes the messages of the lanes that it holds of a spool. Any number of drainers, in any number of
 // processes, share the lanes of one spool.
 type Drainer struct {
-	pool, db   *sql.DB // of the user, and the handle of the engine on it
+	db         *sql.DB
 	spool      *spool.Spool
 	handler    Handler
 	configured Config
@@ -95,7 +94,7 @@ type Drainer struct {
 // New returns a drainer, which does nothing before Run.
 func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	d := &Drainer{
-		pool: db, db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
+		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
 		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: schedule.New(config.BatchSize, config.Gather),
 		stride:  stride{span: firstStride},
 		removal: newRemoval(), portions: newPortions(), slowStart: schedule.SlowStart{Now: time.Now},
@@ -138,7 +137,6 @@ func (d *Drainer) Run(ctx context.Context) error {
 }
 
 func (d *Drainer) run(ctx context.Context) error {
-	defer d.throughHandle()()
 	wakeUps, stop := d.spool.Listen()
 	defer stop()
 	defer d.prepared.Close()
@@ -188,15 +186,6 @@ func (d *Drainer) run(ctx context.Context) error {
 	return d.fatal
 }
 
-// throughHandle makes the statements of the drainer run through the handle of the engine, until end is called.
-func (d *Drainer) throughHandle() (end func()) {
-	d.db, end = handle.Of(d.pool, d.spool.Statements.Kind)
-	if !d.configured.Unprepared {
-		d.prepared = spool.NewPrepared(d.db)
-	}
-	return end
-}
-
 // afterEnd calls f when ctx has ended so long ago, unless stop is called before.
 func afterEnd(ctx context.Context, wait time.Duration, f func()) (stop func()) {
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -231,6 +220,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 			return err
 		}
 		d.stepFailed(err)
+		d.dropUnfit(live, err)
 		wait.Reset(d.trouble.pause)
 	}
 }
@@ -242,7 +232,6 @@ func (d *Drainer) forGood(err error) bool {
 
 // Check returns the error that would end Run immediately. Call it before Run.
 func (d *Drainer) Check(ctx context.Context) error {
-	defer d.throughHandle()()
 	if err := d.tryOpen(ctx); err != nil && d.forGood(err) {
 		return err
 	}
@@ -346,6 +335,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err != nil {
 		d.stepFailed(err)
+		d.dropUnfit(ctx, err)
 		return
 	}
 	if !d.removal.failed { // otherwise the next removal tells whether the trouble is over

@@ -185,7 +185,7 @@ func (d *Drainer) tryToStop(live context.Context, works ...func(context.Context)
 	switch {
 	case err == nil:
 		d.stepSucceeded()
-	case d.forGood(err) || isClosed(live, d.pool):
+	case d.forGood(err) || isClosed(live, d.db):
 		d.notStopped(err)
 		return false
 	default:

@@ -92,9 +92,9 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) bool {
 		d.sweeping.stepped(highest, highest, started, 0)
 		return false
 	}
-	waited := d.pool.Stats().WaitDuration
+	waited := d.db.Stats().WaitDuration
 	found, err := d.findFreed(ctx, params)
-	waited = d.pool.Stats().WaitDuration - waited
+	waited = d.db.Stats().WaitDuration - waited
 	if err == nil {
 		for lane, id := range found {
 			d.lanes.lower(lane, id)

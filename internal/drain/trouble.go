@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -66,6 +67,14 @@ func (d *Drainer) stepFailed(err error) {
 	var begin string
 	begin, t.end = d.reason(err)
 	d.logger.Error(begin+" and goes on trying", err, fields)
+}
+
+// dropUnfit drops the connections of the pool after an error of one that cannot write: it answers, so
+// the pool would keep it.
+func (d *Drainer) dropUnfit(ctx context.Context, err error) {
+	if dialect.SessionUnfit(err) {
+		dialect.DiscardIdle(ctx, d.db)
+	}
 }
 
 // reason returns the log line that explains why a step failed, and the line for the end of the trouble.

@@ -102,7 +102,7 @@ func (i *Inquiry) there(ctx context.Context) error {
 
 func (i *Inquiry) writable(ctx context.Context) error {
 	if i.writableAnswer == nil {
-		_, err := i.core.Own().DB.ExecContext(ctx, i.core.Statements.TryWrite)
+		_, err := i.core.DB.ExecContext(ctx, i.core.Statements.TryWrite)
 		i.writableAnswer = &err
 	}
 	return *i.writableAnswer
@@ -169,7 +169,7 @@ func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) 
 // blameRefusal repeats the refused statement in a new transaction without a handler, and rolls that back. If the
 // statement works there, the handler changed its own transaction, for example its role.
 func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
-	err := spool.InTx(ctx, c.Own().DB, c.Statements, func(tx *sql.Tx) error {
+	err := spool.InTx(ctx, c.DB, c.Statements, func(tx *sql.Tx) error {
 		if err := w.Settle(ctx, tx); err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (c *Core) ask(ctx context.Context, since time.Time) error {
 	}
 	var uptime int64
 	var server string
-	if err := c.Own().DB.QueryRowContext(ctx, c.Statements.Uptime).Scan(&uptime, &server); err != nil {
+	if err := c.DB.QueryRowContext(ctx, c.Statements.Uptime).Scan(&uptime, &server); err != nil {
 		return dialect.HideAddress(err)
 	}
 	if known := c.server.Swap(&server); known != nil && *known != server {

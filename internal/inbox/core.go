@@ -12,7 +12,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -31,7 +30,7 @@ type Config struct {
 type Core struct {
 	Config
 
-	DB         *sql.DB          // of the user: for the transactions that handlers get
+	DB         *sql.DB
 	Metrics    metrics.Recorder // nil: none
 	Deliveries *meter.Inboxes   // nil: none
 	Place      *spool.Place
@@ -42,9 +41,6 @@ type Core struct {
 
 	logger watermill.LoggerAdapter
 	server atomic.Pointer[string] // the server that answered last
-
-	ownMu sync.Mutex
-	own   Own // without DB until it is used
 
 	spoolsMu sync.Mutex
 	spools   map[string]*spool.Spool // by name of the queue
@@ -69,45 +65,12 @@ func New(db postbox.Database, statements *dialect.Statements, config Config, log
 	return c
 }
 
-// Own is the handle of the engine on the pool, for all statements but those in a transaction of a handler.
-type Own struct {
-	DB       *sql.DB
-	Prepared *spool.Prepared // nil behind a pooler
-	end      func()
-}
-
-// Own returns the handle. After Close it is the pool itself.
-func (c *Core) Own() Own {
-	c.ownMu.Lock()
-	defer c.ownMu.Unlock()
-	if c.own.DB == nil {
-		c.own.DB, c.own.end = handle.Of(c.DB, c.Statements.Kind)
-		if c.Prepared != nil {
-			c.own.Prepared = spool.NewPrepared(c.own.DB)
-		}
-	}
-	return c.own
-}
-
-// closeOwn ends the handle.
-func (c *Core) closeOwn() {
-	c.ownMu.Lock()
-	own := c.own
-	c.own = Own{DB: c.DB, end: func() {}}
-	c.ownMu.Unlock()
-	own.Prepared.Close()
-	if own.end != nil {
-		own.end()
-	}
-}
-
 // Close ends the cleanup. Running work continues. It can be called twice.
 func (c *Core) Close() {
 	c.stopClean()
 	c.cleaning.Do(func() {}) // a cleanup that was starting has started by now, and no other will start
 	c.cleaner.Wait()
 	c.Prepared.Close()
-	c.closeOwn()
 }
 
 // Clean starts the cleanup, once: only a process that handles messages has something to clean up.

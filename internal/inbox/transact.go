@@ -11,7 +11,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -75,7 +74,6 @@ func (c *Core) attempt(wait, live context.Context, w Work) (err error) {
 		return OutageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
 	}
 	defer func() { _ = conn.Close() }()
-	defer handle.Watch(live, conn)()
 	c.meet(live, conn)
 	handled := false
 	defer func() { // after the rollback, and also after a panic

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 )
 
 // notifyInterval is the minimum time between two NOTIFYs of one announcer. Each NOTIFY takes a lock of the whole
@@ -53,10 +51,8 @@ func (a *Announcer) Announce() {
 
 // run notifies until no announcement is pending, with a pause between two notifications.
 func (a *Announcer) run() {
-	db, end := handle.Of(a.db, a.spool.Statements.Kind)
-	defer end()
 	for a.next() {
-		if err := a.spool.Notify(context.Background(), db); err != nil {
+		if err := a.spool.Notify(context.Background(), a.db); err != nil {
 			a.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": LogText(err)})
 		}
 		select {

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -28,7 +27,7 @@ type Prepared struct {
 // NewPrepared returns an empty set. A nil db prepares nothing.
 func NewPrepared(db *sql.DB) *Prepared {
 	return &Prepared{
-		db: db, watchesTx: db != nil && dialect.WatchesTransactions(dialect.PoolOf(db)),
+		db: db, watchesTx: db != nil && dialect.WatchesTransactions(db),
 		statements: map[string]*sql.Stmt{}, preparing: map[string]context.CancelFunc{},
 	}
 }
@@ -39,7 +38,7 @@ func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.lookup(text); stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := p.db.PrepareContext(handle.Kept(ctx), text)
+	stmt, err := p.db.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +59,7 @@ func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (
 	if err != nil {
 		return nil, err
 	}
-	return stmt.QueryContext(handle.Kept(ctx), query.Args...)
+	return stmt.QueryContext(ctx, query.Args...)
 }
 
 // Exec executes a query outside a transaction.
@@ -72,7 +71,7 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	if err != nil {
 		return nil, err
 	}
-	return stmt.ExecContext(handle.Kept(ctx), query.Args...)
+	return stmt.ExecContext(ctx, query.Args...)
 }
 
 // InTx executes a query in a transaction. It uses a prepared statement if the query is already prepared and the
@@ -87,9 +86,9 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 		p.prepareLater(query.Text) //nolint:contextcheck // it continues after the caller's context has ended
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
-	watched := handle.Kept(ctx)
+	watched := ctx
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
-		watched = context.WithoutCancel(watched) // the end of ctx still interrupts the statement
+		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
 	}
 	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
 	if err != nil && !dialect.Coded(err) {
@@ -111,7 +110,7 @@ func (p *Prepared) prepareLater(text string) {
 	p.preparing[text] = cancel
 	p.background.Go(func() {
 		defer cancel()
-		stmt, err := p.db.PrepareContext(handle.Kept(ctx), text)
+		stmt, err := p.db.PrepareContext(ctx, text)
 		if err == nil {
 			p.keep(text, stmt)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 )
 
 // The first transaction that needs a spool registers it. That may be a user's transaction, and it may roll back, as a
@@ -234,10 +233,8 @@ func (f *Finder) Look() {
 	f.done.Go(func() {
 		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
-		db, release := handle.Of(f.db, f.spool.Statements.Kind)
-		defer release()
 		asked := time.Now()
-		if found, err := f.spool.findCommitted(ctx, db); err == nil {
+		if found, err := f.spool.findCommitted(ctx, f.db); err == nil {
 			f.spool.remember(found, asked)
 		}
 		f.mu.Lock()

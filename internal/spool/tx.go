@@ -8,7 +8,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/handle"
 )
 
 // Affected returns the number of changed rows.
@@ -92,7 +91,6 @@ func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 		}
 		_ = conn.Close()
 	}()
-	defer handle.Watch(ctx, conn)() // db may be the pool of the user
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: statements.Isolation})
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type DeadLetter struct {
 	MessageID string
 	// SourceTopic and UUID are those with which a message of an inbox is published again: the topic that its handler subscribed to, or "" if
 	// the message did not come through a router; and the UUID that it carried, or else the name that InboxConfig.WithoutID gave it, or "".
-	// Only [Admin.DeadLetter] reads them. Of other messages, SourceTopic is "", and UUID is the MessageID.
+	// Only [Admin.DeadLetter] reads them. They are "" for other messages, which keep topic and id.
 	SourceTopic string
 	UUID        string
 	// Key is the ordering key, or "" for none.

@@ -224,10 +224,10 @@ func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
 		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Omitted: m.Omitted, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
-		UniqueKey: m.UniqueKey, SourceTopic: m.Source,
+		UniqueKey: m.UniqueKey, SourceTopic: m.Source, UUID: m.CarriedID,
 	}
 	if public.Status == Done {
-		public.DueAt, public.DoneAt, public.UUID = time.Time{}, m.At, m.CarriedID
+		public.DueAt, public.DoneAt = time.Time{}, m.At
 	}
 	return public
 }

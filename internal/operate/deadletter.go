@@ -208,7 +208,9 @@ func (l *Letters) read(ctx context.Context, db rowQuerier, id int64) (*DeadLette
 	if err != nil {
 		return nil, err
 	}
-	letter.CarriedID = string(carried)
+	if letter.Origin == dialect.OriginInbox {
+		letter.CarriedID = string(carried)
+	}
 	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
 	return letter, nil
 }

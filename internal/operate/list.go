@@ -96,6 +96,9 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
+	if kind, _ := spool.Named(name); kind != spool.KindInbox {
+		m.CarriedID = "" // it is the id
+	}
 	failures, err := o.failuresOf(ctx, m)
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
@@ -117,7 +120,9 @@ func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, erro
 	if err != nil {
 		return nil, err
 	}
-	m.CarriedID = string(carried)
+	if m.Place.State == dialect.StateDone {
+		m.CarriedID = string(carried)
+	}
 	if decoded, err := spool.DecodeMetadata(metadata); err == nil {
 		m.Metadata = decoded
 	}

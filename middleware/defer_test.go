@@ -29,6 +29,8 @@ type recordingStore struct {
 	key   inboxstore.Key
 	msg   *message.Message
 	calls int
+
+	buried int
 }
 
 func (s *recordingStore) Defer(_ context.Context, queue string, key inboxstore.Key, msg *message.Message) (bool, error) {
@@ -37,6 +39,13 @@ func (s *recordingStore) Defer(_ context.Context, queue string, key inboxstore.K
 	s.calls++
 	s.queue, s.key, s.msg = queue, key, msg
 	return s.fail == nil, s.fail
+}
+
+func (s *recordingStore) Bury(context.Context, inboxstore.Key, *message.Message, int, error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buried++
+	return nil
 }
 
 func (s *recordingStore) failWith(err error) {
@@ -104,14 +113,18 @@ func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 			config: middleware.DeferConfig{Topic: "orders"}, metadata: message.Metadata{"a": "b"},
 			want: message.Metadata{"a": "b", postbox.SourceTopic: "orders"},
 		},
-		"topic that is there": {
+		"topic that the producer has chosen": {
 			config: middleware.DeferConfig{Topic: "orders"}, metadata: message.Metadata{postbox.SourceTopic: "first"},
-			want: message.Metadata{postbox.SourceTopic: "first"},
+			want: message.Metadata{postbox.SourceTopic: "orders"},
+		},
+		"nobody knows the topic": {
+			metadata: message.Metadata{postbox.SourceTopic: "first", postbox.KafkaKey: "mine"},
+			want:     message.Metadata{},
 		},
 		"broker": {
 			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{"both": "by the message"},
 			want: message.Metadata{
-				"captured": "by the broker", "both": "by the message",
+				"captured": "by the broker", "both": "by the broker",
 				postbox.KafkaKey: "customer 7", postbox.OrderingKey: "customer 7",
 			},
 		},
@@ -167,12 +180,12 @@ func TestDefer_F3_message_without_id(t *testing.T) {
 	nameless := message.NewMessage("", []byte("payload"))
 	nameless.Metadata.Set("number", "42")
 	_, err := deferWith(t, store, middleware.DeferConfig{Retry: fast})(nameless)
-	require.ErrorIs(t, err, middleware.ErrNoMessageID)
-	require.ErrorContains(t, err, "DeferConfig")
+	require.NoError(t, err)
 	none := func(*message.Message) (string, error) { return "", nil }
 	_, err = deferWith(t, store, middleware.DeferConfig{Retry: fast, WithoutID: none})(nameless)
-	require.ErrorIs(t, err, middleware.ErrNoMessageID)
+	require.NoError(t, err)
 	require.Zero(t, store.calls)
+	require.Equal(t, 2, store.buried)
 
 	_, err = deferWith(t, store, middleware.DeferConfig{WithoutID: middleware.PayloadHash})(nameless)
 	require.NoError(t, err)

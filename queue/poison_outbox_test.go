@@ -13,7 +13,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -39,31 +38,19 @@ func (u *unwilling) Publish(topic string, messages ...*message.Message) error {
 func TestQueue_G3_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		for name, refuse := range map[string]func(small message.Publisher) func(topic string, messages ...*message.Message) error{
-			"too large": func(small message.Publisher) func(string, ...*message.Message) error { return small.Publish },
-			"a broker is away": func(message.Publisher) func(string, ...*message.Message) error {
-				return func(string, ...*message.Message) error { return syscall.ECONNREFUSED }
-			},
-			"panic": func(message.Publisher) func(string, ...*message.Message) error {
-				return func(string, ...*message.Message) error { panic("the outbox") }
-			},
-			"Goexit": func(message.Publisher) func(string, ...*message.Message) error {
-				return func(string, ...*message.Message) error { runtime.Goexit(); return nil }
-			},
-			"the end of the transaction": func(message.Publisher) func(string, ...*message.Message) error {
-				return func(_ string, messages ...*message.Message) error {
-					tx, _ := postbox.TxFromContext(messages[0].Context())
-					return tx.Rollback()
-				}
+		for name, refuse := range map[string]func(topic string, messages ...*message.Message) error{
+			"a broker is away": func(string, ...*message.Message) error { return syscall.ECONNREFUSED },
+			"panic":            func(string, ...*message.Message) error { panic("the outbox") },
+			"Goexit":           func(string, ...*message.Message) error { runtime.Goexit(); return nil },
+			"the end of the transaction": func(_ string, messages ...*message.Message) error {
+				tx, _ := postbox.TxFromContext(messages[0].Context())
+				return tx.Rollback()
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				b := newQueueBench(t, inboxtest.Another(t, database))
-				small, err := forwarder.NewPublisher(b.On(b.Pool), forwarder.PublisherConfig{MaxPayload: 10}, nil)
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = small.Close() })
-				outbox := &unwilling{Publisher: b.outbox(), refuse: refuse(small)}
+				outbox := &unwilling{Publisher: b.outbox(), refuse: refuse}
 				logger := watermill.NewCaptureLogger()
 				b.Logger = logger
 				b.Put("a/1", "a/2", "b/1", "c/1", "d", "e")

@@ -21,7 +21,7 @@ const (
 	// Outage errors are about the connection or the service, not about the message. Messages to the destination wait
 	// for a while, and no attempt is counted.
 	Outage
-	// MessageFault errors are about the message: too large, not encodable, unroutable. They count at once.
+	// MessageFault errors are about the message: too large, not encodable. They count at once.
 	MessageFault
 )
 

@@ -8,11 +8,12 @@ const (
 	// use, so a partitioner written for them works unchanged.
 	OrderingKey = "partition_key"
 
-	// SourceTopic holds the topic that a message came from, if it was stored in a queue of an inbox: there its handler sees the
-	// queue as the topic. A value that the message already has is kept, so delete it where a handler publishes a copy of a message
-	// to another topic.
+	// SourceTopic holds the topic that a message came from, if it was stored in a queue of an
+	// inbox: there its handler sees the queue as the topic. Only middleware.Defer sets it: a value
+	// that comes with a message is removed.
 	SourceTopic = "postbox_topic"
-	// KafkaKey holds the key of the Kafka record from which the message came; see kafkabroker.Capture.
+	// KafkaKey holds the key of the Kafka record from which the message came; see
+	// kafkabroker.Capture. A value that comes with a message is removed.
 	KafkaKey = "kafka_key"
 
 	// Receipt marks a message that says that a consumer has handled another one: see package receipts. No receipt is published for it.

@@ -63,6 +63,9 @@ func resultOf(result any) sql.Result {
 // The caller ends the transaction. Postbox is not told about that commit, so forwarders find the messages by polling, without a
 // wake-up; forwarder.InTx both commits and wakes them.
 //
+// An inbox records failures in this transaction too. So commit it after an error of the inbox as
+// well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
+//
 // The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in a transaction of another library,
 // in any way in which that executes a statement (see [Executor]). An inbox and forwarder.InTx cannot work in such a transaction, and return [ErrNoTransaction].
 // The connection of a gorm.DB is a *sql.Tx unless gorm prepares statements.

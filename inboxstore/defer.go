@@ -47,6 +47,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
 	defer func() { in.measure(key, fresh, err) }()
+	defer func() { err = s.refused(err) }()
 	s.core.Clean()
 	if _, err := txscope.From(ctx).Live(); err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)

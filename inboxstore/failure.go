@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -21,7 +22,8 @@ const recordTimeout = 30 * time.Second
 // RecordFailure records that the handler failed, and returns the number of failures so far, in all processes. It runs
 // in a transaction of its own, after the handler's was rolled back. Copies of a message that fail at the same time are
 // counted one after the other. In a transaction that the store did not begin, RecordFailure writes to that transaction,
-// since a pool may have no second connection.
+// since a pool may have no second connection. If that
+// transaction is rolled back, the failure is not counted.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
 	if err := key.Validate(); err != nil {
 		return 0, fmt.Errorf("inbox: record failure: %w", err)
@@ -53,16 +55,18 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("inbox: record failure: %w", err)
+		return 0, s.refused(fmt.Errorf("inbox: record failure: %w", err))
 	}
 	return attempts, nil
 }
 
-// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator decides so. The letter says
-// by what key the consumer knows the message, and for a requeue its UUID and the topic that ctx has from Watermill's router.
-// It does nothing if the message has been claimed meanwhile. The letter keeps only as much as its columns can hold,
-// because otherwise the message would be nacked for ever. This concerns a consumer or topic that is no text or has more
-// than 255 bytes, and an id or ordering key of more than 65,535 bytes.
+// Bury moves a message to the dead letters and claims it, so that it is not tried again until an
+// operator decides so. The letter says by what key the consumer knows the message, and for a
+// requeue its UUID and the topic that ctx has from Watermill's router. Bury logs that, and does
+// nothing if the message has been claimed meanwhile.
+// The letter keeps only as much as its columns can hold, because otherwise the message would be
+// nacked for ever. This concerns a consumer or topic that is no text or has more than 255 bytes,
+// and an id or ordering key of more than 65,535 bytes.
 func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
 	if err := checkMessage(key, msg); err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)
@@ -78,9 +82,11 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		h := postbox.KeyHash(text)
 		orderingKey, hash = []byte(text), &h
 	}
+	buried := false
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
-		if err != nil || claimed == 0 {
+		buried = claimed > 0
+		if err != nil || !buried {
 			return err
 		}
 		return spool.Buried(spool.Directly(ctx, tx, s.core.Statements.InsertDeadLetter(dialect.InboxLetter{
@@ -92,7 +98,12 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		})))
 	})
 	if err != nil {
-		return fmt.Errorf("inbox: bury message: %w", err)
+		return s.refused(fmt.Errorf("inbox: bury message: %w", err))
+	}
+	if buried {
+		s.logger.Error("Postbox moved a message to the dead letters", cause, watermill.LogFields{
+			"consumer": key.Consumer, "topic": key.Topic, "message_uuid": key.MessageID, "attempts": attempts,
+		})
 	}
 	return nil
 }

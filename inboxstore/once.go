@@ -83,6 +83,7 @@ func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx co
 		scope.Fail(err)
 		return err == nil, err
 	}
+	defer func() { err = s.refused(err) }()
 	s.meetHandler(ctx, key)
 	tx, joins, err := s.carried(ctx)
 	if err != nil {

@@ -27,6 +27,7 @@ type Store struct {
 	histories  *histories
 	process    string
 	logger     watermill.LoggerAdapter
+	refusedAt  atomic.Int64 // when a refusal was logged last, in Unix nanoseconds
 
 	ingestsMu sync.Mutex
 	ingests   map[string]*ingest // by the name of the queue; no new ones after Close

@@ -113,7 +113,7 @@ var (
 	// Receipts counts receipts.
 	Receipts = &Instrument{
 		Name: "postbox.receipts.received", Kind: Counter, Unit: "{receipt}", Labels: []string{"topic", "consumer", "result"},
-		Help: "Receipts that reached the producer: awaited, late (after its time-out was told), unexpected (nothing awaited it), duplicate, expired (older than the retention, and ignored). A message that is no receipt is malformed, without topic and consumer.",
+		Help: "Receipts that reached the producer: awaited, late (after its time-out was told), unexpected (nothing awaited it), duplicate, expired (older than the retention, and ignored), malformed (no receipt). Only awaited and late ones have a topic and a consumer: the names in others are anybody's choice.",
 	}
 	// ReceiptsMissed counts time-outs of receipts.
 	ReceiptsMissed = &Instrument{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -18,16 +17,20 @@ import (
 
 // DeferStore is the store that [Defer] needs; [inboxstore.Store] is one.
 type DeferStore interface {
-	// Defer stores a message in a queue, once.
+	// Defer stores a message in a queue, once. An error is a [postbox.PermanentError] if no later
+	// call could store the message either.
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
+	// Bury moves a message to the dead letters.
+	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
 // Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler. A
 // queue.Subscriber gives the message to another handler later. The broker gets its ack after the commit, and its
 // time-outs no longer matter. A message that comes again is stored once.
 //
-// The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] has settings for such messages, and its
-// comment says more. Defer is safe for concurrent use by any number of handlers.
+// The message needs a UUID; a message without one becomes a dead letter. [DeferWith] has settings
+// for such messages, and its comment says more. Defer is safe for concurrent use by any number of
+// handlers.
 //
 // Defer panics if the store is nil, if the queue has no name, or if the name is longer than 249 bytes. Watermill's router does the same when a handler cannot be
 // added: a program with such a mistake does not start. [DeferWith] returns an error instead.
@@ -41,13 +44,17 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 
 // DeferWith is [Defer] with a configuration.
 //
-// It stores the message. It adds to the stored metadata the values that the config's Capture returns, and as [postbox.SourceTopic] the topic
-// that the message came from, where the metadata has no value for them. The delivered message stays as it is. Two handlers
-// that defer to the same queue store a message of the same topic once.
+// It stores the message. It sets in the stored metadata the values that the config's Capture
+// returns, and as [postbox.SourceTopic] the topic that the message came from, whatever values the
+// message has there. The delivered message stays as it is. Two handlers that defer to the same
+// queue store a message of the same topic once.
 //
-// When the message cannot be stored, the middleware returns the error after a pause, which ends with the message's
-// context. The router then nacks the message, and the broker delivers it again. The broker does so after a crash too; a message that was
-// committed before is then a duplicate, and is acked.
+// A message that no later delivery could store either (a [postbox.PermanentError]: it is too large,
+// has no id, its delay cannot be read, and the like) becomes a dead letter, as delivered, of the
+// consumer "queue " and the queue's name. It is acked. After any other error the middleware returns
+// the error after a pause, which ends with the message's context. The router then nacks the
+// message, and the broker delivers it again. The broker does so after a crash too; a message that
+// was committed before is then a duplicate, and is acked.
 func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
 	if given.Nil(store) {
 		return nil, errors.New("defer: the store is nil")
@@ -68,51 +75,75 @@ type deferral struct {
 	queue    string
 	consumer string
 	config   DeferConfig
-	failures atomic.Int32 // in a row
+	brake    brake
 }
 
 func newDeferral(store DeferStore, queue string, config DeferConfig) *deferral {
-	return &deferral{store: store, queue: queue, consumer: "queue " + queue, config: config}
+	return &deferral{store: store, queue: queue, consumer: "queue " + queue, config: config, brake: brake{profile: config.Retry}}
 }
 
 func (d *deferral) middleware(message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
-		if err := d.process(ctx, msg); err != nil {
-			pause(ctx, d.config.Retry, int(d.failures.Add(1)), err)
-			return nil, err
-		}
-		if d.failures.Load() != 0 {
-			d.failures.Store(0)
-		}
-		return nil, nil
+		err := d.process(ctx, msg)
+		d.brake.ended(ctx, 0, err)
+		return nil, err
 	}
 }
 
 func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 	source := message.SubscribeTopicFromCtx(ctx)
 	key := inboxstore.Key{Consumer: d.consumer, Topic: cmp.Or(d.config.Topic, source), MessageID: d.config.MessageID(msg)}
+	var err error
 	if key.MessageID == "" {
-		var err error
-		if key.MessageID, err = nameWithoutID(msg, d.config.WithoutID); err != nil {
-			return fmt.Errorf("defer to queue %.300q: %w", d.queue, err)
-		}
+		key.MessageID, err = nameWithoutID(msg, d.config.WithoutID)
 	}
-	stored := message.NewMessage(msg.UUID, msg.Payload)
-	stored.Metadata = d.metadata(msg, cmp.Or(source, d.config.Topic))
-	_, err := d.store.Defer(ctx, d.queue, key, stored)
+	if err != nil {
+		err = fmt.Errorf("defer to queue %.300q: %w", d.queue, err)
+	} else {
+		stored := message.NewMessage(msg.UUID, msg.Payload)
+		stored.Metadata = d.metadata(msg, cmp.Or(source, d.config.Topic))
+		_, err = d.store.Defer(ctx, d.queue, key, stored)
+	}
+	if isPermanent(err) {
+		return bury(ctx, d.store, key, msg, 0, err)
+	}
 	return err
 }
 
-// metadata returns the metadata of the message, with the values that would be lost when it leaves its broker.
+// burier is what [bury] needs of a store.
+type burier interface {
+	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
+}
+
+// bury makes a message a dead letter. One without an id gets a new one, so that each such message
+// has a letter. After an error the message is still to be nacked.
+func bury(ctx context.Context, store burier, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
+	key.MessageID = cmp.Or(key.MessageID, postbox.NewMessageID())
+	if err := store.Bury(ctx, key, msg, attempts, cause); err != nil {
+		return errors.Join(cause, err)
+	}
+	return nil
+}
+
+// isPermanent says whether no retry can cure an error.
+func isPermanent(err error) bool {
+	var permanent *postbox.PermanentError
+	return errors.As(err, &permanent)
+}
+
+// metadata returns the metadata of the message, with the values that would be lost when it leaves
+// its broker. A producer cannot set these: receipts, replays and operators take the topic for where
+// the message came from.
 func (d *deferral) metadata(msg *message.Message, source string) message.Metadata {
 	captured := d.config.Capture(msg)
 	metadata := make(message.Metadata, len(msg.Metadata)+len(captured)+2)
+	maps.Copy(metadata, msg.Metadata)
+	spool.ForgetOrigin(metadata)
+	maps.Copy(metadata, captured)
 	if source != "" {
 		metadata[postbox.SourceTopic] = source
 	}
-	maps.Copy(metadata, captured)
-	maps.Copy(metadata, msg.Metadata)
 	switch key := captured[postbox.KafkaKey]; {
 	case d.config.OrderingKey != nil:
 		if key := d.config.OrderingKey(msg); key != metadata[postbox.OrderingKey] {

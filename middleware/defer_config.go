@@ -23,16 +23,17 @@ type DeferConfig struct {
 	WithoutID func(msg *message.Message) (string, error)
 
 	// Capture returns what the broker knows of a message and the message does not carry, as kafkabroker.Capture does.
-	// It is stored in the metadata where that has no value of its own. Defaults to nothing.
+	// It is stored in the metadata, and replaces what the message has there. Defaults to nothing.
 	Capture func(msg *message.Message) map[string]string
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults to the metadata
 	// [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned, unless that is the UUID.
 	OrderingKey func(msg *message.Message) string
 
-	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver a nacked message
-	// at once. The pause grows with each failure in a row, of any message. The subscription waits meanwhile. In a
-	// transaction that Postbox did not begin there is no pause. Attempts are not counted, since a message that cannot be stored
-	// cannot become a dead letter either. Defaults to pauses from 1 s to 10 s.
+	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver
+	// a nacked message at once. The pause grows with each failure in a row, of any message. The
+	// subscription waits meanwhile. In a transaction that Postbox did not begin there is no pause.
+	// Attempts are not counted, since the database is at fault. Defaults to pauses from 1 s to 10
+	// s.
 	Retry postbox.RetryProfile
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // delivered is a message as it came to the inbox. A handler may change its message, for example decrypt the payload in place, and then fail: whatever happens
@@ -25,9 +27,13 @@ func (d delivered) stored() *message.Message {
 	return &message.Message{UUID: d.carried, Payload: d.payload, Metadata: d.metadata}
 }
 
-// give gives the message to the handler, with bytes and metadata of its own: the delivered ones belong to the subscriber, which may deliver them again.
+// give gives the message to the handler, with bytes and metadata of its own: the delivered ones
+// belong to the subscriber, which may deliver them again. What only the service's own code may say
+// is left out.
 func (d delivered) give(msg *message.Message) {
 	msg.UUID, msg.Payload, msg.Metadata = d.uuid, bytes.Clone(d.payload), maps.Clone(d.metadata)
+	spool.ForgetOrigin(msg.Metadata)
+	spool.Disarm(msg.Metadata)
 }
 
 // restore undoes what the handler has done to the message.

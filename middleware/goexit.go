@@ -58,7 +58,8 @@ func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, came delivered, 
 		return
 	}
 	if !stopping(ctx) {
-		err := i.failed(ctx, key, came, errGoexit)
+		attempts, err := i.failed(ctx, key, came, errGoexit)
+		i.brake.ended(ctx, attempts, err)
 		if _, joined := postbox.TxFromContext(ctx); err == nil && !joined {
 			msg.Ack()
 			return

@@ -7,11 +7,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
-var ErrNoMessageID = errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash")
+// ErrNoMessageID is the error of a message without an id, unless the config says how to name it. It
+// is a [postbox.PermanentError].
+var ErrNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash"))
 
 // nameWithoutID returns what withoutID says of a message without an id. It is an error to say nothing.
 func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (string, error) {
@@ -22,8 +24,9 @@ func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (s
 	return name, usererror.Checked(err)
 }
 
-// RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
-// an operator decides. This is the default, since any other choice can be wrong.
+// RefuseWithoutID refuses the message with [ErrNoMessageID]: each delivery of it becomes a dead
+// letter, with a new id, until an operator decides. This is the default, since any other choice can
+// be wrong.
 func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
 
 // BrokerCoordinates identifies the message by its place in the broker, for example topic, partition, offset and

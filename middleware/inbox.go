@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,6 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
+	"github.com/postbox-go/watermill-postbox/internal/report"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
@@ -59,6 +62,8 @@ type Inbox struct {
 	config    InboxConfig
 	logger    watermill.LoggerAdapter
 	swallowed *swallowed
+	brake     brake
+	uncounted sync.Once // logs once that the owner of a transaction must commit failures
 }
 
 // NewInbox returns an inbox. A nil logger logs nothing.
@@ -82,7 +87,7 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 		logger = watermill.NopLogger{}
 	}
 	return &Inbox{
-		store: store, history: history, config: config, logger: logger,
+		store: store, history: history, config: config, logger: logger, brake: brake{profile: config.Retry},
 		swallowed: &swallowed{logger: logger, failed: map[*message.Message]*failure{}},
 	}, nil
 }
@@ -100,6 +105,9 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // It returns true if the handler ran and its transaction was committed. It returns false and no error for a duplicate, or when the message
 // became a dead letter: ack the message. After an error nack it, or deliver it again.
 //
+// If ctx carries a transaction of yours, the failure is recorded in it: commit it after an error
+// too, or no attempt is counted.
+//
 // The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
 // If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it if it is now a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
@@ -107,16 +115,19 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	if err == nil && !i.config.OwnTransaction {
 		err = unseenTx(ctx)
 	}
+	attempts := 0
 	if err == nil {
-		processed, err = i.process(ctx, key, carried, msg, h)
-	} else {
-		pause(ctx, i.config.Retry, 1, err)
+		processed, attempts, err = i.process(ctx, key, carried, msg, h)
+	} else if isPermanent(err) {
+		err = bury(ctx, i.store, key, msg, 0, err)
 	}
+	i.brake.ended(ctx, attempts, err)
 	i.swallowed.ended(ctx, key, msg, err)
 	return processed, err
 }
 
-func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
+// process returns the number of attempts, 0 if none was counted.
+func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string, msg *message.Message, h message.HandlerFunc) (processed bool, attempts int, err error) {
 	before, came := msg.Context(), deliveredAs(msg, carried)
 	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
@@ -136,15 +147,15 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string,
 		return err
 	})
 	if err == nil {
-		return fresh, nil
+		return fresh, 0, nil
 	}
 	came.restore(msg)
 	var failure *inboxstore.HandlerError
 	if !errors.As(err, &failure) || stopping(ctx) { // the fault of the database, or of a stop
-		pause(ctx, i.config.Retry, 1, err)
-		return false, err
+		return false, 0, err
 	}
-	return false, i.failed(ctx, key, came, failure.Err)
+	attempts, err = i.failed(ctx, key, came, failure.Err)
+	return false, attempts, err
 }
 
 // once runs fn once, and keeps the message as it was delivered, if that is configured.
@@ -185,20 +196,38 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (key inboxstore.K
 	return key, msg.UUID, nil
 }
 
-// failed records a failure. It returns nil if the message became a dead letter, so that it is acked.
-func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, cause error) error {
-	attempts, err := i.store.RecordFailure(ctx, key, cause)
+// failed records a failure. It returns no error if the message is done or became a dead letter, so
+// that it is acked. Otherwise it returns the number of attempts, 0 if this one could not be
+// counted.
+func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, cause error) (attempts int, err error) {
+	if rule := i.config.Rule; rule != nil {
+		params := RuleParams{Consumer: key.Consumer, Message: came.stored(), Err: cause}
+		params.Message.SetContext(ctx)
+		if cause = spool.Protect(func() error { return rule(params) }); cause == nil {
+			_, err := i.once(ctx, key, came, func(context.Context) error { return nil })
+			return 0, err
+		}
+	}
+	i.tellOfOwner(ctx, key, came.stored())
+	attempts, err = i.store.RecordFailure(ctx, key, cause)
 	if err != nil {
-		return errors.Join(cause, err)
+		return 0, errors.Join(cause, err)
 	}
-	var permanent *postbox.PermanentError
-	if !i.config.Retry.Exhausted(attempts) && !errors.As(cause, &permanent) {
-		pause(ctx, i.config.Retry, attempts, cause)
-		return cause
+	if !i.config.Retry.Exhausted(attempts) && !isPermanent(cause) {
+		return attempts, cause
 	}
-	if err := i.store.Bury(ctx, key, came.stored(), attempts, cause); err != nil {
-		return errors.Join(cause, err)
+	return 0, bury(ctx, i.store, key, came.stored(), attempts, cause)
+}
+
+// tellOfOwner logs once that failures count only if the owner of the transaction commits them. The
+// subscriber of watermill-sql does, and an outer inbox or a queue counts failures itself.
+func (i *Inbox) tellOfOwner(ctx context.Context, key inboxstore.Key, msg *message.Message) {
+	_, joined := postbox.TxFromContext(ctx)
+	if !joined || insideOf(ctx) != nil || report.From(ctx) != nil || message.SubscriberNameFromCtx(ctx) == watermillSQL {
+		return
 	}
-	i.logger.Error("Postbox moved a message to the dead letters", cause, fields(key, came.stored()).Add(watermill.LogFields{"attempts": attempts}))
-	return nil
+	i.uncounted.Do(func() {
+		i.logger.Info("A handler failed in a transaction that its caller began. The failure is recorded in that transaction: commit it after an error too. "+
+			"If you roll it back, no attempt is counted, and the message never becomes a dead letter", fields(key, msg))
+	})
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -11,16 +12,41 @@ import (
 // latePause is the longest pause after a deadline has passed. The context cannot end the pause then, since it no longer shows whether the router closes.
 const latePause = 5 * time.Second
 
-// pause waits before a nack, so that a broker that delivers a nacked message at once does not do so in a tight loop. It ends with ctx, unless the deadline
-// of ctx has passed. It does not wait in a transaction that the inbox did not begin.
-func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, cause error) {
-	if _, joined := postbox.TxFromContext(ctx); joined {
+// brake pauses before each nack of an inbox or a deferral, so that a broker that delivers a nacked
+// message at once does not do so in a tight loop.
+type brake struct {
+	profile   postbox.RetryProfile
+	uncounted atomic.Int32 // nacks in a row for which no attempt was counted
+}
+
+// ended is called at the end of each delivery, and pauses if it ends with a nack, for which err is
+// not nil. The pause grows with the attempts of the message. If no attempt was counted (0), because
+// the database is away or refuses the failure record, it grows with such nacks in a row, of any
+// message, and [postbox.RetryAfter] does not shorten it.
+func (b *brake) ended(ctx context.Context, attempts int, err error) {
+	switch {
+	case err != nil && attempts == 0:
+		pause(ctx, b.profile.Delay(int(b.uncounted.Add(1))))
+		return
+	case b.uncounted.Load() != 0:
+		b.uncounted.Store(0)
+	}
+	if err == nil {
 		return
 	}
-	delay := profile.Delay(attempts)
 	var later *postbox.RetryAfterError
-	if errors.As(cause, &later) {
-		delay = later.After
+	if errors.As(err, &later) {
+		pause(ctx, later.After)
+	} else {
+		pause(ctx, b.profile.Delay(attempts))
+	}
+}
+
+// pause waits until ctx ends, unless the deadline of ctx has passed. It does not wait in a
+// transaction that the inbox did not begin.
+func pause(ctx context.Context, delay time.Duration) {
+	if _, joined := postbox.TxFromContext(ctx); joined {
+		return
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ctx, delay = context.WithoutCancel(ctx), min(delay, latePause)

@@ -35,7 +35,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 				err = errors.New("middleware.SubscriberTx runs within an inbox and would hide its transaction: add middleware.SubscriberTx before the inbox")
 			}
 			if err != nil {
-				pause(ctx, postbox.RetryProfile{}.WithDefaults(defaultMaxAttempts), 1, err)
+				(&brake{profile: postbox.RetryProfile{}.WithDefaults(defaultMaxAttempts)}).ended(ctx, 1, err)
 				return nil, err
 			}
 			defer msg.SetContext(ctx)

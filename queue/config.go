@@ -138,9 +138,11 @@ type Config struct {
 	// may lose the call. Close waits for the call up to the store's close timeout, then ends its context. After two
 	// more seconds Close returns without it.
 	OnDead func(ctx context.Context, params DeadParams)
-	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of Watermill's PoisonQueue.
-	// PoisonOutbox must be the publisher of an outbox, because it writes in the transaction that buries the message.
-	// While it rejects a dead letter, the key of that message waits.
+	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of
+	// Watermill's PoisonQueue. PoisonOutbox must be the publisher of an outbox, because it writes
+	// in the transaction that buries the message. While it rejects a dead letter, the key of that
+	// message waits. After a [postbox.PermanentError] the message is a dead letter without being
+	// published, and the log says so.
 	PoisonOutbox message.Publisher
 	PoisonTopic  string
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -109,9 +108,9 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
-	// The queue has waited. An outbox to which a handler passes the message on must not wait again, nor one that gets it as a dead letter.
-	delete(msg.Metadata, delay.DelayedForKey)
-	delete(msg.Metadata, delay.DelayedUntilKey)
+	// An outbox to which a handler passes the message on must not wait again, nor one that gets it
+	// as a dead letter.
+	spool.Disarm(msg.Metadata)
 	msg.SetContext(ctx)
 	return msg
 }

@@ -1,4 +1,6 @@
-// Package memstore is an inbox store in memory, for tests of handlers: no database, no files, no waiting.
+// Package memstore is an inbox store in memory, for tests of handlers that do not write in the
+// transaction of [postbox.TxFromContext]: no database, no files, no waiting. For handlers that do,
+// use package postboxtest on SQLite, which needs no server either.
 //
 // It keeps the contract of inboxstore/storetest, so a handler meets the same inbox as in production: claims, failures,
 // dead letters, and queues of deferred messages with retries, in the order of their keys. [Store.Pending] and

@@ -37,4 +37,6 @@ type Queues interface {
 	// Defer claims the key and keeps the message in a queue, both or neither. It returns false if the key has a
 	// committed claim.
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
+	// Bury is that of [Inbox]: Defer's messages that can never be stored become dead letters.
+	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }

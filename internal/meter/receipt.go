@@ -15,9 +15,13 @@ const (
 	Malformed  Arrival = "malformed"
 )
 
-// Received reports a receipt that reached the producer.
+// Received reports a receipt that reached the producer. Its names come from outside, so they are
+// labels only if a row awaited them: each other name would be one more series, for ever.
 func Received(recorder metrics.Recorder, topic, consumer string, result Arrival) {
 	if recorder != nil {
+		if result != Awaited && result != Late {
+			topic, consumer = "", ""
+		}
 		recorder.Record(metrics.Receipts, 1, topic, consumer, string(result))
 	}
 }

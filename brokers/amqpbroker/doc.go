@@ -61,6 +61,7 @@
 // nodes, or put a load balancer before them. From RabbitMQ 4 on a quorum queue drops a message after 20 deliveries: give
 // it a dead-letter exchange, or {"x-delivery-limit": -1}.
 //
-// A message from a producer other than Watermill has no message id: its UUID is empty. The inbox's policy for
-// messages without an id decides about it. RabbitMQ has no coordinates that could replace the id.
+// A message from a producer other than Watermill has the property message-id as its UUID. If it has
+// none, the inbox's policy for messages without an id decides about it. RabbitMQ has no coordinates
+// that could replace the id.
 package amqpbroker

@@ -1,6 +1,7 @@
 package amqpbroker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,11 @@ import (
 // dead letters.
 //
 // A header that is not a string becomes a readable one: numbers in decimal, times in RFC 3339 and UTC, bytes
-// as they are, tables and arrays as JSON, and a header without a value as the empty string. A message without
-// a UUID header, from a producer that is not Watermill, keeps an empty UUID.
+// as they are, tables and arrays as JSON, and a header without a value as the empty string.
+//
+// The UUID is in the header that Watermill uses and in AMQP's property message-id, which other
+// clients use. A message without that header, from a producer that is not Watermill, gets the
+// property as its UUID, and an empty one if it has neither.
 //
 // The zero value is ready to use. It holds no state of its own and can be used concurrently.
 type Marshaler struct {
@@ -32,6 +36,18 @@ type Marshaler struct {
 }
 
 var _ amqp.Marshaler = Marshaler{}
+
+// maxProperty is the largest size in bytes of a property of AMQP.
+const maxProperty = 255
+
+// Marshal implements amqp.Marshaler.
+func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
+	publishing, err := m.DefaultMarshaler.Marshal(msg)
+	if err == nil && publishing.MessageId == "" && len(msg.UUID) <= maxProperty {
+		publishing.MessageId = msg.UUID
+	}
+	return publishing, err
+}
 
 // errEnded makes watermill-amqp's subscriber subscribe again.
 var errEnded = errors.New("the subscription has ended")
@@ -46,7 +62,8 @@ func (m Marshaler) Unmarshal(delivery amqp091.Delivery) (*message.Message, error
 	if uuidHeader == "" {
 		uuidHeader = amqp.DefaultMessageUUIDHeaderKey
 	}
-	msg := message.NewMessage(readable(delivery.Headers[uuidHeader]), delivery.Body)
+	id := cmp.Or(readable(delivery.Headers[uuidHeader]), delivery.MessageId)
+	msg := message.NewMessage(id, delivery.Body)
 	for name, value := range delivery.Headers {
 		if name != uuidHeader {
 			msg.Metadata.Set(name, readable(value))

@@ -77,10 +77,11 @@ func (c *Core) attempt(wait, live context.Context, w Work) (err error) {
 	c.meet(live, conn)
 	handled := false
 	defer func() { // after the rollback, and also after a panic
+		if handled {
+			c.mend(live, conn)
+		}
 		if dialect.SessionUnfit(err) {
 			dialect.Discard(conn)
-		} else if handled {
-			c.mend(live, conn)
 		}
 	}()
 	tx, err := conn.BeginTx(live, c.TxOptions)

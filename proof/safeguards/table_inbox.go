@@ -98,12 +98,17 @@ var ofTheInbox = []safeguard{
 		}
 `,
 			},
-			{file: "middleware/goexit.go", from: "i.failed(ctx, key, msg, errGoexit)", to: "i.failed(ctx, key, msg, errGoexit, 1)"},
-			{file: "middleware/inbox.go", from: "i.failed(ctx, key, msg, failure.Err)", to: "i.failed(ctx, key, msg, failure.Err, recorded)"},
+			{file: "middleware/goexit.go", from: "i.failed(ctx, key, came, errGoexit)", to: "i.failed(ctx, key, came, errGoexit, 1)"},
+			{file: "middleware/inbox.go", from: "i.failed(ctx, key, came, failure.Err)", to: "i.failed(ctx, key, came, failure.Err, recorded)"},
 			{
 				file: "middleware/inbox.go",
-				from: "cause error) error {\n	attempts, err := i.store.RecordFailure(ctx, key, cause)\n	if err != nil {\n		return errors.Join(cause, err)\n	}\n",
-				to:   "cause error, attempts int) error {\n",
+				from: "came delivered, cause error) (attempts int, err error) {",
+				to:   "came delivered, cause error, counted int) (attempts int, err error) {",
+			},
+			{
+				file: "middleware/inbox.go",
+				from: "	attempts, err = i.store.RecordFailure(ctx, key, cause)\n	if err != nil {\n		return 0, errors.Join(cause, err)\n	}\n",
+				to:   "	attempts = counted\n",
 			},
 		},
 		packages: []string{module + "middleware"}, tests: "Inbox",
@@ -119,8 +124,8 @@ var ofTheInbox = []safeguard{
 		name: "stored before acked", guarantees: "G5",
 		edits: []edit{{
 			file: "middleware/defer.go",
-			from: "	_, err := d.store.Defer(ctx, d.queue, key, stored)\n	return err\n",
-			to:   "	go func() { _, _ = d.store.Defer(ctx, d.queue, key, stored) }()\n	return nil\n",
+			from: "		_, err = d.store.Defer(ctx, d.queue, key, stored)\n",
+			to:   "		go func() { _, _ = d.store.Defer(ctx, d.queue, key, stored) }()\n",
 		}},
 		packages: []string{module + "middleware"}, tests: "Defer",
 	},

@@ -44,7 +44,7 @@ func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
 		require.Equal(t, listed, *letter)
 		require.Equal(t, admin.DeadLetter{
 			ID: listed.ID, Outbox: b.outbox.Name(), Target: b.target, Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: admin.CauseAttempts,
-			Error: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
+			Error: errBroker.Error(), Shape: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
 		}, listed)
 
 		_, err = b.admin.DeadLetter(t.Context(), listed.ID+1)

@@ -77,7 +77,7 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 		for _, f := range filters {
 			groups, err := b.admin.Groups(t.Context(), limited(f))
 			require.NoError(t, err)
-			var members []int64
+			members := []int64{}
 			for _, g := range groups.Groups {
 				chosen := letterIDs(b.list(limited(g.Within(f))))
 				require.Len(t, chosen, g.Count, "%+v in %s", g, f)

@@ -4,11 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"net/url"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,41 +83,6 @@ func TestForwarder_G7_gives_up_connections_that_cannot_write(t *testing.T) {
 		m.standby.Store(false)
 		require.Eventually(t, func() bool { return len(to.ids()) == 1 }, patience, testdb.PollPause)
 	})
-}
-
-// The role has an idle_session_timeout. A session that ended by it is no outage.
-func TestForwarder_G7_takes_no_session_that_was_idle_for_too_long_for_an_outage(t *testing.T) {
-	t.Parallel()
-	for _, driver := range []string{"postgres", "pgx"} {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			database := testdb.Postgres(t)
-			database.Migrate(t)
-			publishIn(t, database, "orders", "one")
-			address, err := url.Parse(database.DSN)
-			require.NoError(t, err)
-			query := address.Query()
-			query.Set("idle_session_timeout", "300")
-			address.RawQuery = query.Encode()
-			db, err := sql.Open(driver, address.String())
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = db.Close() })
-			to, logged := &broker{}, watermill.NewCaptureLogger()
-			f, err := forwarder.New(database.On(db), to, forwarder.Config{Lanes: 8, PollMin: time.Second, PollMax: time.Second}, logged)
-			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan error, 1)
-			go func() { ended <- f.Run(ctx) }()
-			for _, id := range []string{"two", "three", "four"} {
-				require.Eventually(t, func() bool { return len(to.ids()) > 0 && !slices.Contains(to.ids(), id) }, patience, testdb.PollPause)
-				publishIn(t, database, "orders", id)
-				require.Eventually(t, func() bool { return slices.Contains(to.ids(), id) }, patience, testdb.PollPause)
-			}
-			cancel()
-			require.NoError(t, <-ended)
-			require.Empty(t, logged.Captured()[watermill.ErrorLogLevel])
-		})
-	}
 }
 
 // A database that was made with the default of old servers has no Cyrillic letters. Limits of topics are told to other

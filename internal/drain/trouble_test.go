@@ -1,6 +1,10 @@
 package drain_test
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,18 +23,48 @@ var readOnly = map[postbox.Dialect]map[bool]string{
 	postbox.SQLite:     {true: "PRAGMA query_only = 1", false: "PRAGMA query_only = 0"},
 }
 
+// failedOver is the address of a server that is an old primary for a while: also new sessions cannot
+// write.
+type failedOver struct {
+	through driver.Driver
+	dsn     string
+	session string // makes a session read-only
+	old     atomic.Bool
+}
+
+// open returns a pool of one connection.
+func (f *failedOver) open(t *testing.T) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(f)
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+func (f *failedOver) Driver() driver.Driver { return f.through }
+
+func (f *failedOver) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := f.through.Open(f.dsn)
+	if err != nil || !f.old.Load() {
+		return conn, err
+	}
+	_, err = conn.(driver.ExecerContext).ExecContext(ctx, f.session, nil) //nolint:forcetypeassert // all drivers have it
+	return conn, err
+}
+
 // The server is read-only for a while, as an old primary is after a failover. What has been handled is settled afterwards.
 func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		db := database.Open(t)
-		db.SetMaxOpenConns(1)
+		server := &failedOver{through: database.DB.Driver(), dsn: database.DSN, session: readOnly[database.Dialect][true]}
+		db := server.open(t)
 		handler := &recorder{}
 		log := b.startLogged(db, handler, config("one"))
 		b.Append(database.DB, draft("before", "k"))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
 
+		server.old.Store(true)
 		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
 		require.NoError(t, err)
 		b.Eventually(func() bool { return log.Said("Postbox cannot write to its database, which is read-only") == 1 }, "it is said")
@@ -41,6 +75,7 @@ func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
 		}
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"))
 
+		server.old.Store(false)
 		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
 		require.NoError(t, err)
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
@@ -128,8 +163,8 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		db := database.Open(t)
-		db.SetMaxOpenConns(1)
+		server := &failedOver{through: database.DB.Driver(), dsn: database.DSN, session: readOnly[database.Dialect][true]}
+		db := server.open(t)
 		handler := &recorder{}
 		c := config("one")
 		c.Renew, c.Lease = time.Hour, 2*time.Hour
@@ -137,6 +172,7 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 		b.Append(database.DB, draft("before", "k"))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
 
+		server.old.Store(true)
 		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
 		require.NoError(t, err)
 		b.Append(database.DB, draft("meanwhile", "k"))
@@ -147,6 +183,7 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 		}
 		require.Zero(t, log.Said("Postbox works again"))
 
+		server.old.Store(false)
 		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
 		require.NoError(t, err)
 		b.Eventually(func() bool { return b.Pending() == 0 && log.Said("Postbox works again") == 1 }, "it goes on")

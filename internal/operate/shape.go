@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,12 +23,20 @@ const (
 	maxCode = 10
 )
 
-var (
-	// short is a number that tells failures apart, such as 503 or 5.1.1, rather than messages.
-	short = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}\.\d{1,3})?$`)
-	// announces matches a word behind which a code stands, such as that of an SQL state.
-	announces = regexp.MustCompile(`(?i)(http|status|code|sqlstate|errno)$`)
-)
+// short is a number that tells failures apart, such as 503 or 5.1.1, rather than messages.
+var short = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}\.\d{1,3})?$`)
+
+// mostShort is the number of bytes of the longest one.
+const mostShort = len("000.000.000")
+
+// announces reports whether a code stands behind a word, such as that of an SQL state. It is asked
+// of each word of ten thousand errors, so it is no regular expression.
+func announces(word string) bool {
+	return slices.ContainsFunc([]string{"http", "status", "code", "sqlstate", "errno"}, func(end string) bool {
+		from := len(word) - len(end)
+		return from >= 0 && strings.EqualFold(word[from:], end)
+	})
+}
 
 // Shape returns an error without what differs from one message to the next: each word with a digit (numbers, ids, hexadecimal digits, UUIDs,
 // times) becomes "#", the contents of quotes become "…", and white space becomes one space. Numbers of up to three digits stay, and so do codes
@@ -106,8 +115,8 @@ func (s *shaper) word() {
 		s.at++
 	}
 	word, code := string(s.in[start:s.at]), s.code
-	s.code = announces.MatchString(word)
-	if digit && !(code && s.at-start <= maxCode) && !(short.MatchString(word) && !s.ofTime(start)) {
+	s.code = announces(word)
+	if digit && !(code && s.at-start <= maxCode) && !(len(word) <= mostShort && short.MatchString(word) && !s.ofTime(start)) {
 		word = taken
 	}
 	s.write(word)

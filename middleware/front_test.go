@@ -100,8 +100,8 @@ func TestInbox_pauses_longer_each_time_if_the_failure_cannot_be_recorded(t *test
 				second := make(chan error, 1)
 				go func() { second <- fails(ctx) }()
 				select {
-				case <-second:
-					require.Fail(t, "the broker gets the message back at once", "%s, %s", table, name)
+				case err := <-second:
+					require.Fail(t, "the broker gets the message back at once", "%s, %s: %v", table, name, err)
 				case <-time.After(time.Second):
 				}
 				cancel()

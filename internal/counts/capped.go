@@ -3,7 +3,6 @@ package counts
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -22,21 +21,28 @@ type capped struct {
 func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spools []int64, limit int) (map[int64]capped, error) {
 	found := make(map[int64]capped, len(spools))
 	for _, query := range statements.CountUpTo(spools, limit+1) {
-		rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() && err == nil {
-			var id int64
-			var c capped
-			err = rows.Scan(&id, &c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead)
-			found[id] = c
-		}
-		if err := errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		if err := scanInto(ctx, db, query, found); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
+}
+
+func scanInto(ctx context.Context, db *sql.DB, query dialect.Query, found map[int64]capped) error {
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var c capped
+		if err := rows.Scan(&id, &c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead); err != nil {
+			return err
+		}
+		found[id] = c
+	}
+	return rows.Err()
 }
 
 // group is the number of dead letters of the inboxes of a consumer.

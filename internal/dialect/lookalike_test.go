@@ -32,6 +32,7 @@ func (v versioned) Driver() driver.Driver                        { return nil }
 func (v versioned) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
 func (v versioned) Close() error                                 { return nil }
 func (v versioned) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
+
 func (v versioned) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if query != "SELECT version()" {
 		return nil, errors.ErrUnsupported

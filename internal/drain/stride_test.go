@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ func TestStride_G8_others_are_handled_behind_a_topic_with_a_large_backlog(t *tes
 		b := newBench(t, database)
 		b.Append(database.DB, drafts(1, func(int) string { return "" })...)
 		const into = "INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata) SELECT spool, lane, 0, 0, created_at, 'broken', message_id, payload, metadata FROM postbox_messages m, "
-		db := database.Open(t)
+		var db *sql.DB
 		if database.Dialect == postbox.PostgreSQL {
 			database.Exec(t, into+"generate_series(1, 1000000)")
 			db = database.OpenWith(t, "statement_timeout=400")

@@ -116,7 +116,8 @@ func (s *shaper) word() {
 	}
 	word, code := string(s.in[start:s.at]), s.code
 	s.code = announces(word)
-	if digit && !(code && s.at-start <= maxCode) && !(len(word) <= mostShort && short.MatchString(word) && !s.ofTime(start)) {
+	kept := code && s.at-start <= maxCode || len(word) <= mostShort && short.MatchString(word) && !s.ofTime(start)
+	if digit && !kept {
 		word = taken
 	}
 	s.write(word)

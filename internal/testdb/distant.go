@@ -25,7 +25,7 @@ func (d *Distance) Delay(by time.Duration) { d.delay.Store(int64(by)) }
 func (d *Distance) travel() {
 	d.trips.Add(1)
 	if by := d.delay.Load(); by > 0 {
-		time.Sleep(time.Duration(by))
+		time.Sleep(time.Duration(by)) //nolint:forbidigo // that is the distance
 	}
 }
 

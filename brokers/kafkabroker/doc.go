@@ -46,7 +46,7 @@
 //
 // # Subscriber
 //
-//	subscriber, err := kafkabroker.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "billing"), logger)
+//	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "billing"), logger)
 //
 //	Setting                          Value       Why
 //	ConsumerGroup                    yours       Kafka keeps what the group has acked; without a group every start reads everything again

@@ -6,6 +6,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -39,7 +40,7 @@ func ExampleDefaultSubscriberConfig() {
 	config := kafkabroker.DefaultSubscriberConfig([]string{"localhost:9092"}, "billing")
 	config.InitializeTopicDetails.NumPartitions = 24
 
-	subscriber, err := kafkabroker.NewSubscriber(config, nil) // connects with the first Subscribe
+	subscriber, err := kafka.NewSubscriber(config, nil) // connects with the first Subscribe
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -85,7 +86,7 @@ func run(ctx context.Context, s settings) error {
 	// Kafka makes a missing topic with its own defaults, usually one partition: make it first, with twelve. The
 	// partition is chosen by the ordering key, so orders of one customer share one.
 	brokers := strings.Split(s.kafka, ",")
-	subscriber, err := kafkabroker.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "shipping"), logger)
+	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "shipping"), logger)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,8 @@ func TestDead_like_takes_a_group_and_nothing_else(t *testing.T) {
 		b.letter("c", "refunds", "order 4711: HTTP 503")
 		for _, line := range strings.Split(strings.TrimSpace(b.ok("dead", "groups", "--error", "HTTP", "-o", "jsonl")), "\n") {
 			var example, n int
-			_, err := fmt.Sscanf(line[strings.Index(line, `"example":`):], `"example":%d`, &example)
+			_, of, _ := strings.Cut(line, `"example":`)
+			_, err := fmt.Sscanf(of, "%d", &example)
 			require.NoError(t, err, line)
 			_, err = fmt.Sscanf(line, `{"count":%d`, &n)
 			require.NoError(t, err, line)

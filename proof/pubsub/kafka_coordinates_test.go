@@ -74,7 +74,7 @@ func consumeAll(t *testing.T, database *testdb.Database, from *apacheKafka, topi
 	acked := make(chan error, deliveries)
 	router.AddConsumerHandler("coordinates", topic, subscriber, func(msg *message.Message) error {
 		tx, _ := postbox.TxFromContext(msg.Context())
-		_, err := tx.ExecContext(msg.Context(), "INSERT INTO effects VALUES ('"+string(msg.Payload)+"')")
+		_, err := tx.ExecContext(msg.Context(), "INSERT INTO effects VALUES ('"+string(msg.Payload)+"')") //nolint:gosec // the test's own payload
 		return err
 	}).AddMiddleware(
 		func(h message.HandlerFunc) message.HandlerFunc {

@@ -3,7 +3,6 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -293,7 +292,7 @@ func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *test
 		err := c.operator.Requeue(t.Context(), letter.ID)
 		require.ErrorIs(t, err, admin.ErrOlderThanClaims)
 		require.ErrorIs(t, err, admin.ErrStuck)
-		require.True(t, strings.Contains(err.Error(), "--older-than-claims"), err)
+		require.ErrorContains(t, err, "--older-than-claims")
 		n, err := c.operator.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.ErrorIs(t, err, admin.ErrOlderThanClaims)
 		require.Zero(t, n)

@@ -111,13 +111,6 @@ func (g *group) each(do func(outbox tail.Outbox)) {
 // hear says that the server has sent something.
 func (g *group) hear(now time.Time) { g.each(func(o tail.Outbox) { o.Feed.Hear(now) }) }
 
-// tell says whether the log that is read tells each change.
-func (g *group) tell(tells bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.tellAll(tells)
-}
-
 // tellAll is tell while the group is locked.
 func (g *group) tellAll(tells bool) {
 	g.tells = tells

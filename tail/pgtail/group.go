@@ -111,7 +111,7 @@ func (g *group) each(do func(outbox tail.Outbox)) {
 // hear says that the server has sent something.
 func (g *group) hear(now time.Time) { g.each(func(o tail.Outbox) { o.Feed.Hear(now) }) }
 
-// tellAll is tell while the group is locked.
+// tellAll says whether the log that is read tells each change. The group is locked.
 func (g *group) tellAll(tells bool) {
 	g.tells = tells
 	for _, f := range g.followers {

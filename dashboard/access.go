@@ -38,9 +38,9 @@ const loopbackActor = "local user"
 var errNotLocal = errors.New("only requests from this machine are answered, without a proxy between: " +
 	"open the page on the machine itself, or set another Config.Authorise than LoopbackOnly")
 
-// LoopbackOnly is for [Config.Authorise] of a demo, and of tests. It allows everything to requests from a loopback address, and nothing
-// to others. Every user and every program of the machine may send such requests, and so may whoever makes a program there send them:
-// serve the dashboard under a secret path, too, as "postbox dashboard" does.
+// LoopbackOnly is for [Config.Authorise] of a demo, and of tests. It allows everything to requests
+// from a loopback address, and nothing to others. Every user and every program of the machine can
+// send such requests. So serve the dashboard under a secret path, as "postbox dashboard" does.
 //
 // It refuses what it can recognise as coming from elsewhere: another host name than localhost or a loopback address, since a foreign page
 // can let its own name point to 127.0.0.1; any header that proxies add, such as X-Forwarded-For, whatever its value; and HTTP/1.0, which

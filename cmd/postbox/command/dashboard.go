@@ -55,12 +55,13 @@ func (p *program) dashboardCommand() *cobra.Command {
 queues, messages and dead letters, and buttons to act on them.
 
 The address is printed to the standard error. Without --token-file it has a
-secret that is new at each start: whoever knows the address may do everything,
-and other users and programs of the machine do not know it. Only requests from
-this machine are answered then, and --listen takes a loopback address only. With
+secret, which is a new one at each start. Who knows the address may do
+everything. Other users of the machine do not know it. Only requests from this
+machine are answered then, and --listen takes a loopback address only. With
 --token-file a browser asks for a name and a password: the password is the first
 line of the file, of at least 16 characters and 8 different ones, and the name is
-recorded with each action. Nobody but its owner and its group may read the file.
+recorded with each action. The file may be readable for its owner and its group,
+and for no one else.
 Other machines see the password on its way unless you put a proxy with TLS before
 the dashboard.
 

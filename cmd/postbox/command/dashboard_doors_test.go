@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Every user of a machine may send requests to its loopback address, and so may whoever makes a program there send them.
+// Every user and every program of a machine can send requests to its loopback address.
 func TestDashboard_is_only_at_the_address_that_it_prints(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -27,9 +27,9 @@ type Database struct {
 	// its start. So a copy of production's database that is opened in a staging environment, where the name is "staging", publishes
 	// nothing. Empty by default: tables without a name are open to processes without a name.
 	Deployment string
-	// AnyServer leaves out the check that the server is the product that Dialect names, in a version that Postbox
-	// supports. A server that only speaks the same protocol may lose the order of messages, or messages: see
-	// docs/databases.md. False by default.
+	// AnyServer leaves out the check that the server is the product that Dialect names, in a
+	// version that Postbox supports. A server that only speaks the same protocol may lose the order
+	// of messages, or messages: see docs/databases.md. False by default.
 	AnyServer bool
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. Without prepared
 	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.

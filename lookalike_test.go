@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A server that only speaks the protocol of PostgreSQL, for which a function stands in that comes before that of the server.
+// A server that only speaks the protocol of PostgreSQL, for which a function stands in that comes
+// before that of the server.
 func TestMigrate_refuses_a_server_that_only_looks_alike(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

@@ -87,11 +87,12 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	return forgetActs(ctx, db, statements)
 }
 
-// actsFor is how long the actions of operators are kept: the audit of a whole year can look at them.
+// actsFor is how long the actions of operators are kept: the audit of a whole year can look at
+// them.
 const actsFor = 365 * 24 * time.Hour
 
-// forgetActs deletes older ones. It is done here, as the owner of the tables: no process that a stranger may have taken over needs the right to delete
-// the traces.
+// forgetActs deletes older ones. It is done here, as the owner of the tables: no process that a
+// stranger may have taken over needs the right to delete the traces.
 func forgetActs(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	purge := statements.PurgeAudit(dialect.PurgeParams{Retention: actsFor.Microseconds(), Limit: actsAtATime})
 	for {

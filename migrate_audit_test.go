@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Nobody else deletes what operators did: a process that a stranger has taken over must not be able to.
+// Nobody else deletes what operators did: a process that a stranger has taken over must not be able
+// to.
 func TestMigrate_deletes_what_operators_did_more_than_a_year_ago(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

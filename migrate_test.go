@@ -40,7 +40,8 @@ func TestMigrate_F23_many_processes_start_at_once(t *testing.T) {
 	})
 }
 
-// A process of this version that starts, or starts again, after a newer one has migrated the tables finds nothing to do.
+// A process of this version that starts, or starts again, after a newer one has migrated the tables
+// finds nothing to do.
 func TestMigrate_finds_newer_tables_and_goes_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

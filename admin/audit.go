@@ -26,8 +26,9 @@ type AuditEntry struct {
 	At time.Time
 	// Actor is who acted: see [ContextWithActor].
 	Actor string
-	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume key", "pause topic", "resume topic", "run now", "reschedule", "bury",
-	// "requeue", "resolve", "delete", "edit", "replay" or "set lanes"; and "log setup" or "log remove" of package pgtail.
+	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume
+	// key", "pause topic", "resume topic", "run now", "reschedule", "bury", "requeue", "resolve",
+	// "delete", "edit", "replay" or "set lanes"; and "log setup" or "log remove" of package pgtail.
 	Action string
 	// Target is the outbox or the queue, and the zero value if the action has none or several.
 	Target Target
@@ -62,8 +63,9 @@ type AuditFilter struct {
 // page shorter than the limit is the last. Every method of Admin that changes something writes an entry in the transaction of the
 // change, so there is none without the other, whatever crashes.
 //
-// [postbox.Migrate] deletes entries that are older than a year. The cost of a page grows with its rows and with the rows that its
-// filter leaves out. Audit fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
+// [postbox.Migrate] deletes entries that are older than a year. The cost of a page grows with its
+// rows and with the rows that its filter leaves out. Audit fails with [ErrNotFound] if the filter
+// names an outbox, a queue or an inbox that does not exist.
 func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
 	chosen, err := a.auditFilter(ctx, filter)
 	if err != nil {
@@ -72,8 +74,10 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	return publicEntries(a.operator.Audit(ctx, chosen))
 }
 
-// RecordDownload writes an entry with the action "download", for a tool that gives a payload to somebody. The subject says which, such as "message 12" or
-// "dead letter 5"; the target may be the zero value. The methods of Admin that read a payload do not record it, since they cannot know who sees it.
+// RecordDownload writes an entry with the action "download", for a tool that gives a payload to
+// somebody. The subject says which, such as "message 12" or "dead letter 5"; the target may be the
+// zero value. The methods of Admin that read a payload do not record it, since they cannot know who
+// sees it.
 func (a *Admin) RecordDownload(ctx context.Context, target Target, subject string) error {
 	if err := a.operator.RecordDownload(ctx, target.spool, subject); err != nil {
 		return failed(err)

@@ -26,13 +26,14 @@ type DeadLetter struct {
 	// Target is the same outbox or queue. It is the zero value for a message that came from a broker to an inbox.
 	Target Target
 
-	// Topic and MessageID are those of the message in an outbox or a queue. Of a message of an inbox they say by what its consumer knows it:
-	// InboxConfig.Topic and MessageID.
+	// Topic and MessageID are those of the message in an outbox or a queue. Of a message of an
+	// inbox they say by what its consumer knows it: InboxConfig.Topic and MessageID.
 	Topic     string
 	MessageID string
-	// SourceTopic and UUID are those with which a message of an inbox is published again: the topic that its handler subscribed to, or "" if
-	// the message did not come through a router; and the UUID that it carried, or else the name that InboxConfig.WithoutID gave it, or "".
-	// Only [Admin.DeadLetter] reads them. They are "" for other messages, which keep topic and id.
+	// SourceTopic and UUID are those with which a message of an inbox is published again: the topic
+	// that its handler subscribed to, or "" if the message did not come through a router; and the
+	// UUID that it carried, or else the name that InboxConfig.WithoutID gave it, or "". Only
+	// [Admin.DeadLetter] reads them. They are "" for other messages, which keep topic and id.
 	SourceTopic string
 	UUID        string
 	// Key is the ordering key, or "" for none.
@@ -120,8 +121,8 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 // Requeue lets the message of a dead letter be handled again, with all its attempts, and deletes the letter, in
 // one transaction; the comment of the package says how. The message comes after the messages of its key that are pending now.
 //
-// A message that came from a broker to an inbox is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What
-// is not known of it, an [Again] says.
+// A message that came from a broker to an inbox is published again as it came, on
+// [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is not known of it, an [Again] says.
 //
 // Requeue fails with [ErrNotFound], [ErrResolved] or [ErrStuck], and then changes nothing. After
 // [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrNotFound] then means that it had happened.
@@ -133,13 +134,16 @@ func (a *Admin) Requeue(ctx context.Context, id int64, again ...Again) error {
 	return nil
 }
 
-// Again says what an operator knows of messages that came from a broker to an inbox and are published again. It has no effect on those of
-// outboxes and queues. Of several the last one counts.
+// Again says what an operator knows of messages that came from a broker to an inbox and are
+// published again. It has no effect on those of outboxes and queues. Of several the last one
+// counts.
 type Again struct {
-	// Topic is the topic on which they are published. Defaults to [DeadLetter.SourceTopic]; without one, the error is [ErrNoTopic].
+	// Topic is the topic on which they are published. Defaults to [DeadLetter.SourceTopic]; without
+	// one, the error is [ErrNoTopic].
 	Topic string
-	// OlderThanClaims says that consumers that have handled the messages may handle them again. Without it, a letter is refused with
-	// [ErrOlderThanClaims] whose own claim has been deleted, since the claims of other consumers are as old.
+	// OlderThanClaims says that consumers that have handled the messages may handle them again.
+	// Without it, a letter is refused with [ErrOlderThanClaims] whose own claim has been deleted,
+	// since the claims of other consumers are as old.
 	OlderThanClaims bool
 }
 

@@ -24,10 +24,11 @@ type Edit struct {
 	Metadata message.Metadata
 }
 
-// EditAndRequeue lets a changed copy of a dead letter's message be handled, with all attempts. It does so in one transaction, like [Admin.Requeue]: a
-// message of an outbox or a queue goes to the end of it, and a message of an inbox is published again, after its claim was removed. The
-// message keeps its id, so the inboxes of other consumers, which have handled the first version, ignore it as long as they have claims. It names the letter in its metadata
-// [EditedFrom].
+// EditAndRequeue lets a changed copy of a dead letter's message be handled, with all attempts. It
+// does so in one transaction, like [Admin.Requeue]: a message of an outbox or a queue goes to the
+// end of it, and a message of an inbox is published again, after its claim was removed. The message
+// keeps its id, so the inboxes of other consumers, which have handled the first version, ignore it
+// as long as they have claims. It names the letter in its metadata [EditedFrom].
 //
 // The letter keeps the first payload and metadata, and is resolved: [DeadLetter.Resolution] says that it was edited and by whom. So one of
 // several operators who edit the same letter succeeds. The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its

@@ -21,12 +21,13 @@ var (
 	ErrKeyChanged = operate.ErrKeyChanged
 	// ErrEditNotAllowed is returned by [Admin.EditAndRequeue] unless [Config.AllowEdit] is set.
 	ErrEditNotAllowed = errors.New("editing is not allowed: set AllowEdit of admin.Config")
-	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: it is that of an inbox and the outbox
-	// that [Config.Outbox] names does not exist, or the error is [ErrNoTopic] or [ErrOlderThanClaims], its own outbox or queue does not exist any more, or its metadata cannot be read. The
-	// letter stays.
+	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: it
+	// is that of an inbox and the outbox that [Config.Outbox] names does not exist, or the error is
+	// [ErrNoTopic] or [ErrOlderThanClaims], its own outbox or queue does not exist any more, or its
+	// metadata cannot be read. The letter stays.
 	ErrStuck = operate.ErrLetterStuck
-	// ErrOlderThanClaims is returned for a dead letter of an inbox that consumers would handle again that have handled it: see
-	// [Again.OlderThanClaims]. It is an [ErrStuck], too.
+	// ErrOlderThanClaims is returned for a dead letter of an inbox that consumers would handle
+	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrStuck], too.
 	ErrOlderThanClaims = operate.ErrOlderThanClaims
 	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes: the same request fails again.
 	ErrInvalid = operate.ErrInvalid

@@ -45,7 +45,8 @@ type Filter struct {
 	Key string
 	// ErrorText is a part of the error of the last attempt, with the same capitals.
 	ErrorText string
-	// Shape chooses the letters of a group: those whose error has this shape, as [Group.Shape] and [DeadLetter.Shape] have it.
+	// Shape chooses the letters of a group: those whose error has this shape, as [Group.Shape] and
+	// [DeadLetter.Shape] have it.
 	Shape string
 	// Cause says why the message died.
 	Cause Cause

@@ -9,15 +9,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
-// Group is a number of dead letters that have failed in the same way: in the same outbox, queue or consumer, with the same topic, and with errors
-// that differ only in ids, long numbers and quoted values. [Group.Within] is the filter that chooses its letters.
+// Group is a number of dead letters that have failed in the same way: in the same outbox, queue or
+// consumer, with the same topic, and with errors that differ only in ids, long numbers and quoted
+// values. [Group.Within] is the filter that chooses its letters.
 type Group struct {
 	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is Target.
 	Consumer string
 	Target   Target
 	Topic    string
-	// Shape is the error without what differs from one message to the next: words with a digit are "#", and the contents of quotes are "…". Numbers
-	// of up to three digits are kept, and so are codes behind HTTP, status, code, SQLSTATE and errno. It has at most 200 bytes.
+	// Shape is the error without what differs from one message to the next: words with a digit are
+	// "#", and the contents of quotes are "…". Numbers of up to three digits are kept, and so are
+	// codes behind HTTP, status, code, SQLSTATE and errno. It has at most 200 bytes.
 	Shape string
 	// Count is the number of letters.
 	Count int
@@ -27,7 +29,8 @@ type Group struct {
 	Example int64
 }
 
-// Within narrows the filter with which [Admin.Groups] was called to the letters of the group. If the groups were not capped, it chooses [Group.Count] letters.
+// Within narrows the filter with which [Admin.Groups] was called to the letters of the group. If
+// the groups were not capped, it chooses [Group.Count] letters.
 func (g Group) Within(filter Filter) Filter {
 	filter.Consumer, filter.Target, filter.Topic, filter.Shape, filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
 	return filter

@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What is to be done differs with the code: a letter with 503 is tried again, and one with 404 is given up.
+// What is to be done differs with the code: a letter with 503 is tried again, and one with 404 is
+// given up.
 func TestGroups_keep_apart_what_has_another_code(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
@@ -39,8 +40,9 @@ func TestGroups_keep_apart_what_has_another_code(t *testing.T) {
 	}, shapes)
 }
 
-// Whatever the letters and the filter: the number of a group, the list that its filter chooses and what an action does to it are the same letters, and
-// the groups together are all that the filter chooses.
+// Whatever the letters and the filter: the number of a group, the list that its filter chooses and
+// what an action does to it are the same letters, and the groups together are all that the filter
+// chooses.
 func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -64,7 +64,8 @@ type Message struct {
 	Metadata message.Metadata
 	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
 	Failures []Failure
-	// SourceTopic and UUID are those with which a message of an inbox is replayed: see [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.
+	// SourceTopic and UUID are those with which a message of an inbox is replayed: see
+	// [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.
 	SourceTopic, UUID string
 	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and [Admin.UniqueMessage] read it. The tables have a hash of each
 	// unique key, so Message finds it only if it is also the ordering key, as it is unless the producer has set another one.

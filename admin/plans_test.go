@@ -17,8 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// An action that chooses few of many dead letters looks at a bounded number of them in each statement, whatever its filter, the plan and the statistics.
-// A filter on a rare value made the database read and sort the whole table for each page.
+// An action that chooses few of many dead letters looks at a bounded number of them in each
+// statement, whatever its filter, the plan and the statistics. A filter on a rare value made the
+// database read and sort the whole table for each page.
 func TestBulk_G8_each_statement_reads_a_bounded_number_of_letters(t *testing.T) {
 	t.Parallel()
 	const step = 10_000

@@ -81,9 +81,11 @@ type Outage struct {
 // Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
 // and each group is sorted by name.
 //
-// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes seven statements, and on MySQL and MariaDB
-// three more for each 25 outboxes and queues. It reads at most some 10,000 entries of an index for each number, however many messages there are, so it can be called every few seconds.
-// On PostgreSQL it also reads index entries of deleted messages that vacuum has not removed yet.
+// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes
+// seven statements, and on MySQL and MariaDB three more for each 25 outboxes and queues. It reads
+// at most some 10,000 entries of an index for each number, however many messages there are, so it
+// can be called every few seconds. On PostgreSQL it also reads index entries of deleted messages
+// that vacuum has not removed yet.
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	spools, err := a.operator.Overviews(ctx)
 	if err != nil {

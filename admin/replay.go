@@ -17,8 +17,8 @@ import (
 // ReplayedFrom is the key of the metadata in which a message that was replayed names the [Message.ID] in the history that it came from.
 const ReplayedFrom = operate.ReplayedFrom
 
-// ErrNoTopic is returned if a message of a queue or an inbox is to be published again, and nothing says on which topic: set [ReplayParams.Topic] or
-// [Again.Topic].
+// ErrNoTopic is returned if a message of a queue or an inbox is to be published again, and nothing
+// says on which topic: set [ReplayParams.Topic] or [Again.Topic].
 var ErrNoTopic = operate.ErrNoTopic
 
 // ReplayParams say what becomes of messages of the history.
@@ -26,8 +26,9 @@ type ReplayParams struct {
 	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself. Messages of an inbox need one, or a queue whose
 	// handler works on them.
 	To Target
-	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of an outbox had, and to the topic from which
-	// a message of a queue or an inbox came: its metadata [postbox.SourceTopic], or [Message.SourceTopic].
+	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of
+	// an outbox had, and to the topic from which a message of a queue or an inbox came: its
+	// metadata [postbox.SourceTopic], or [Message.SourceTopic].
 	Topic string
 	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have handled, as long as they remember it.
 	NewIDs bool

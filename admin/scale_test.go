@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// However many outboxes and queues there are, an operator's look at all of them, and a scrape of metrics, is a handful of statements. On MariaDB it is one for
-// each 25.
+// However many outboxes and queues there are, an operator's look at all of them, and a scrape of
+// metrics, is a handful of statements. On MariaDB it is one for each 25.
 func TestQueues_G8_ask_about_many_outboxes_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

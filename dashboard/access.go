@@ -42,10 +42,12 @@ var errNotLocal = errors.New("only requests from this machine are answered, with
 // from a loopback address, and nothing to others. Every user and every program of the machine can
 // send such requests. So serve the dashboard under a secret path, as "postbox dashboard" does.
 //
-// It refuses what it can recognise as coming from elsewhere: another host name than localhost or a loopback address, since a foreign page
-// can let its own name point to 127.0.0.1; any header that proxies add, such as X-Forwarded-For, whatever its value; and HTTP/1.0, which
-// nginx speaks unless it is told otherwise. That does not recognise every proxy: nginx adds no header by default, and with
-// "proxy_http_version 1.1" its requests look like yours. So never use LoopbackOnly where a proxy runs on the same machine.
+// It refuses what it can recognise as coming from elsewhere: another host name than localhost or a
+// loopback address, since a foreign page can let its own name point to 127.0.0.1; any header that
+// proxies add, such as X-Forwarded-For, whatever its value; and HTTP/1.0, which nginx speaks unless
+// it is told otherwise. That does not recognise every proxy: nginx adds no header by default, and
+// with "proxy_http_version 1.1" its requests look like yours. So never use LoopbackOnly where a
+// proxy runs on the same machine.
 func LoopbackOnly(r *http.Request) (Access, error) {
 	remote, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !remote.Addr().Unmap().IsLoopback() || !isLocalHost(r.Host) || isForwarded(r) {
@@ -73,7 +75,8 @@ var proxyHeaders = []string{
 	"True-Client-Ip", "Client-Ip", "Cf-", "Cdn-Loop", "Fastly-", "X-Azure-", "X-Amzn-", "X-Appengine-",
 }
 
-// isForwarded looks at the presence of headers only: a client may have sent an empty one before that of the proxy.
+// isForwarded looks at the presence of headers only: a client may have sent an empty one before
+// that of the proxy.
 func isForwarded(r *http.Request) bool {
 	for name := range r.Header {
 		begins := func(start string) bool { return strings.HasPrefix(name, start) }
@@ -86,8 +89,9 @@ func isForwarded(r *http.Request) bool {
 
 var errOtherSite = errors.New("it comes from a page of another site, and is not a visit to the page")
 
-// checkVisit refuses what a page of another site makes a browser load unseen: it could not read the answer, but keep the database busy.
-// A link to the dashboard is fine. [http.CrossOriginProtection] looks at requests that change something.
+// checkVisit refuses what a page of another site makes a browser load unseen: it could not read the
+// answer, but keep the database busy. A link to the dashboard is fine. [http.CrossOriginProtection]
+// looks at requests that change something.
 func checkVisit(header http.Header) error {
 	site := header.Get("Sec-Fetch-Site")
 	if (site == "cross-site" || site == "same-site") && header.Get("Sec-Fetch-Dest") != "document" {

@@ -47,9 +47,10 @@ type PayloadParams struct {
 
 // Config is the configuration of a [Handler]. Authorise is required.
 type Config struct {
-	// Authorise returns who sends a request and what this user may do. It is required, and there is no default that is safe everywhere:
-	// see [LoopbackOnly] for a demo. It is called once for each request, also concurrently. If it returns an error, the request is
-	// refused with status 403, and the error is logged, at most 20 times in a minute.
+	// Authorise returns who sends a request and what this user may do. It is required, and there is
+	// no default that is safe everywhere: see [LoopbackOnly] for a demo. It is called once for each
+	// request, also concurrently. If it returns an error, the request is refused with status 403,
+	// and the error is logged, at most 20 times in a minute.
 	Authorise func(r *http.Request) (Access, error)
 	// ReadOnly takes the right to act and to edit from every user.
 	ReadOnly bool

@@ -11,9 +11,10 @@
 //
 // # Who may see and do what
 //
-// [Config.Authorise] says for each request who sends it, and what this user may do. It has no default.
-// Everything that a request asks for is checked on the server, in one place. A request that changes something must come
-// from a page of the dashboard itself: requests from pages of other sites are refused.
+// [Config.Authorise] says for each request who sends it, and what this user may do. It has no
+// default. Everything that a request asks for is checked on the server, in one place. A request
+// that changes something must come from a page of the dashboard itself: requests from pages of
+// other sites are refused.
 //
 // # What it costs
 //

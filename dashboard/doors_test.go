@@ -19,7 +19,8 @@ func TestNew_needs_someone_who_says_who_may_use_it(t *testing.T) {
 	require.ErrorContains(t, err, "Authorise: it is missing")
 }
 
-// A client may send an empty header, to which a proxy adds a second line. So what counts is that a header is there.
+// A client may send an empty header, to which a proxy adds a second line. So what counts is that a
+// header is there.
 func TestLoopbackOnly_refuses_each_sign_of_a_proxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{Authorise: dashboard.LoopbackOnly})
@@ -64,7 +65,8 @@ func TestDashboard_loads_nothing_unseen_for_a_page_of_another_site(t *testing.T)
 	}
 }
 
-// A proxy that refuses the path of an action, such as /ops/bulk-run, must not be passed by /ops/x/bulk-run.
+// A proxy that refuses the path of an action, such as /ops/bulk-run, must not be passed by
+// /ops/x/bulk-run.
 func TestDashboard_has_each_page_under_one_path(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The number of a group, the list behind it, the question of each action and what it does are about the same letters, also with another filter set.
+// The number of a group, the list behind it, the question of each action and what it does are about
+// the same letters, also with another filter set.
 func TestGroups_act_on_their_own_letters_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

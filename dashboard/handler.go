@@ -22,9 +22,10 @@ const atATime = 8
 
 // Handler serves the dashboard. It is safe for concurrent use, and does not have to be closed.
 //
-// It serves paths such as "/messages", and all its links are relative. So it works under any prefix that ends with a slash, if
-// [net/http.StripPrefix] takes the prefix away. Nothing on its pages depends on the process that serves them, except the chart and the
-// rates: several processes behind a load balancer can serve it.
+// It serves paths such as "/messages", and all its links are relative. So it works under any prefix
+// that ends with a slash, if [net/http.StripPrefix] takes the prefix away. Nothing on its pages
+// depends on the process that serves them, except the chart and the rates: several processes behind
+// a load balancer can serve it.
 type Handler struct {
 	admin     *admin.Admin
 	config    Config

@@ -102,7 +102,8 @@ func (h *Handler) letterPayload(w http.ResponseWriter, q *request) {
 var errHidden = badf("the payload is shown formatted only")
 
 const (
-	// filesAtATime bounds the payloads in memory, of up to 16 MiB each, until browsers have read them.
+	// filesAtATime bounds the payloads in memory, of up to 16 MiB each, until browsers have read
+	// them.
 	filesAtATime = 4
 	// fileFor is how long a browser may take to read one.
 	fileFor = 2 * time.Minute

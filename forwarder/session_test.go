@@ -33,7 +33,8 @@ func publishIn(t *testing.T, database *testdb.Database, topic string, ids ...str
 	}))
 }
 
-// moving is the name of a server that leads to a standby at first: what connects meanwhile stays connected to it.
+// moving is the name of a server that leads to a standby at first: what connects meanwhile stays
+// connected to it.
 type moving struct {
 	through driver.Driver
 	dsn     string
@@ -54,7 +55,8 @@ func (m *moving) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// The pool was filled while the name of the primary led to a standby. Its connections answer for ever, and cannot write.
+// The pool was filled while the name of the primary led to a standby. Its connections answer for
+// ever, and cannot write.
 func TestForwarder_G7_gives_up_connections_that_cannot_write(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -85,8 +87,8 @@ func TestForwarder_G7_gives_up_connections_that_cannot_write(t *testing.T) {
 	})
 }
 
-// A database that was made with the default of old servers has no Cyrillic letters. Limits of topics are told to other
-// processes with each heartbeat.
+// A database that was made with the default of old servers has no Cyrillic letters. Limits of
+// topics are told to other processes with each heartbeat.
 func TestForwarder_works_whatever_the_character_set_of_the_database_is(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)

@@ -108,8 +108,8 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 	return nil
 }
 
-// sourceIn returns the topic on which a message came that Watermill's router delivers, or "" if that is not known, or is none on which a
-// message can be published again.
+// sourceIn returns the topic on which a message came that Watermill's router delivers, or "" if
+// that is not known, or is none on which a message can be published again.
 func sourceIn(ctx context.Context) string {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if spool.CheckTopic(topic) != nil {

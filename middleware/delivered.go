@@ -22,7 +22,8 @@ func deliveredAs(msg *message.Message, carried string) delivered {
 	return delivered{uuid: msg.UUID, carried: carried, payload: msg.Payload, metadata: msg.Metadata}
 }
 
-// stored returns the message as it is kept and published again: as it was delivered, with the id by which all consumers can know it.
+// stored returns the message as it is kept and published again: as it was delivered, with the id by
+// which all consumers can know it.
 func (d delivered) stored() *message.Message {
 	return &message.Message{UUID: d.carried, Payload: d.payload, Metadata: d.metadata}
 }

@@ -29,8 +29,9 @@ func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (s
 // be wrong.
 func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
 
-// BrokerCoordinates identifies the message by its place in the broker, for example topic, partition, offset and
-// time in Kafka as kafkabroker.Coordinates returns them. If a producer sends a message twice, these are two messages.
+// BrokerCoordinates identifies the message by its place in the broker, for example topic,
+// partition, offset and time in Kafka as kafkabroker.Coordinates returns them. If a producer sends
+// a message twice, these are two messages.
 func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) func(msg *message.Message) (string, error) {
 	return func(msg *message.Message) (string, error) {
 		if name, ok := coordinates(msg); ok && name != "" {

@@ -172,7 +172,8 @@ func (i *Inbox) once(ctx context.Context, key inboxstore.Key, came delivered, fn
 // Timeout, belongs to the handler.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// key names the message to this consumer, and returns the id with which the message is published again for all of them.
+// key names the message to this consumer, and returns the id with which the message is published
+// again for all of them.
 func (i *Inbox) key(ctx context.Context, msg *message.Message) (key inboxstore.Key, carried string, err error) {
 	key = inboxstore.Key{Consumer: i.config.Consumer, Topic: i.config.Topic, MessageID: i.config.MessageID(msg)}
 	if key.Consumer == "" {

@@ -20,8 +20,8 @@ type InboxConfig struct {
 	// Consumer is the name under which messages are claimed: a message has one effect for each consumer. Defaults to the name of the router's
 	// handler. Keep it when you rename the handler; otherwise every message is new to it.
 	Consumer string
-	// Topic is the topic within which each message has its own id. Defaults to the topic that the router's handler subscribes to, on which
-	// messages are published again whatever Topic is.
+	// Topic is the topic within which each message has its own id. Defaults to the topic that the
+	// router's handler subscribes to, on which messages are published again whatever Topic is.
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string

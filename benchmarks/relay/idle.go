@@ -42,7 +42,8 @@ func Idle() measure.Scenario {
 	}
 }
 
-// TailIdle leaves forwarders without work that tail the log: one with default settings, and one that polls once a minute.
+// TailIdle leaves forwarders without work that tail the log: one with default settings, and one
+// that polls once a minute.
 func TailIdle() measure.Scenario {
 	leave := func(pollMax time.Duration) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {

@@ -7,11 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Coordinates returns the place of a received message in Kafka and the time that its record has there, as
-// "topic/partition/offset/milliseconds since 1970". Every delivery of the record has the same coordinates, and no
-// other record of the cluster has them: a topic that is deleted and created again begins at offset 0, but with records
-// of another time. So they can serve an inbox as the id of a message that has none. They differ when the producer
-// publishes a message twice: a duplicate that is made before Kafka is not recognised.
+// Coordinates returns the place of a received message in Kafka and the time that its record has
+// there, as "topic/partition/offset/milliseconds since 1970". Every delivery of the record has the
+// same coordinates, and no other record of the cluster has them: a topic that is deleted and
+// created again begins at offset 0, but with records of another time. So they can serve an inbox as
+// the id of a message that has none. They differ when the producer publishes a message twice: a
+// duplicate that is made before Kafka is not recognised.
 //
 // It returns false for a message that did not come through a Watermill router and watermill-kafka: the topic
 // is in the context only inside a handler, and the rest only in a message from Kafka.

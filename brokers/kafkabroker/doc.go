@@ -68,10 +68,11 @@
 //
 // # Compressed batches
 //
-// Sarama unpacks a batch before anybody can look at its size, and has no limit for that: 57 KB that somebody wrote to the
-// topic can become 1 GB in the consumer. Kafka limits a batch as it is sent, so a limit has to be on the broker: let only
-// producers that you trust write to the topics of an inbox. With compression.type=uncompressed on a topic the broker
-// unpacks what it gets, and a batch of at most max.message.bytes reaches the consumer, for more disk and network.
+// Sarama unpacks a batch before anybody can look at its size, and has no limit for that: 57 KB that
+// somebody wrote to the topic can become 1 GB in the consumer. Kafka limits a batch as it is sent,
+// so a limit has to be on the broker: let only producers that you trust write to the topics of an
+// inbox. With compression.type=uncompressed on a topic the broker unpacks what it gets, and a batch
+// of at most max.message.bytes reaches the consumer, for more disk and network.
 //
 // # Topology first
 //

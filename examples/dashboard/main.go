@@ -63,7 +63,8 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 	if err != nil {
 		return err
 	}
-	// A service asks for its own login here. The demo answers requests from this machine only, under an address that nobody else knows.
+	// A service asks for its own login here. The demo answers requests from this machine only,
+	// under an address that nobody else knows.
 	board, err := dashboard.New(operator, dashboard.Config{Authorise: dashboard.LoopbackOnly, Title: "Postbox demo", Refresh: 2 * time.Second}, nil)
 	if err != nil {
 		return err

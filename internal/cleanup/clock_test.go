@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The server begins with a clock that is years ahead. Dead letters are committed messages, and would all be too old.
+// The server begins with a clock that is years ahead. Dead letters are committed messages, and
+// would all be too old.
 func TestCleaner_F18_deletes_nothing_while_the_clock_of_the_database_is_ahead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.MySQL(t))

@@ -80,8 +80,9 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 // maxAhead is how far the clock of the database may be ahead of that of this process.
 const maxAhead = 24 * time.Hour
 
-// checkClock returns an error if the clock of the database has gone ahead. What is too old is decided by that clock, so a
-// server that begins with a wrong one would lose all dead letters and claims within its first minute.
+// checkClock returns an error if the clock of the database has gone ahead. What is too old is
+// decided by that clock, so a server that begins with a wrong one would lose all dead letters and
+// claims within its first minute.
 func (c *Cleaner) checkClock(ctx context.Context) error {
 	var now int64
 	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&now); err != nil {

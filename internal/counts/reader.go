@@ -46,7 +46,8 @@ func (r *Reader) Histories(ctx context.Context, ids []int64) (map[int64]Numbers,
 	return r.Spools(ctx, ids)
 }
 
-// Spools returns the numbers of some spools. It executes three statements, and on MySQL and MariaDB a few more for many spools.
+// Spools returns the numbers of some spools. It executes three statements, and on MySQL and MariaDB
+// a few more for many spools.
 func (r *Reader) Spools(ctx context.Context, ids []int64) (map[int64]Numbers, error) {
 	ages, err := r.ages(ctx)
 	if err != nil {

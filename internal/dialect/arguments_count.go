@@ -37,8 +37,9 @@ func (a *Ages) Since(at int64) int64 {
 	return max(0, a.Clock-at)
 }
 
-// CountUpTo counts the messages and dead letters of spools, each number up to a limit: id of the spool, ready, waiting, due among the waiting,
-// parked, done, retrying, failing among these, dead letters, not resolved among these. It reads that many of each.
+// CountUpTo counts the messages and dead letters of spools, each number up to a limit: id of the
+// spool, ready, waiting, due among the waiting, parked, done, retrying, failing among these, dead
+// letters, not resolved among these. It reads that many of each.
 func (s *Statements) CountUpTo(spools []int64, limit int) []Query {
 	return s.ofSpools(s.countUpTo, spools, 9, limit)
 }

@@ -29,8 +29,8 @@ type Letter struct {
 type InboxLetter struct {
 	Letter
 	Consumer string
-	// Source and CarriedID are the topic on which the message came, "" if it is not known, and its own id, which may be empty:
-	// Topic and MessageID say by what the consumer knows it.
+	// Source and CarriedID are the topic on which the message came, "" if it is not known, and its
+	// own id, which may be empty: Topic and MessageID say by what the consumer knows it.
 	Source    string
 	CarriedID []byte
 	Key       []byte // nil without an ordering key

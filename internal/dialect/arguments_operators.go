@@ -56,12 +56,14 @@ func (s *Statements) ParkedOfKey(p ParkedParams) Query {
 	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.Key, p.After, p.Limit}}
 }
 
-// PendingMessage returns the columns of [Statements.Pending], payload, metadata, source and carried id of a message that is not done.
+// PendingMessage returns the columns of [Statements.Pending], payload, metadata, source and carried
+// id of a message that is not done.
 func (s *Statements) PendingMessage(l Lookup) Query {
 	return Query{Text: s.pendingMessage, Args: []any{l.Spool, l.ID}}
 }
 
-// DoneMessage returns the columns of [Statements.Done], payload, metadata, source and carried id of a message that is done.
+// DoneMessage returns the columns of [Statements.Done], payload, metadata, source and carried id of
+// a message that is done.
 func (s *Statements) DoneMessage(l Lookup) Query {
 	return Query{Text: s.doneMessage, Args: []any{l.Spool, l.ID}}
 }

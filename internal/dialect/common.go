@@ -255,9 +255,10 @@ const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
 
-// unblocked is true for a message without an earlier retrying message of its key. Keys with the same hash can be made, so their texts are
-// compared too, behind the index. It uses the index of retrying
-// messages by key, which is empty while nothing fails; {retrying} is the table with that index.
+// unblocked is true for a message without an earlier retrying message of its key. Keys with the
+// same hash can be made, so their texts are compared too, behind the index. It uses the index of
+// retrying messages by key, which is empty while nothing fails; {retrying} is the table with that
+// index.
 const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {retrying} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))`
 
@@ -265,7 +266,8 @@ const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {pauses} z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))`
 
-// unheld is true for a message whose key is not in a list of those that a limit holds up. Here the hash is enough: a key with the same one is read later.
+// unheld is true for a message whose key is not in a list of those that a limit holds up. Here the
+// hash is enough: a key with the same one is read later.
 const unheld = `(m.key_hash IS NULL OR m.key_hash NOT IN ({numbers ?}))`
 
 // turns holds the conditions of a fetch on a message besides its lane and its topic, by [FetchParams.variant].

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// A statement about each of many spools has columns that are subqueries, each with a limit. On PostgreSQL and SQLite these are of a row of {spools},
-// and one statement is for all spools. MariaDB knows that row in no subquery of a subquery: there the id is an argument of each column, and the text
-// is repeated for each spool.
+// A statement about each of many spools has columns that are subqueries, each with a limit. On
+// PostgreSQL and SQLite these are of a row of {spools}, and one statement is for all spools.
+// MariaDB knows that row in no subquery of a subquery: there the id is an argument of each column,
+// and the text is repeated for each spool.
 
 // together is how many spools one statement on MySQL or MariaDB is about.
 const together = 25

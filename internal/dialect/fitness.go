@@ -103,8 +103,8 @@ func (s *Statements) CheckTables(ctx context.Context, db *sql.DB) error {
 	return s.ask(ctx, db, s.UnfitTables)
 }
 
-// ErrBehind is returned for sequences that are behind the ids of their tables. Messages are found late and out of order,
-// and rows cannot be stored, until the sequences are set.
+// ErrBehind is returned for sequences that are behind the ids of their tables. Messages are found
+// late and out of order, and rows cannot be stored, until the sequences are set.
 var ErrBehind = errors.New("sequences are behind the ids of their tables, as after logical replication or a restore of the rows alone, so messages come late or out of order, and inserts fail (23505): execute")
 
 // CheckSequences returns [ErrBehind], with the statements that mend it.
@@ -165,8 +165,8 @@ const (
 	askSQLiteVersion = `SELECT sqlite_version()`
 )
 
-// kindOf returns the kind of database that answers, or anyKind if it is unknown, and its version. It returns an error if
-// the database cannot be asked.
+// kindOf returns the kind of database that answers, or anyKind if it is unknown, and its version.
+// It returns an error if the database cannot be asked.
 func (s *Statements) kindOf(ctx context.Context, db *sql.DB) (kind Kind, version string, err error) {
 	first, second := askVersion, askSQLiteVersion
 	if s.Kind == SQLite {

@@ -144,7 +144,8 @@ func (s *Statements) UsedOldLane(spool int64, of Layout) Query {
 	return Query{Text: s.usedOldLane, Args: usedOldLaneArgs(spool, of)}
 }
 
-// MovingLanes returns of each spool its id, and an old lane that has messages, or NULL if there is none.
+// MovingLanes returns of each spool its id, and an old lane that has messages, or NULL if there is
+// none.
 func (s *Statements) MovingLanes(spools []int64, layouts []Layout) []Query {
 	if s.Kind != MySQL {
 		return s.ofSpools(s.movingLanes, spools, 0, 0)

@@ -6,8 +6,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// The statements that look at the server for operators who set the log up, watch it or remove it. PostgreSQL
-// alone has them.
+// The statements that look at the server for operators who set the log up, watch it or remove it.
+// PostgreSQL alone has them.
 
 // logServerState tells what a server has, for anyone who may connect.
 const logServerState = `
@@ -15,7 +15,8 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
        current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
        current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication)`
 
-// logSlotState tells how it stands with a slot. Who reads is empty for a process of which this role may see nothing.
+// logSlotState tells how it stands with a slot. Who reads is empty for a process of which this role
+// may see nothing.
 const logSlotState = `
 SELECT s.temporary, s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0),
        COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
@@ -30,7 +31,8 @@ const publicationRights = `
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = '{messages}'::regclass`
 
-// readerSchema tells in which schema the table of messages is, and whether a role may look into that one.
+// readerSchema tells in which schema the table of messages is, and whether a role may look into
+// that one.
 const readerSchema = `
 SELECT c.relnamespace::regnamespace::text, has_schema_privilege(?::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = '{messages}'::regclass`
 

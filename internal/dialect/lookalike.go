@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// lookAlikes are servers that speak the protocol of another one, by what their version contains. Postbox needs things
-// of the original that they lack, such as ids in the order of insertion, and some of them would lack it silently.
+// lookAlikes are servers that speak the protocol of another one, by what their version contains.
+// Postbox needs things of the original that they lack, such as ids in the order of insertion, and
+// some of them would lack it silently.
 var lookAlikes = []struct{ mark, name string }{
 	{"-YB-", "YugabyteDB"},
 	{"CockroachDB", "CockroachDB"},
@@ -29,7 +30,8 @@ var lookAlikes = []struct{ mark, name string }{
 // oldest are the oldest versions that can be used.
 var oldest = map[string][2]int{"PostgreSQL": {13, 0}, "MySQL": {8, 0}, "MariaDB": {10, 6}, "SQLite": {3, 43}}
 
-// product returns the name of the product whose version this is, and the text that begins with its number.
+// product returns the name of the product whose version this is, and the text that begins with its
+// number.
 func product(kind Kind, version string) (name, number string) {
 	switch {
 	case kind == PostgreSQL:
@@ -87,9 +89,10 @@ const (
 	preparedBefore = `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`
 )
 
-// checkGalera returns [ErrUnfit] for sessions of a Galera cluster in which the driver prepares statements. If another
-// node aborts the transaction of such a session at the wrong moment, MariaDB does not report it, and what follows is
-// committed by itself: half of a transaction. A driver that puts arguments into the text has no such moments.
+// checkGalera returns [ErrUnfit] for sessions of a Galera cluster in which the driver prepares
+// statements. If another node aborts the transaction of such a session at the wrong moment, MariaDB
+// does not report it, and what follows is committed by itself: half of a transaction. A driver that
+// puts arguments into the text has no such moments.
 func (s *Statements) checkGalera(ctx context.Context, db *sql.DB, version string) error {
 	if s.Kind != MySQL || !strings.Contains(version, "MariaDB") {
 		return nil

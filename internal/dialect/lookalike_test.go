@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Galera: what a node says that has lost the others, and what a COMMIT says that the others may have made.
+// Galera: what a node says that has lost the others, and what a COMMIT says that the others may
+// have made.
 func TestClassify_errors_of_a_node_of_galera(t *testing.T) {
 	t.Parallel()
 	for _, number := range []uint16{1047, 1180} {

@@ -329,7 +329,8 @@ func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
 	return Query{Text: s.doneInOrder, Args: append(args, f.common()...)}
 }
 
-// DoneContent returns payload, metadata, source and carried id of a message that is done, by id and time of creation.
+// DoneContent returns payload, metadata, source and carried id of a message that is done, by id and
+// time of creation.
 func (s *Statements) DoneContent(l Lookup, createdAt int64) Query {
 	return Query{Text: s.doneContent, Args: []any{l.Spool, l.ID, createdAt}}
 }

@@ -240,8 +240,9 @@ const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{m
 // postgresStart is when the server was started, and the part of its incarnation before the space.
 const postgresStart = `extract(epoch FROM pg_postmaster_start_time())::text`
 
-// behind compares the sequences with the ids that the tables have. An id of a table that the snapshot shows was given
-// before, so a sequence can only be behind if it was copied without its value, or not at all.
+// behind compares the sequences with the ids that the tables have. An id of a table that the
+// snapshot shows was given before, so a sequence can only be behind if it was copied without its
+// value, or not at all.
 const behind = `
 SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (
 	SELECT '{messages}_id_seq' AS sequence, (SELECT max(id) FROM {messages}) AS highest

@@ -1,9 +1,9 @@
 package dialect
 
-// packedRows is how PostgreSQL takes many a Row, and the claim of each where there are claims: the bytes of all of them in one
-// piece, and in arrays of numbers where each row's begin and how long its parts are. The payload is last: its length is NULL
-// where it is. As an array of bytes each of them
-// would be written and read in an array's text form, which took a third of an insert's time.
+// packedRows is how PostgreSQL takes many a Row, and the claim of each where there are claims: the
+// bytes of all of them in one piece, and in arrays of numbers where each row's begin and how long
+// its parts are. The payload is last: its length is NULL where it is. As an array of bytes each of
+// them would be written and read in an array's text form, which took a third of an insert's time.
 func packedRows(moreColumns, moreArrays string) string {
 	return `
 SELECT n, lane, key_hash, topic` + moreColumns + `,

@@ -67,14 +67,15 @@ func (s *Statements) HeadOfKey(l Lookup, lane int) Query {
 	return Query{Text: s.headOfKey, Args: []any{l.Spool, lane, l.ID}}
 }
 
-// WaitingOfKeys returns each of the keys with ready messages in a lane, the lowest id of these and their number. A row with NULL is
-// about the messages of other keys, and so is one of a key that has the hash of one of them.
+// WaitingOfKeys returns each of the keys with ready messages in a lane, the lowest id of these and
+// their number. A row with NULL is about the messages of other keys, and so is one of a key that
+// has the hash of one of them.
 func (s *Statements) WaitingOfKeys(p WaitingOfKeysParams) Query {
 	return Query{Text: s.waitingOfKeys, Args: []any{s.lists.numbers(p.Keys), p.Spool, p.Lane, p.After, p.Limit}}
 }
 
-// CountStuck returns of each spool its id, how many keys have a retrying message, and how long ago the first of these messages failed, among so
-// many messages.
+// CountStuck returns of each spool its id, how many keys have a retrying message, and how long ago
+// the first of these messages failed, among so many messages.
 func (s *Statements) CountStuck(spools []int64, limit int) []Query {
 	return s.ofSpools(s.countStuck, spools, 2, limit)
 }

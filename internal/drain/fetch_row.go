@@ -87,8 +87,8 @@ func (r *rowScanner) intern(topic []byte) string {
 	return name
 }
 
-// copy copies bytes so that they outlive the row; nil stays nil. Its result has no spare capacity, so appending to it does
-// not overwrite its neighbours.
+// copy copies bytes so that they outlive the row; nil stays nil. Its result has no spare capacity,
+// so appending to it does not overwrite its neighbours.
 func (r *rowScanner) copy(bytes []byte) []byte {
 	n := len(bytes)
 	if bytes == nil {

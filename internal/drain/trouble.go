@@ -69,8 +69,8 @@ func (d *Drainer) stepFailed(err error) {
 	d.logger.Error(begin+" and goes on trying", err, fields)
 }
 
-// dropUnfit drops the connections of the pool after an error of one that cannot write: it answers, so
-// the pool would keep it.
+// dropUnfit drops the connections of the pool after an error of one that cannot write: it answers,
+// so the pool would keep it.
 func (d *Drainer) dropUnfit(ctx context.Context, err error) {
 	if dialect.SessionUnfit(err) {
 		dialect.DiscardIdle(ctx, d.db)

@@ -23,8 +23,8 @@ var readOnly = map[postbox.Dialect]map[bool]string{
 	postbox.SQLite:     {true: "PRAGMA query_only = 1", false: "PRAGMA query_only = 0"},
 }
 
-// failedOver is the address of a server that is an old primary for a while: also new sessions cannot
-// write.
+// failedOver is the address of a server that is an old primary for a while: also new sessions
+// cannot write.
 type failedOver struct {
 	through driver.Driver
 	dsn     string

@@ -144,7 +144,8 @@ func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) e
 	return spool.Run(ctx, tx, a.statements.RecordAct(row))
 }
 
-// stopped adds to the note of an action on many things that it was ended before its end: otherwise its row would look complete.
+// stopped adds to the note of an action on many things that it was ended before its end: otherwise
+// its row would look complete.
 func (a *Auditor) stopped(ctx context.Context, db *sql.DB, act *Act) error {
 	if ctx.Err() == nil {
 		return nil

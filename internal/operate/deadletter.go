@@ -86,8 +86,9 @@ func NewLetters(db *sql.DB, statements *dialect.Statements, audit *Auditor, outb
 	return &Letters{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
-// List returns the dead letters that the filter selects, in the order of their ids, without payload and metadata. Each of its statements looks
-// at a bounded number of letters, however few of them match.
+// List returns the dead letters that the filter selects, in the order of their ids, without payload
+// and metadata. Each of its statements looks at a bounded number of letters, however few of them
+// match.
 func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) (letters []*DeadLetter, err error) {
 	for {
 		found, err := l.Search(ctx, filter, maxSearched)

@@ -32,8 +32,8 @@ type Listed struct {
 	Payload   []byte
 	Metadata  map[string]string
 	UniqueKey string
-	// Source and CarriedID are, of a message in the history of an inbox, the topic on which it came and its own id. They, too, are read
-	// only with a single message.
+	// Source and CarriedID are, of a message in the history of an inbox, the topic on which it came
+	// and its own id. They, too, are read only with a single message.
 	Source, CarriedID string
 }
 

@@ -246,8 +246,8 @@ func (r *replay) address(draft *spool.Draft, received string) error {
 	return nil
 }
 
-// addressReceived addresses a message that an inbox has received from a broker on a topic. The topic of the draft only names what
-// the inbox knows it by.
+// addressReceived addresses a message that an inbox has received from a broker on a topic. The
+// topic of the draft only names what the inbox knows it by.
 func (r *replay) addressReceived(draft *spool.Draft, received string) error {
 	if kind, queue := spool.Named(r.to.Name()); kind == spool.KindQueue {
 		if received != "" {

@@ -68,7 +68,8 @@ var (
 		ErrLetterStuck)
 )
 
-// address says where and with which id a message of an inbox is published again: as it came, and not as its consumer knew it.
+// address says where and with which id a message of an inbox is published again: as it came, and
+// not as its consumer knew it.
 func (l *DeadLetter) address(draft *spool.Draft, again Again) error {
 	if l.Origin != dialect.OriginInbox {
 		return nil
@@ -124,8 +125,9 @@ func (l *Letters) noSpool(letter *DeadLetter) error {
 	return fmt.Errorf("%w: its spool %d no longer exists", ErrLetterStuck, letter.SpoolID)
 }
 
-// recent returns an error if the claims of other consumers may be gone that absorb a message of an inbox: the letter's own claim, which is as
-// old, tells whether their retention has ended. It changes nothing, since an action on many letters skips those that it concerns.
+// recent returns an error if the claims of other consumers may be gone that absorb a message of an
+// inbox: the letter's own claim, which is as old, tells whether their retention has ended. It
+// changes nothing, since an action on many letters skips those that it concerns.
 func (l *Letters) recent(ctx context.Context, tx *sql.Tx, letter *DeadLetter, again Again) error {
 	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
 		return nil

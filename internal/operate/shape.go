@@ -10,16 +10,19 @@ import (
 )
 
 const (
-	// maxShapeInput is how many characters of an error its shape depends on: enough for what distinguishes one failure from another. It is what
-	// [dialect.Statements.DeadLetterErrors] reads, so that a group and the filter by its shape choose the same letters.
+	// maxShapeInput is how many characters of an error its shape depends on: enough for what
+	// distinguishes one failure from another. It is what [dialect.Statements.DeadLetterErrors]
+	// reads, so that a group and the filter by its shape choose the same letters.
 	maxShapeInput = 512
 	// maxShape bounds the bytes of a shape.
 	maxShape = 200
 	// taken stands for a word with a digit, and quoted for what was between quotes.
 	taken, quoted = "#", "…"
-	// noText is the shape of an error without text, so that such letters are a group that a filter can name.
+	// noText is the shape of an error without text, so that such letters are a group that a filter
+	// can name.
 	noText = "(no text)"
-	// maxCode bounds the characters of a code that is kept: an id behind the word "status" has more.
+	// maxCode bounds the characters of a code that is kept: an id behind the word "status" has
+	// more.
 	maxCode = 10
 )
 
@@ -38,10 +41,11 @@ func announces(word string) bool {
 	})
 }
 
-// Shape returns an error without what differs from one message to the next: each word with a digit (numbers, ids, hexadecimal digits, UUIDs,
-// times) becomes "#", the contents of quotes become "…", and white space becomes one space. Numbers of up to three digits stay, and so do codes
-// behind HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done. The shape of a shape is the same. It is
-// UTF-8 of at most 200 bytes.
+// Shape returns an error without what differs from one message to the next: each word with a digit
+// (numbers, ids, hexadecimal digits, UUIDs, times) becomes "#", the contents of quotes become "…",
+// and white space becomes one space. Numbers of up to three digits stay, and so do codes behind
+// HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done. The
+// shape of a shape is the same. It is UTF-8 of at most 200 bytes.
 func Shape(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxShapeInput*utf8.UTFMax)], "\uFFFD")
 	s := shaper{in: []rune(text)}
@@ -65,7 +69,8 @@ type shaper struct {
 	code bool // the next word is a code
 }
 
-// write adds a piece, and of one that is too long the beginning. That is no number: it would become another one.
+// write adds a piece, and of one that is too long the beginning. That is no number: it would become
+// another one.
 func (s *shaper) write(text string) {
 	if room := maxShape - s.out.Len(); len(text) > room {
 		s.full = true
@@ -123,7 +128,8 @@ func (s *shaper) word() {
 	s.write(word)
 }
 
-// ofTime reports whether the word from start is a part of digits with colons between, such as 15:04:05.
+// ofTime reports whether the word from start is a part of digits with colons between, such as
+// 15:04:05.
 func (s *shaper) ofTime(start int) bool {
 	colon := func(at, digit int) bool {
 		return min(at, digit) >= 0 && max(at, digit) < len(s.in) && s.in[at] == ':' && unicode.IsNumber(s.in[digit])

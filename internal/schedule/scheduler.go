@@ -85,8 +85,9 @@ type Entry struct {
 	Bytes int
 }
 
-// orderOf says which messages are in order with each other: those of a key, and in a topic with a limit those of the key there. Keys are
-// equal if their texts are: two texts with the same hash can be made.
+// orderOf says which messages are in order with each other: those of a key, and in a topic with a
+// limit those of the key there. Keys are equal if their texts are: two texts with the same hash can
+// be made.
 type orderOf struct{ topic, key string }
 
 // queue holds the messages of one key, oldest first, or one message without a key. It is idle, offered to the queue of

@@ -70,8 +70,8 @@ func (h Heartbeat) Encode() string {
 	return ascii(string(text))
 }
 
-// ascii escapes the letters of JSON that not every character set has. The default of a database may be any, and a
-// heartbeat that cannot be stored would stop the renewal of leases.
+// ascii escapes the letters of JSON that not every character set has. The default of a database may
+// be any, and a heartbeat that cannot be stored would stop the renewal of leases.
 func ascii(text string) string {
 	var out strings.Builder
 	for _, r := range text {

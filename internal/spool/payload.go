@@ -2,8 +2,8 @@ package spool
 
 import "fmt"
 
-// Payload is the destination of a payload in Scan. NULL is nil, and an empty payload is empty: a byte slice as a destination
-// is nil for both with some drivers.
+// Payload is the destination of a payload in Scan. NULL is nil, and an empty payload is empty: a
+// byte slice as a destination is nil for both with some drivers.
 type Payload []byte
 
 // Scan copies the driver's bytes.
@@ -16,7 +16,8 @@ func (p *Payload) Scan(value any) error {
 	return err
 }
 
-// RawPayload is the same without a copy: its bytes are valid until the next row, like those of sql.RawBytes.
+// RawPayload is the same without a copy: its bytes are valid until the next row, like those of
+// sql.RawBytes.
 type RawPayload []byte
 
 // Scan keeps the driver's bytes.

@@ -22,7 +22,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// A slot of a reader ends with its server. After a failover the forwarder polls until it has another one, and nothing is lost.
+// A slot of a reader ends with its server. After a failover the forwarder polls until it has
+// another one, and nothing is lost.
 func TestFailover_G2_of_a_server_whose_log_is_read_loses_nothing(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())

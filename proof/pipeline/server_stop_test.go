@@ -10,8 +10,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
-// A server that is stopped in order ends ordinary connections first, and then waits for those that read its log. Forwarders do not hold it up: neither an idle one,
-// nor one whose publisher hangs. They go on when the server is back, and publish nothing again that was settled.
+// A server that is stopped in order ends ordinary connections first, and then waits for those that
+// read its log. Forwarders do not hold it up: neither an idle one, nor one whose publisher hangs.
+// They go on when the server is back, and publish nothing again that was settled.
 func TestServer_G2_stops_in_order_while_forwarders_read_its_log(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())

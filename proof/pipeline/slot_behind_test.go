@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
-// A server invalidates a slot that falls behind by more than max_slot_wal_keep_size. That of a forwarder does not fall behind while it reads, whatever other work writes.
+// A server invalidates a slot that falls behind by more than max_slot_wal_keep_size. That of a
+// forwarder does not fall behind while it reads, whatever other work writes.
 func TestSlot_of_a_forwarder_does_not_fall_behind_other_work(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())

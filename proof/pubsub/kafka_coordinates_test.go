@@ -20,7 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// A topic that is deleted and created begins at offset 0 again. Its records are others, and the deliveries of each are one.
+// A topic that is deleted and created begins at offset 0 again. Its records are others, and the
+// deliveries of each are one.
 func TestInbox_G4_records_of_a_Kafka_topic_that_was_made_again_are_other_records(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -59,7 +60,8 @@ func produce(t *testing.T, to *apacheKafka, topic string, records ...string) {
 	}
 }
 
-// consumeAll runs a handler with an inbox in a consumer group of its own, until so many messages are acked.
+// consumeAll runs a handler with an inbox in a consumer group of its own, until so many messages
+// are acked.
 func consumeAll(t *testing.T, database *testdb.Database, from *apacheKafka, topic, group string, deliveries int) {
 	t.Helper()
 	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)

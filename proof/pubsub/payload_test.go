@@ -24,7 +24,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// payloads are those of a test's messages by id: nothing and emptiness alone, between each other, and behind one with content.
+// payloads are those of a test's messages by id: nothing and emptiness alone, between each other,
+// and behind one with content.
 var payloads = map[string][]byte{"1": nil, "2": {}, "3": nil, "4": []byte("x"), "5": nil, "6": {}, "7": make([]byte, 100<<10), "8": nil}
 
 func withPayloads() (messages []*message.Message) {
@@ -95,8 +96,8 @@ func (b *broker) Publish(_ string, messages ...*message.Message) error {
 
 func (*broker) Close() error { return nil }
 
-// A tombstone deletes a key of a compacted topic, and an empty value does not: what a record becomes must not depend on the
-// messages that the forwarder reads with it.
+// A tombstone deletes a key of a compacted topic, and an empty value does not: what a record
+// becomes must not depend on the messages that the forwarder reads with it.
 func TestForwarder_G2_null_and_empty_payloads_reach_Kafka_as_they_are(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -132,7 +133,8 @@ func TestForwarder_G2_null_and_empty_payloads_reach_Kafka_as_they_are(t *testing
 	})
 }
 
-// The way of a message through all that stores it: outbox, with delays and retries, dead letters, requeue, history, replay.
+// The way of a message through all that stores it: outbox, with delays and retries, dead letters,
+// requeue, history, replay.
 func TestForwarder_G2_null_and_empty_payloads_stay_as_they_are(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -22,8 +22,9 @@ import (
 
 const version = "version" // the metadata by which one of the consumers knows messages
 
-// consumers are two handlers of one topic: billing, which knows its messages by another id and within another topic than those of
-// the broker, and shipping, which knows them as they come. Billing fails at first.
+// consumers are two handlers of one topic: billing, which knows its messages by another id and
+// within another topic than those of the broker, and shipping, which knows them as they come.
+// Billing fails at first.
 type consumers struct {
 	*testing.T
 	database *testdb.Database
@@ -145,7 +146,8 @@ func (c *consumers) delivered(n int) (last string) {
 	return c.deliveries[n-1]
 }
 
-// handledAgain is what a message comes to that was published again: billing has it, and shipping knows it.
+// handledAgain is what a message comes to that was published again: billing has it, and shipping
+// knows it.
 func (c *consumers) handledAgain(uuid string, deliveries int) {
 	c.Helper()
 	c.effects("billing", 1)
@@ -172,7 +174,8 @@ func eachDestination(t *testing.T, test func(t *testing.T, database *testdb.Data
 	})
 }
 
-// The topic and the id by which a consumer knows a message are neither its address nor what others know it by.
+// The topic and the id by which a consumer knows a message are neither its address nor what others
+// know it by.
 func TestRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *testing.T) {
 	t.Parallel()
 	eachDestination(t, func(t *testing.T, database *testdb.Database, to destination, topic string) {
@@ -208,7 +211,8 @@ func TestEditAndRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *t
 	})
 }
 
-// A message without a UUID stays without one, but for the name that consumers have given it because of that.
+// A message without a UUID stays without one, but for the name that consumers have given it because
+// of that.
 func TestRequeue_G4_publishes_a_message_without_a_UUID_by_its_name(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -279,7 +283,8 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 	})
 }
 
-// Letters outlive claims. Once these are gone, nothing tells other consumers that they have handled the message.
+// Letters outlive claims. Once these are gone, nothing tells other consumers that they have handled
+// the message.
 func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

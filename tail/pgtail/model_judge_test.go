@@ -209,7 +209,8 @@ func (j *judge) accept(p *modelProcess, m *posted) {
 	}
 }
 
-// before says whether a message must come before another one of its key, in the same topic: it was committed before the other one was written.
+// before says whether a message must come before another one of its key, in the same topic: it was
+// committed before the other one was written.
 func (m *posted) before(other *posted) bool {
 	switch {
 	case m == other || m.committed == 0 || m.topic != other.topic || m.delayed:

@@ -15,9 +15,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// The model lets real forwarders and producers do random things on a real server, one history after the other, and knows what the broker may get of each
-// message, and when. Forwarders poll, or read rows from the log, several at a time. They end, are killed, are
-// held, and lose their connection to the log. At the end of a history nothing is wrong any more, one forwarder runs, and all that was committed must come.
+// The model lets real forwarders and producers do random things on a real server, one history after
+// the other, and knows what the broker may get of each message, and when. Forwarders poll, or read
+// rows from the log, several at a time. They end, are killed, are held, and lose their connection
+// to the log. At the end of a history nothing is wrong any more, one forwarder runs, and all that
+// was committed must come.
 //
 // rapid draws the actions. But forwarders run beside them, so a seed tells what was done, and not in which order things happened in between: a history that
 // has failed may not fail again, and is not made shorter. It is printed instead, with what the broker got.

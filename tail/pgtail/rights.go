@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// mayPublish returns a setupError that names the rights which the role of a set-up lacks to make the publication.
+// mayPublish returns a setupError that names the rights which the role of a set-up lacks to make
+// the publication.
 func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	var role, owner, database string
 	var owns, creates bool

@@ -77,7 +77,8 @@ func TestSetup_needs_few_rights(t *testing.T) {
 	require.NoError(t, pgtail.Remove(ctx, mine, w.publication()))
 }
 
-// granted makes a role with attributes and the rights that docs/security.md has under these headings, and returns its address.
+// granted makes a role with attributes and the rights that docs/security.md has under these
+// headings, and returns its address.
 func (w *world) granted(attributes string, headings ...string) (dsn string) {
 	w.Helper()
 	dsn = w.role(attributes)

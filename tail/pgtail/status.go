@@ -30,7 +30,8 @@ type Status struct {
 type Slot struct {
 	// Name is the name that the slot has, or would have: it belongs to the tables.
 	Name string
-	// Exists is false if there is none. The other fields are then empty. A slot exists while a process reads.
+	// Exists is false if there is none. The other fields are then empty. A slot exists while a
+	// process reads.
 	Exists bool
 	// Incomplete is true while the server makes the slot, for which it waits for the end of all open transactions. It keeps nothing for the slot until then.
 	Incomplete bool
@@ -86,8 +87,9 @@ func problems(findings []Finding) error {
 	return errors.Join(all...)
 }
 
-// Inspect returns how it stands with the log, which a [Tail] reads. An empty DSN leaves out whether its role may read the log; otherwise Inspect connects with it. The role
-// of db needs no right on any table. It changes nothing, and takes a few queries.
+// Inspect returns how it stands with the log, which a [Tail] reads. An empty DSN leaves out whether
+// its role may read the log; otherwise Inspect connects with it. The role of db needs no right on
+// any table. It changes nothing, and takes a few queries.
 func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, error) {
 	config.setDefaults()
 	address, statements, err := config.inspected(db)

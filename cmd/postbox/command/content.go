@@ -13,7 +13,8 @@ import (
 
 // contentRecord is what only a single message or dead letter shows.
 type contentRecord struct {
-	// Payload is set if the payload is UTF-8, PayloadBase64 if it is not, and neither if there is no payload.
+	// Payload is set if the payload is UTF-8, PayloadBase64 if it is not, and neither if there is
+	// no payload.
 	Payload       *string           `json:"payload,omitempty"`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 	Metadata      map[string]string `json:"metadata"`

@@ -31,8 +31,10 @@ const (
 	dashboardAddress = "127.0.0.1:8080"
 	// minToken and minDifferent keep a token from being guessed.
 	minToken, minDifferent = 16, 8
-	// headerPatience is how long a client may take to send the head of a request, requestPatience all of it, and idlePatience is how long a connection may
-	// be without one. The handler sets how long a client may take to read an answer. stopPatience is how long requests may take when the command ends.
+	// headerPatience is how long a client may take to send the head of a request, requestPatience
+	// all of it, and idlePatience is how long a connection may be without one. The handler sets how
+	// long a client may take to read an answer. stopPatience is how long requests may take when the
+	// command ends.
 	headerPatience  = 10 * time.Second
 	requestPatience = time.Minute
 	idlePatience    = time.Minute
@@ -198,8 +200,8 @@ func same(a, b string) bool {
 	return subtle.ConstantTimeCompare(hashA[:], hashB[:]) == 1
 }
 
-// underSecret lets only requests through whose path begins with the secret: those of the user who has seen the address, and not those of other users and
-// programs of the machine.
+// underSecret lets only requests through whose path begins with the secret: those of the user who
+// has seen the address, and not those of other users and programs of the machine.
 func underSecret(secret string, refusals *refusal.Log, next http.Handler) http.Handler {
 	next = http.StripPrefix("/"+secret, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +278,8 @@ func (c boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// refuse answers a request that the dashboard does not see, and closes its connection: a stranger keeps none open.
+// refuse answers a request that the dashboard does not see, and closes its connection: a stranger
+// keeps none open.
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, status)

@@ -42,7 +42,8 @@ func TestDashboard_is_only_at_the_address_that_it_prints(t *testing.T) {
 	require.Zero(t, queues[0].PausedSince)
 }
 
-// Silent connections of strangers used to stay open for ever, until the process had no file left for an operator.
+// Silent connections of strangers used to stay open for ever, until the process had no file left
+// for an operator.
 func TestDashboard_keeps_no_connection_of_a_stranger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

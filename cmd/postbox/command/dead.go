@@ -21,7 +21,8 @@ type letterRecord struct {
 	MessageID string        `json:"message_id"`
 	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
 	MessageIDBase64 []byte `json:"message_id_base64,omitempty"`
-	// SourceTopic and UUID are those with which the message of an inbox is published again. Lists do not have them.
+	// SourceTopic and UUID are those with which the message of an inbox is published again. Lists
+	// do not have them.
 	SourceTopic string    `json:"source_topic,omitempty"`
 	UUID        string    `json:"uuid,omitempty"`
 	Key         string    `json:"key,omitempty"`

@@ -1,5 +1,6 @@
-// Package idle lets a forwarder that reads the log wait for messages that do not come, beside users of the server who write
-// much: into other tables of its database, and into another database. The log that the server keeps for it must not rise with what the others write.
+// Package idle lets a forwarder that reads the log wait for messages that do not come, beside users
+// of the server who write much: into other tables of its database, and into another database. The
+// log that the server keeps for it must not rise with what the others write.
 package idle
 
 import (

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/endurance/trend"
 )
 
-// series is what the server has written, and what it keeps for the forwarder, in the order of the looks.
+// series is what the server has written, and what it keeps for the forwarder, in the order of the
+// looks.
 type series struct {
 	written, retained, moves []float64
 	slots                    int // looks that found a slot

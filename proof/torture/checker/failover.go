@@ -209,7 +209,8 @@ func (x *index) epoch(at time.Time) (n int) {
 	return n
 }
 
-// LostWorks tells which works failovers have lost so that nothing will ever do them, by what processes wrote down.
+// LostWorks tells which works failovers have lost so that nothing will ever do them, by what
+// processes wrote down.
 func LostWorks(e Evidence) func(consumer, message string) bool {
 	x := newIndex(e)
 	return func(consumer, message string) bool {

@@ -133,7 +133,8 @@ func direct[T any](ctx context.Context, r *run, ask func(ctx context.Context, db
 	return answer, err
 }
 
-// lost tells which works the failovers so far have lost for good, by what the processes have written down until now.
+// lost tells which works the failovers so far have lost for good, by what the processes have
+// written down until now.
 func (r *run) lost() (func(consumer, message string) bool, error) {
 	r.mu.Lock()
 	losses := len(r.failovers)

@@ -17,7 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// forward drains the outbox to both brokers, and writes down how many messages came through the log. One of the processes at a time reads the log of the database, if it is written.
+// forward drains the outbox to both brokers, and writes down how many messages came through the
+// log. One of the processes at a time reads the log of the database, if it is written.
 func (p *process) forward(ctx context.Context) error {
 	to, err := insist(ctx, p.publishers)
 	if err != nil {

@@ -102,7 +102,8 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 	}
 	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements, actor: found.actor, logDSN: found.logDSN}
 	dsn := found.address.dsn
-	if access == creating && found.address.toBeMade() {
+	making := access == creating && found.address.toBeMade()
+	if making {
 		dsn = found.address.creating
 	}
 	s.db, err = p.options.Open(OpenParams{Dialect: found.address.dialect, DSN: dsn})
@@ -115,6 +116,11 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 	}
 	if err := s.ping(cmd.Context()); err != nil {
 		return nil, errors.Join(s.explain(err), s.db.Close())
+	}
+	if making { // SQLite would let all users of the machine read the payloads
+		if err := os.Chmod(found.address.file, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(err, s.db.Close())
+		}
 	}
 	return s, nil
 }

@@ -45,7 +45,7 @@ var plainWord = regexp.MustCompile(`^[\pL\pN_./:@%+,-][\pL\pN_./:@%+,=#-]*$`)
 
 // shellWord writes a name so that it can be pasted into a shell, and that [nameOf] reads it. Bytes that cannot be typed are written as escape sequences.
 func shellWord(text string) string {
-	if !printable(text) || strings.HasPrefix(text, `"`) {
+	if !printable(text) || strings.HasPrefix(text, `"`) || strings.HasPrefix(text, "-") { // a name such as --yes is no flag
 		text = strconv.Quote(text)
 	}
 	if plainWord.MatchString(text) {

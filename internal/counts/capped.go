@@ -3,6 +3,7 @@ package counts
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -20,12 +21,22 @@ type capped struct {
 // scan counts the messages and dead letters of spools, those of each at one moment.
 func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spools []int64, limit int) (map[int64]capped, error) {
 	found := make(map[int64]capped, len(spools))
-	for _, query := range statements.CountUpTo(spools, limit+1) {
+	for _, query := range statements.CountFew(spools, limit+1) {
+		if err := scanInto(ctx, db, query, found); err != nil {
+			return nil, err
+		}
+	}
+	for _, query := range statements.CountUpTo(Without(spools, found), limit+1) {
 		if err := scanInto(ctx, db, query, found); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// Without returns the spools of which nothing was found.
+func Without[T any](spools []int64, found map[int64]T) []int64 {
+	return slices.DeleteFunc(slices.Clone(spools), func(id int64) bool { _, ok := found[id]; return ok })
 }
 
 func scanInto(ctx context.Context, db *sql.DB, query dialect.Query, found map[int64]capped) error {

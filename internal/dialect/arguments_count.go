@@ -44,6 +44,12 @@ func (s *Statements) CountUpTo(spools []int64, limit int) []Query {
 	return s.ofSpools(s.countUpTo, spools, 9, limit)
 }
 
+// CountFew returns, on MySQL, the same of all spools each of whose numbers is below the limit, and
+// nothing of others, in one statement.
+func (s *Statements) CountFew(spools []int64, limit int) []Query {
+	return s.ofFew(s.countFew, spools, limit)
+}
+
 // LanePage is a part of the messages of a lane that have one state.
 type LanePage struct {
 	Spool int64

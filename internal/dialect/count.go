@@ -11,25 +11,21 @@ const never = "9223372036854775807"
 //
 // {ready} is the table of ready messages, and {retrying} that of waiting ones.
 func (s *Statements) count() {
-	spool := s.ofEach()
-	upTo := func(what, columns, from, where, order string) string {
-		return "(SELECT " + what + " FROM (SELECT " + columns + " FROM " + from + " WHERE " + where + " " + order + " LIMIT ?) p)"
-	}
-	const all, along = "COUNT(*)", "{along}"
-	failing, dead := "COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0)", "COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0)"
-	retrying, letters := "m.spool = "+spool+" AND m.state = 2", "d.spool = "+spool
+	const all, some, along = "COUNT(%s)", "COALESCE(SUM(%s), 0)", "{along}"
+	const failing = "CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END"
+	const dead = "CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END"
+	ready := rowsOf{"{ready} m {by ready}", " AND m.state = 0", "ORDER BY m.lane, m.id" + along}
+	waiting := rowsOf{"{retrying} m {by ready}", " AND m.state > 0", "ORDER BY m.state, m.lane, m.id" + along}
+	due := rowsOf{"{retrying} m {by due}", " AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"}
+	parked := rowsOf{"{retrying} m {by due}", " AND m.state > 0 AND " + isParked, "ORDER BY m.available_at" + along}
+	done := rowsOf{"{history} m", "", "ORDER BY m.done_at" + along}
+	retrying := rowsOf{"{retrying} m {by ready}", " AND m.state = 2", "ORDER BY m.lane, m.id" + along}
+	letters := rowsOf{"{dead_letters} m {by death}", "", "ORDER BY m.died_at DESC" + along}
 	// Only retrying messages have failed attempts.
-	s.countUpTo = s.eachSpool(
-		upTo(all, "1", "{ready} m {by ready}", "m.spool = "+spool+" AND m.state = 0", "ORDER BY m.lane, m.id"+along),
-		upTo(all, "1", "{retrying} m {by ready}", "m.spool = "+spool+" AND m.state > 0", "ORDER BY m.state, m.lane, m.id"+along),
-		upTo(all, "1", "{retrying} m {by due}", "m.spool = "+spool+" AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"),
-		upTo(all, "1", "{retrying} m {by due}", "m.spool = "+spool+" AND m.state > 0 AND "+isParked, "ORDER BY m.available_at"+along),
-		upTo(all, "1", "{history} h", "h.spool = "+spool, "ORDER BY h.done_at"+along),
-		upTo(all, "1", "{retrying} m {by ready}", retrying, "ORDER BY m.lane, m.id"+along),
-		upTo(failing, "m.attempts", "{retrying} m {by ready}", retrying, "ORDER BY m.lane, m.id"+along),
-		upTo(all, "1", "{dead_letters} d {by death}", letters, "ORDER BY d.died_at DESC"+along),
-		upTo(dead, "d.origin, d.resolved_at", "{dead_letters} d {by death}", letters, "ORDER BY d.died_at DESC"+along),
-	)
+	s.countUpTo, s.countFew = s.upToLimit(
+		column{all, "1", ready}, column{all, "1", waiting}, column{all, "1", due}, column{all, "1", parked}, column{all, "1", done},
+		column{all, "1", retrying}, column{some, failing, retrying},
+		column{all, "1", letters}, column{some, dead, letters})
 
 	s.InboxLetters = `
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

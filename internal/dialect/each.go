@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -8,7 +9,8 @@ import (
 // A statement about each of many spools has columns that are subqueries, each with a limit. On
 // PostgreSQL and SQLite these are of a row of {spools}, and one statement is for all spools.
 // MariaDB knows that row in no subquery of a subquery: there the id is an argument of each column,
-// and the text is repeated for each spool.
+// and the text is repeated for each spool. To parse that takes a millisecond a spool. So the spools
+// that have no more rows than the limit, as nearly all do, come from one statement without limits.
 
 // together is how many spools one statement on MySQL or MariaDB is about.
 const together = 25
@@ -19,6 +21,48 @@ func (s *Statements) ofEach() string {
 		return "?"
 	}
 	return "s.id"
+}
+
+// rowsOf are rows m of a spool, in the order of an index.
+type rowsOf struct{ from, where, order string }
+
+// column is what a statement says of such rows, up to a limit: a function of what it reads of each.
+type column struct {
+	function, reads string
+	rowsOf
+}
+
+// upToLimit returns a statement with the id of a spool and these columns, and on MySQL one that
+// returns the same of the spools that have no more rows than the limit, and no row of others.
+func (s *Statements) upToLimit(columns ...column) (each, few string) {
+	limited, whole, more := make([]string, len(columns)), make([]string, len(columns)), []string(nil)
+	for i, c := range columns {
+		limited[i] = "(SELECT " + fmt.Sprintf(c.function, "p.n") + " FROM (SELECT " + c.reads + " AS n FROM " + c.from +
+			" WHERE m.spool = " + s.ofEach() + c.where + " " + c.order + " LIMIT ?) p)"
+		from := " FROM " + c.from + " WHERE m.spool = s.id" + c.where
+		whole[i] = "(SELECT " + fmt.Sprintf(c.function, c.reads) + from + ")"
+		if first := "(SELECT 1" + from + " " + c.order + " LIMIT 1 OFFSET ?) IS NULL"; !slices.Contains(more, first) {
+			more = append(more, first)
+		}
+	}
+	if s.Kind == MySQL {
+		few = "SELECT s.id,\n       " + strings.Join(whole, ",\n       ") +
+			"\nFROM {spools} s\nWHERE s.id IN ({numbers ?})\n  AND " + strings.Join(more, "\n  AND ")
+	}
+	return s.eachSpool(limited...), few
+}
+
+// ofFew returns the statement for those of some spools that have fewer rows than a limit, if there
+// is one.
+func (s *Statements) ofFew(text string, spools []int64, limit int) []Query {
+	if text == "" {
+		return nil
+	}
+	args := []any{s.lists.numbers(spools)}
+	for range strings.Count(text, "OFFSET ?") {
+		args = append(args, limit-1)
+	}
+	return []Query{{Text: text, Args: args}}
 }
 
 // eachSpool returns a statement with the id of a spool, and these columns.

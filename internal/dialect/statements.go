@@ -197,6 +197,7 @@ type Statements struct {
 	headOfKey       string
 	waitingOfKeys   string
 	countStuck      string
+	countFewStuck   string
 	movingLanes     string
 	auditRows       string
 	auditSearchEnd  string
@@ -204,6 +205,7 @@ type Statements struct {
 	// Numbers that cost little: count.go, arguments_count.go.
 
 	countUpTo    string
+	countFew     string
 	InboxLetters string // limit → consumer, number of its dead letters among the latest ones of inboxes, number of these that are not resolved
 	readyPage    string
 	waitingPage  string
@@ -286,8 +288,8 @@ func (s *Statements) each(f func(*string)) {
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
-		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck, &s.movingLanes,
-		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
+		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck, &s.countFewStuck, &s.movingLanes,
+		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
 	} {

@@ -46,13 +46,10 @@ FROM (
 GROUP BY w.wanted`
 
 	// Uses the index of retrying messages by key, whose entries are few and side by side.
-	of := func(what, column string) string {
-		return `(SELECT ` + what + ` FROM (
-	SELECT ` + column + ` FROM {retrying} m {by key}
-	WHERE m.spool = ` + s.ofEach() + ` AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT ?) k)`
-	}
-	s.countStuck = s.eachSpool(of(`COUNT(DISTINCT k.ordering_key)`, `m.ordering_key`), of(`COALESCE({now} - MIN(k.since), 0)`, `COALESCE(`+firstFailure+`, m.created_at) AS since`))
+	failed := rowsOf{"{retrying} m {by key}", " AND m.state = 2 AND m.key_hash IS NOT NULL", "ORDER BY m.key_hash, m.id"}
+	s.countStuck, s.countFewStuck = s.upToLimit(
+		column{"COUNT(DISTINCT %s)", "m.ordering_key", failed},
+		column{"COALESCE({now} - MIN(%s), 0)", "COALESCE(" + firstFailure + ", m.created_at)", failed})
 }
 
 // StuckHeads returns id, hash and key of the retrying messages of a lane that have a key and no earlier retrying message
@@ -78,4 +75,9 @@ func (s *Statements) WaitingOfKeys(p WaitingOfKeysParams) Query {
 // the first of these messages failed, among so many messages.
 func (s *Statements) CountStuck(spools []int64, limit int) []Query {
 	return s.ofSpools(s.countStuck, spools, 2, limit)
+}
+
+// CountFewStuck is CountStuck for those that have fewer such messages, as [Statements.CountFew].
+func (s *Statements) CountFewStuck(spools []int64, limit int) []Query {
+	return s.ofFew(s.countFewStuck, spools, limit)
 }

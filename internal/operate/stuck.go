@@ -9,6 +9,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -199,19 +200,27 @@ func (o *Operator) describe(ctx context.Context, s *spool.Spool, byLane map[int]
 
 // countStuck counts the keys of each of these spools that have a retrying message.
 func (o *Operator) countStuck(ctx context.Context, ids []int64, spools map[int64]*Overview) error {
-	for _, query := range o.statements.CountStuck(ids, maxStuckCounted) {
-		err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
-			var id, age int64
-			var keys int
-			if err := rows.Scan(&id, &keys, &age); err != nil {
+	found := make(map[int64]bool, len(ids))
+	count := func(queries []dialect.Query) error {
+		for _, query := range queries {
+			err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+				var id, age int64
+				var keys int
+				if err := rows.Scan(&id, &keys, &age); err != nil {
+					return err
+				}
+				found[id] = true
+				spools[id].StuckKeys, spools[id].StuckAge = keys, time.Duration(max(age, 0))*time.Microsecond
+				return nil
+			})
+			if err != nil {
 				return err
 			}
-			spools[id].StuckKeys, spools[id].StuckAge = keys, time.Duration(max(age, 0))*time.Microsecond
-			return nil
-		})
-		if err != nil {
-			return err
 		}
+		return nil
 	}
-	return nil
+	if err := count(o.statements.CountFewStuck(ids, maxStuckCounted+1)); err != nil {
+		return err
+	}
+	return count(o.statements.CountStuck(counts.Without(ids, found), maxStuckCounted))
 }

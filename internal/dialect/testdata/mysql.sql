@@ -688,14 +688,16 @@ GROUP BY w.wanted
 
 -- CountStuck
 SELECT ? AS spool,
-       (SELECT COUNT(DISTINCT k.ordering_key) FROM (
-	SELECT m.ordering_key FROM postbox_messages m FORCE INDEX (retrying)
-	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT ?) k),
-       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(k.since), 0) FROM (
-	SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since FROM postbox_messages m FORCE INDEX (retrying)
-	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT ?) k)
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p),
+       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
+
+-- CountFewStuck
+SELECT s.id,
+       (SELECT COUNT(DISTINCT m.ordering_key) FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL),
+       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at)), 0) FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL)
+FROM postbox_spools s
+WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT 1 OFFSET ?) IS NULL
 
 -- MovingLanes
 SELECT ? AS spool,
@@ -721,15 +723,36 @@ SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE
 
 -- CountUpTo
 SELECT ? AS spool,
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = ? ORDER BY h.done_at LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) FROM (SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p),
-       (SELECT COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM (SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p)
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = ? ORDER BY m.done_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = ? ORDER BY m.died_at DESC LIMIT ?) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = ? ORDER BY m.died_at DESC LIMIT ?) p)
+
+-- CountFew
+SELECT s.id,
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0),
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0),
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))),
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904),
+       (SELECT COUNT(1) FROM postbox_history m WHERE m.spool = s.id),
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
+       (SELECT COALESCE(SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END), 0) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
+       (SELECT COUNT(1) FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id),
+       (SELECT COALESCE(SUM(CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id)
+FROM postbox_spools s
+WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

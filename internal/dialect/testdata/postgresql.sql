@@ -792,16 +792,13 @@ GROUP BY w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT k.ordering_key) FROM (
-	SELECT m.ordering_key FROM postbox_waiting m
-	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT $1) k),
-       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0) FROM (
-	SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS since FROM postbox_waiting m
-	WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL
-	ORDER BY m.key_hash, m.id LIMIT $2) k)
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $1) p),
+       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $2) p)
 FROM postbox_spools s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($3::bigint[]))
+
+-- CountFewStuck
+
 
 -- MovingLanes
 SELECT s.id AS spool,
@@ -843,35 +840,38 @@ SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE
 
 -- CountUpTo
 SELECT s.id AS spool,
-       (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = s.id ORDER BY h.done_at,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
-       (SELECT COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) FROM (SELECT m.attempts FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $7) p),
-       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_dead_letters d WHERE d.spool = s.id ORDER BY d.died_at DESC,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $8) p),
-       (SELECT COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM (SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = s.id ORDER BY d.died_at DESC,
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) p)
 FROM postbox_spools s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($10::bigint[]))
+
+-- CountFew
+
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

@@ -30,11 +30,14 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 		lane := dialect.LanePage{Spool: b.id, State: dialect.StateRetrying, Lane: 3, Limit: limit}
 		waiting := b.Statements.WaitingPage(lane)
 		lane.State = dialect.StateReady
+		numbers := b.Statements.CountUpTo([]int64{b.id}, limit)
+		few := append(b.Statements.CountFew([]int64{b.id}, limit), numbers...)
 		for name, test := range map[string]struct {
 			query dialect.Query
 			most  int // rows or index entries
 		}{
-			"numbers of a spool":      {b.Statements.CountUpTo([]int64{b.id}, limit)[0], 7 * limit},
+			"whether a spool has few": {few[0], 7 * limit},
+			"numbers of a spool":      {numbers[0], 7 * limit},
 			"dead letters of inboxes": {dialect.Query{Text: b.Statements.InboxLetters, Args: []any{limit}}, limit},
 			"ages":                    {dialect.Query{Text: b.Statements.Ages}, 3*enginetest.Lanes + 20},
 			"which spools are empty":  {dialect.Query{Text: b.Statements.Fullness}, 20},

@@ -34,8 +34,9 @@ type StuckKey struct {
 //
 // Use it to find what to act on: [Admin.RunNow] or [Admin.Bury] for the head, and [Admin.ResumeKey] for a paused or parked key.
 //
-// The cost is bounded however many keys are stuck and however many messages wait: it takes a statement for each lane and for each key of the
-// list, and looks at 20,000 messages at most to count those that wait. A paused key without a message among these is left out.
+// The cost is bounded however many keys are stuck and however many messages wait: it takes
+// five statements, and one for each 100 paused keys, and looks at 20,000 messages at most to count
+// those that wait. A paused key without a message among these is left out.
 func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]StuckKey, error) {
 	most, err := pageLimit(limit)
 	if err != nil {

@@ -96,7 +96,12 @@ func (s *Statements) ofSpools(text string, spools []int64, columns, limit int) (
 // repeatedFor returns the statements with a text for each list of arguments.
 func repeatedFor(text string, all [][]any) (queries []Query) {
 	for part := range slices.Chunk(all, together) {
-		queries = append(queries, Query{Text: strings.Repeat(text+"\nUNION ALL ", len(part)-1) + text, Args: slices.Concat(part...)})
+		queries = append(queries, union(text, part))
 	}
 	return queries
+}
+
+// union returns one statement with a text for each list of arguments.
+func union(text string, all [][]any) Query {
+	return Query{Text: strings.Join(slices.Repeat([]string{text}, len(all)), "\nUNION ALL "), Args: slices.Concat(all...)}
 }

@@ -191,10 +191,10 @@ type Statements struct {
 	receiptsOf      string
 	addToAct        string // see audit.go
 	recordAct       string
-	LockAct         string // operation; locks its row
-	NoteOfAct       string // operation → its note
-	stuckHeads      string // see stuck.go
-	headOfKey       string
+	LockAct         string    // operation; locks its row
+	NoteOfAct       string    // operation → its note
+	stuckHeads      [2]string // the statement, and its part for a lane; see stuck.go
+	readyHead       string
 	waitingOfKeys   string
 	countStuck      string
 	countFewStuck   string
@@ -288,7 +288,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
-		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck, &s.countFewStuck, &s.movingLanes,
+		&s.countStuck, &s.countFewStuck, &s.movingLanes,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
@@ -301,6 +301,9 @@ func (s *Statements) each(f func(*string)) {
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
 	s.marks = marks
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
+	for _, part := range []*string{&s.stuckHeads[0], &s.stuckHeads[1], &s.readyHead, &s.waitingOfKeys} {
+		*part = fill.Replace(strings.TrimSpace(*part))
+	}
 	s.buryRows, s.buryRow = fill.Replace(strings.TrimLeft(s.buryRows, "\n")), fill.Replace(s.buryRow)
 	return s
 }

@@ -1,17 +1,16 @@
 package dialect
 
-// StuckParams select messages of a lane.
-type StuckParams struct {
-	Spool int64
+// KeysOfLane select the ready messages of some keys of a lane, among the first ones after an id.
+type KeysOfLane struct {
 	Lane  int
-	After int64 // ids, exclusive
-	Limit int
+	After int64
+	Keys  []int64 // hashes
 }
 
-// WaitingOfKeysParams select the ready messages of some keys of a lane, among the first ones after an id.
-type WaitingOfKeysParams struct {
-	StuckParams
-	Keys []int64 // hashes
+// Head is where the first message of a key is.
+type Head struct {
+	Lane int
+	ID   int64
 }
 
 // firstFailure and lastError are of a message m. They use the index of failures by subject.
@@ -23,23 +22,30 @@ const (
 // stuck sets the statements about keys whose first message has failed. A retrying message keeps the later messages of its key
 // waiting, so nearly each one is the first of its key.
 func (s *Statements) stuck() {
-	// Walks the index by lane in its order, and stops at the limit.
-	s.stuckHeads = `
-SELECT m.id, m.key_hash, m.ordering_key
-FROM {retrying} m {by ready}
-WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.id > ? AND m.key_hash IS NOT NULL
-  AND ` + unblocked + `
-ORDER BY m.id LIMIT ?`
+	const failures = `COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')`
 
-	s.headOfKey = `
-SELECT ` + pendingColumns + `, COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')
-FROM {messages} m
-WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?`
+	// Each part walks the index of a lane in its order, and stops at the limit. Failures are only
+	// looked for of what is left of all lanes.
+	s.stuckHeads = [2]string{`
+SELECT m.*, ` + failures + `
+FROM (
+`, `
+SELECT * FROM (
+	SELECT ` + pendingColumns + `, m.key_hash
+	FROM {retrying} m {by ready}
+	WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.key_hash IS NOT NULL
+	  AND ` + unblocked + `
+	ORDER BY m.id LIMIT ?) h`}
+
+	s.readyHead = `
+SELECT ` + pendingColumns + `, m.key_hash, ` + failures + `
+FROM {ready} m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?`
 
 	s.waitingOfKeys = `
-SELECT w.wanted, MIN(w.id), COUNT(*)
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN ({numbers ?}) THEN m.ordering_key END AS wanted
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN ({numbers ?}) THEN m.ordering_key END AS wanted
 	FROM {messages} m {by ready}
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	ORDER BY m.id LIMIT ?) w
@@ -52,23 +58,40 @@ GROUP BY w.wanted`
 		column{"COALESCE({now} - MIN(%s), 0)", "COALESCE(" + firstFailure + ", m.created_at)", failed})
 }
 
-// StuckHeads returns id, hash and key of the retrying messages of a lane that have a key and no earlier retrying message
-// of it, in the order of their ids.
-func (s *Statements) StuckHeads(p StuckParams) Query {
-	return Query{Text: s.stuckHeads, Args: []any{p.Spool, p.Lane, p.After, p.Limit}}
+// StuckHeads returns the retrying messages of some lanes that have a key and no earlier retrying
+// message of it, in the order of their ids and up to a limit: the columns of [Statements.Pending],
+// the hash of the key, the time of the first failure or 0, and the text of the last one.
+func (s *Statements) StuckHeads(spool int64, lanes []int, limit int) Query {
+	all := make([][]any, len(lanes))
+	for i, lane := range lanes {
+		all[i] = []any{spool, lane, limit}
+	}
+	heads := union(s.stuckHeads[1], all)
+	return Query{Text: s.marks(s.stuckHeads[0] + heads.Text + "\nORDER BY id LIMIT ?) m\nORDER BY m.id"), Args: append(heads.Args, limit)}
 }
 
-// HeadOfKey returns the columns of [Statements.Pending], the time of the first failure and the text of the last one, of a ready or
-// retrying message of a lane.
-func (s *Statements) HeadOfKey(l Lookup, lane int) Query {
-	return Query{Text: s.headOfKey, Args: []any{l.Spool, lane, l.ID}}
+// ReadyHeads returns the same columns of those of these messages that are ready.
+func (s *Statements) ReadyHeads(spool int64, heads []Head) Query {
+	all := make([][]any, len(heads))
+	for i, h := range heads {
+		all[i] = []any{spool, h.Lane, h.ID}
+	}
+	query := union(s.readyHead, all)
+	query.Text = s.marks(query.Text)
+	return query
 }
 
-// WaitingOfKeys returns each of the keys with ready messages in a lane, the lowest id of these and
-// their number. A row with NULL is about the messages of other keys, and so is one of a key that
-// has the hash of one of them.
-func (s *Statements) WaitingOfKeys(p WaitingOfKeysParams) Query {
-	return Query{Text: s.waitingOfKeys, Args: []any{s.lists.numbers(p.Keys), p.Spool, p.Lane, p.After, p.Limit}}
+// WaitingOfKeys returns each of the keys with ready messages: its lane, itself, the lowest id of
+// these and their number, among so many messages of each lane. A row with NULL is about the
+// messages of a lane's other keys, and so is one of a key that has the hash of one of them.
+func (s *Statements) WaitingOfKeys(spool int64, of []*KeysOfLane, limit int) Query {
+	all := make([][]any, len(of))
+	for i, l := range of {
+		all[i] = []any{s.lists.numbers(l.Keys), spool, l.Lane, l.After, limit}
+	}
+	query := union(s.waitingOfKeys, all)
+	query.Text = s.marks(query.Text)
+	return query
 }
 
 // CountStuck returns of each spool its id, how many keys have a retrying message, and how long ago

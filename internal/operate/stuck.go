@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +19,8 @@ const (
 	maxBehind = 20_000
 	// maxStuckCounted limits how many retrying messages [Operator.countStuck] looks at.
 	maxStuckCounted = 1000
+	// headsTogether is how many heads one statement describes. SQLite takes no more than 500.
+	headsTogether = 100
 )
 
 // StuckKey is a key whose first message has failed, or which is paused.
@@ -33,8 +35,7 @@ type StuckKey struct {
 	AtLeast bool
 
 	hash int64
-	lane int
-	id   int64 // of the head
+	at   dialect.Head // its id is 0 as long as it is not known
 }
 
 // StuckKeys returns the stuck keys of a spool whose heads were written first, at most this number, the one that has been stuck
@@ -52,150 +53,124 @@ func (o *Operator) StuckKeys(ctx context.Context, name string, limit int) ([]*St
 }
 
 func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*StuckKey, error) {
-	byLane := map[int][]*StuckKey{}
-	known := map[string]*StuckKey{}
 	layout := s.Layout() // a message in an old lane waits until it is moved, and then it is found
-	for lane := layout.First; lane < layout.Next(); lane++ {
-		heads, err := o.stuckHeads(ctx, dialect.StuckParams{Spool: s.ID(), Lane: lane, Limit: limit})
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range heads {
-			byLane[lane], known[k.Key] = append(byLane[lane], k), k
-		}
+	lanes := make([]int, layout.Lanes)
+	for i := range lanes {
+		lanes[i] = layout.First + i
+	}
+	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), lanes, limit))
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]*StuckKey, len(keys))
+	for _, k := range keys {
+		known[k.Key] = k
 	}
 	paused, err := o.PausedKeys(ctx, s.Name())
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range paused[:min(limit, len(paused))] {
-		hash := postbox.KeyHash(p.Key)
 		if known[p.Key] == nil {
-			lane := spool.LaneOf(layout, hash)
-			known[p.Key] = &StuckKey{Key: p.Key, hash: hash, lane: lane}
-			byLane[lane] = append(byLane[lane], known[p.Key])
+			hash := postbox.KeyHash(p.Key)
+			known[p.Key] = &StuckKey{Key: p.Key, hash: hash, at: dialect.Head{Lane: spool.LaneOf(layout, hash)}}
+			keys = append(keys, known[p.Key])
 		}
 		known[p.Key].PausedSince = p.Since
 	}
-	keep(byLane, limit)
-	for lane, keys := range byLane {
-		if err := o.countBehind(ctx, s, lane, keys, maxBehind/len(byLane)); err != nil {
-			return nil, err
-		}
-	}
-	return o.describe(ctx, s, byLane, limit)
-}
-
-// keep leaves the keys whose heads were written first, and the paused ones whose heads are not known yet.
-func keep(byLane map[int][]*StuckKey, limit int) {
-	all := firstOf(byLane, limit)
-	chosen := make(map[*StuckKey]bool, len(all))
-	for _, k := range all {
-		chosen[k] = true
-	}
-	for lane, keys := range byLane {
-		keys = slices.DeleteFunc(keys, func(k *StuckKey) bool { return !chosen[k] && k.id != 0 })
-		if byLane[lane] = keys; len(keys) == 0 {
-			delete(byLane, lane)
-		}
-	}
-}
-
-func firstOf(byLane map[int][]*StuckKey, limit int) []*StuckKey {
-	var all []*StuckKey
-	for _, keys := range byLane {
-		for _, k := range keys {
-			if k.id != 0 {
-				all = append(all, k)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *StuckKey) int { return cmp.Compare(a.id, b.id) })
-	return all[:min(limit, len(all))]
-}
-
-func (o *Operator) stuckHeads(ctx context.Context, p dialect.StuckParams) (keys []*StuckKey, err error) {
-	query := o.statements.StuckHeads(p)
-	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
+	if err := o.countBehind(ctx, s, keys, known); err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		k, key := &StuckKey{lane: p.Lane}, []byte(nil)
-		if err := rows.Scan(&k.id, &k.hash, &key); err != nil {
-			return nil, err
-		}
-		k.Key = string(key)
-		keys = append(keys, k)
-	}
-	return keys, rows.Err()
+	keys = slices.DeleteFunc(keys, func(k *StuckKey) bool { return k.at.ID == 0 })
+	slices.SortFunc(keys, func(a, b *StuckKey) int { return cmp.Compare(a.at.ID, b.at.ID) })
+	return o.describe(ctx, s, keys[:min(limit, len(keys))])
 }
 
-// countBehind counts the ready messages of keys of a lane, among so many of the lane. It also finds the heads of paused keys.
-func (o *Operator) countBehind(ctx context.Context, s *spool.Spool, lane int, keys []*StuckKey, limit int) error {
-	of := map[string]*StuckKey{}
-	params := dialect.WaitingOfKeysParams{StuckParams: dialect.StuckParams{Spool: s.ID(), Lane: lane, After: keys[0].id, Limit: limit}}
-	for _, k := range keys {
-		of[k.Key] = k
-		params.After, params.Keys = min(params.After, k.id), append(params.Keys, k.hash)
-	}
-	query := o.statements.WaitingOfKeys(params)
-	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	looked := 0
-	for rows.Next() {
-		var key []byte
-		var first int64
-		var n int
-		if err := rows.Scan(&key, &first, &n); err != nil {
+// heads reads messages that are the first ones of their keys.
+func (o *Operator) heads(ctx context.Context, query dialect.Query) (keys []*StuckKey, err error) {
+	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+		k, failed := &StuckKey{Head: &Listed{}}, int64(0)
+		if err := k.Head.scan(rows.Scan, &k.hash, &failed, &k.Error); err != nil {
 			return err
 		}
-		looked += n
-		switch k := of[string(key)]; {
+		k.Key, k.at = k.Head.Key, dialect.Head{Lane: int(k.Head.Place.Lane), ID: k.Head.Place.ID}
+		if failed != 0 {
+			k.Since = time.UnixMicro(failed)
+		}
+		keys = append(keys, k)
+		return nil
+	})
+	return keys, err
+}
+
+// countBehind counts the ready messages of keys, among so many of their lanes. It also finds the
+// heads of paused keys.
+func (o *Operator) countBehind(ctx context.Context, s *spool.Spool, keys []*StuckKey, known map[string]*StuckKey) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	lanes, looked := map[int]*dialect.KeysOfLane{}, map[int]int{}
+	for _, k := range keys {
+		l := lanes[k.at.Lane]
+		if l == nil {
+			l = &dialect.KeysOfLane{Lane: k.at.Lane, After: k.at.ID}
+			lanes[k.at.Lane] = l
+		}
+		l.After, l.Keys = min(l.After, k.at.ID), append(l.Keys, k.hash)
+	}
+	limit := maxBehind / len(lanes)
+	query := o.statements.WaitingOfKeys(s.ID(), slices.Collect(maps.Values(lanes)), limit)
+	err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+		var key []byte
+		var first int64
+		var lane, n int
+		if err := rows.Scan(&lane, &key, &first, &n); err != nil {
+			return err
+		}
+		looked[lane] += n
+		switch k := known[string(key)]; {
 		case k == nil: // other keys
-		case k.id == 0: // a paused key: the first of these messages is its head
-			k.id, k.Behind = first, n-1
+		case k.at.ID == 0: // a paused key: the first of these messages is its head
+			k.at.ID, k.Behind = first, n-1
 		default:
 			k.Behind = n
 		}
-	}
+		return nil
+	})
 	for _, k := range keys {
-		k.AtLeast = looked >= limit
+		k.AtLeast = looked[k.at.Lane] >= limit
 	}
-	return rows.Err()
+	return err
 }
 
-// describe reads the heads. It leaves out keys whose heads are gone meanwhile.
-func (o *Operator) describe(ctx context.Context, s *spool.Spool, byLane map[int][]*StuckKey, limit int) ([]*StuckKey, error) {
-	keys := firstOf(byLane, limit)
-	found := keys[:0]
+// describe reads the heads that are ready, and leaves out keys whose heads are gone meanwhile. It
+// sorts the keys by since when they are stuck.
+func (o *Operator) describe(ctx context.Context, s *spool.Spool, keys []*StuckKey) ([]*StuckKey, error) {
+	ready := map[int64]*StuckKey{}
+	var heads []dialect.Head
 	for _, k := range keys {
-		query := o.statements.HeadOfKey(dialect.Lookup{Spool: s.ID(), ID: k.id}, k.lane)
-		var failed int64
-		k.Head = &Listed{}
-		err := k.Head.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, &failed, &k.Error)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
+		if k.Head == nil {
+			ready[k.at.ID], heads = k, append(heads, k.at)
 		}
+	}
+	for part := range slices.Chunk(heads, headsTogether) {
+		found, err := o.heads(ctx, o.statements.ReadyHeads(s.ID(), part))
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case failed != 0:
-			k.Since = time.UnixMicro(failed)
-		case !k.PausedSince.IsZero():
-			k.Since = k.PausedSince
-		default: // the record of the failure is not kept any more
-			k.Since = k.Head.CreatedAt
+		for _, f := range found {
+			k := ready[f.at.ID]
+			k.Head, k.Since, k.Error = f.Head, f.Since, f.Error
 		}
-		found = append(found, k)
 	}
-	slices.SortStableFunc(found, func(a, b *StuckKey) int { return a.Since.Compare(b.Since) })
-	return found, nil
+	keys = slices.DeleteFunc(keys, func(k *StuckKey) bool { return k.Head == nil })
+	for _, k := range keys {
+		if k.Since.IsZero() { // the record of the failure is not kept any more, or it has not failed
+			k.Since = cmp.Or(k.PausedSince, k.Head.CreatedAt)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b *StuckKey) int { return a.Since.Compare(b.Since) })
+	return keys, nil
 }
 
 // countStuck counts the keys of each of these spools that have a retrying message.

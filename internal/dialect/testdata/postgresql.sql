@@ -762,32 +762,19 @@ UPDATE postbox_audit SET affected = affected WHERE operation = $1
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = $1
 
--- StuckHeads
-SELECT m.id, m.key_hash, m.ordering_key
-FROM postbox_waiting m
-WHERE m.spool = $1 AND m.state = 2 AND m.lane = $2 AND m.id > $3 AND m.key_hash IS NOT NULL
-  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4
-
--- HeadOfKey
+-- ReadyHead
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM postbox_messages m
-WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM ONLY postbox_messages m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?
 
 -- WaitingOfKeys
-SELECT w.wanted, MIN(w.id), COUNT(*)
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.ordering_key END AS wanted
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest(?::bigint[])) THEN m.ordering_key END AS wanted
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $2 AND m.state = 0 AND m.lane = $3 AND m.id > $4
-	ORDER BY m.id LIMIT $5) w
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+	ORDER BY m.id LIMIT ?) w
 GROUP BY w.wanted
 
 -- CountStuck

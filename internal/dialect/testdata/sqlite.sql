@@ -669,24 +669,16 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- StuckHeads
-SELECT m.id, m.key_hash, m.ordering_key
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.id > ? AND m.key_hash IS NOT NULL
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-ORDER BY m.id LIMIT ?
-
--- HeadOfKey
+-- ReadyHead
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m
-WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?
 
 -- WaitingOfKeys
-SELECT w.wanted, MIN(w.id), COUNT(*)
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
 	FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	ORDER BY m.id LIMIT ?) w

@@ -173,3 +173,33 @@ func keyInLane(lane int) string {
 		}
 	}
 }
+
+// A page of stuck keys is a handful of statements, however many keys are stuck, and each of them
+// reads a bounded number of messages.
+func TestStuckKeys_G8_a_page_is_a_handful_of_statements(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(numbered(500)...)
+		b.database.Exec(t, "UPDATE postbox_messages SET key_hash = id, ordering_key = message_id")
+		const columns = "spool, state, lane, available_at, created_at, attempts, topic, message_id, payload, metadata"
+		for range 6 {
+			b.database.Exec(t, `INSERT INTO postbox_messages (key_hash, ordering_key, `+columns+`)
+				SELECT (SELECT MAX(id) FROM postbox_messages) + id, message_id, `+columns+` FROM postbox_messages`)
+		}
+		b.fail("id > 0", false)
+		db, record := b.database.OpenRecorded(t)
+		watching, err := admin.New(b.database.On(db), admin.Config{}, nil)
+		require.NoError(t, err)
+		for range 2 {
+			record.Take()
+			began := time.Now()
+			keys, err := watching.StuckKeys(t.Context(), b.target, 100)
+			require.NoError(t, err)
+			asked := record.Take()
+			t.Logf("%d statements, %s", len(asked), time.Since(began))
+			require.Len(t, keys, 100)
+			require.LessOrEqual(t, len(asked), 6)
+		}
+	})
+}

@@ -1358,6 +1358,33 @@ SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0
        $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
+-- StuckHeads, one lane
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $1 AND m.state = 2 AND m.lane = $2 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) h
+ORDER BY id LIMIT $4) m
+ORDER BY m.id
+
+-- WaitingOfKeys, one lane
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
+FROM (
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.ordering_key END AS wanted
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $2 AND m.state = 0 AND m.lane = $3 AND m.id > $4
+	ORDER BY m.id LIMIT $5) w
+GROUP BY w.wanted
+
 -- AwaitReceipts, one
 INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
 VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $6), COALESCE($7::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8)) ON CONFLICT DO NOTHING

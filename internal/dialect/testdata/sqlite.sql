@@ -928,6 +928,28 @@ INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
 SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
 ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
 
+-- StuckHeads, one lane
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	ORDER BY m.id LIMIT ?) h
+ORDER BY id LIMIT ?) m
+ORDER BY m.id
+
+-- WaitingOfKeys, one lane
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
+FROM (
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+	ORDER BY m.id LIMIT ?) w
+GROUP BY w.wanted
+
 -- AwaitReceipts, one
 INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
 VALUES (?, 0, ?, ?, ?, COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?), COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?)) 

@@ -103,13 +103,28 @@ func (b batches) Excluded() []string { return b.queue.excluded() }
 // Handle handles a batch, and finds out which of its messages fail.
 func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	r := &bisection{progress: newProgress(batch), batch: b.Batch, began: time.Now()}
-	r.handle(ctx, r.indices())
+	r.handle(ctx, r.indices(), batch[0].Last)
 	return r.outcomes
 }
 
+// lastKey is in the context of the last call of a scheduled time.
+type lastKey struct{}
+
+// LastBatch reports whether a call of a [BatchHandler] with this context is the last one of a scheduled time, for example
+// to send a report once. It is false without BatchConfig.Schedule, and with PerKey.
+//
+// The call may fail, and the messages of a failed call come again. Messages come in a later call, which is then the last
+// one again, if they failed, if an earlier message of their key failed, or if their transaction was open for more than a
+// second after the scheduled time. With a Concurrency above 1, earlier calls may still be running.
+func LastBatch(ctx context.Context) bool {
+	last, _ := ctx.Value(lastKey{}).(bool)
+	return last
+}
+
 // call runs the handler on a part of a batch. It returns an error of the handler as [inbox.HandlerError].
-func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*message.Message, err error) {
+func (b *Batch) call(ctx context.Context, part []*spool.Message, last bool) (messages []*message.Message, err error) {
 	run := func(ctx context.Context) error {
+		ctx = context.WithValue(ctx, lastKey{}, last)
 		if timeout := b.config.QueueConfig.HandlerTimeout; timeout > 0 {
 			var stop context.CancelFunc
 			ctx, stop = context.WithTimeout(ctx, timeout)

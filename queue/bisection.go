@@ -73,8 +73,8 @@ type bisection struct {
 }
 
 // handle handles a part of the batch, given by ascending indices. It postpones the part during an outage, or if the
-// process no longer waits for the handler.
-func (b *bisection) handle(ctx context.Context, part []int) {
+// process no longer waits for the handler. last is set if no other call of its scheduled time comes after it.
+func (b *bisection) handle(ctx context.Context, part []int, last bool) {
 	part = b.withoutWaiting(part)
 	queue := b.batch.queue
 	if len(part) == 0 || !b.mayHand(ctx, queue, part) {
@@ -83,23 +83,23 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 	if ctx.Err() == nil {
 		if call, allowed := queue.circuits.Begin(queue.name); allowed {
 			defer queue.circuits.End(queue.name, call)
-			b.try(ctx, call, part)
+			b.try(ctx, call, part, last)
 			return
 		}
 	}
 	b.set(part, spool.Outcome{Verdict: spool.Postpone})
 }
 
-func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
+func (b *bisection) try(ctx context.Context, call circuit.Call, part []int, last bool) {
 	queue := b.batch.queue
 	b.database = queue.core.Inquire(b.began)
-	messages, err := b.batch.call(ctx, b.messages(part))
+	messages, err := b.batch.call(ctx, b.messages(part), last)
 	if err == nil {
 		b.done(call, part)
 		return
 	}
 	if rest, others := b.setAside(queue, part, err); others {
-		b.handle(ctx, rest)
+		b.handle(ctx, rest, last)
 		return
 	}
 	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
@@ -108,7 +108,7 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
 	}
 	var partial *BatchError
 	if errors.As(err, &partial) && partial.names(messages) {
-		b.partial(ctx, call, part, messages, partial)
+		b.partial(ctx, call, part, messages, partial, last)
 		return
 	}
 	if len(part) == 1 {
@@ -117,8 +117,8 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
 	}
 	queue.undecided(call, err)
 	middle := len(part) / 2
-	b.handle(ctx, part[:middle])
-	b.handle(ctx, part[middle:])
+	b.handle(ctx, part[:middle], false)
+	b.handle(ctx, part[middle:], last)
 }
 
 // names reports whether the error names one of these messages. A handler may also have passed messages that it made
@@ -129,7 +129,7 @@ func (e *BatchError) names(messages []*message.Message) bool {
 
 // partial handles a [BatchError], in which the handler names the messages that failed. It processes the other messages
 // first: a failed message may report an outage, and their success must not end that outage.
-func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError) {
+func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError, last bool) {
 	inTx := b.batch.config.QueueConfig.Transactional
 	var rest, failed []int
 	var errs []error
@@ -151,7 +151,7 @@ func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, 
 	case len(rest) == 0:
 	case inTx:
 		if b.mayHand(ctx, b.batch.queue, rest) {
-			b.try(ctx, call, rest)
+			b.try(ctx, call, rest, last)
 		}
 	default:
 		b.done(call, rest)

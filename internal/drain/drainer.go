@@ -44,6 +44,7 @@ type Drainer struct {
 	watermark watermark
 	sweeping  sweep
 	stride    stride
+	ticks     ticks
 	past      past
 	tailing   tailing
 	idle      idle

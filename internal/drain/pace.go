@@ -33,7 +33,7 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	d.took = took
 	d.rested = later(d.owed, now)
 	d.owed = earlier(later(d.owed, started).Add(share), now.Add(d.config.PollMax))
-	d.pollAt = d.slowStart.Next(later(d.rested, now.Add(d.pause)))
+	d.pollAt = d.slowStart.Next(d.untilTick(later(d.rested, now.Add(d.pause)), now))
 }
 
 func (d *Drainer) restShare() int {

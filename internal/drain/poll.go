@@ -32,6 +32,9 @@ func (d *Drainer) poll(ctx context.Context) error {
 	room, full := d.room()
 	everything := !time.Now().Before(d.pollAt) || !d.lanes.anyMore()
 	d.full = full
+	if d.config.Gather != nil {
+		d.scheduler.Full(full)
+	}
 	d.logFullMemory(page)
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
@@ -153,7 +156,7 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	for _, number := range lanes {
 		cursor := dialect.Cursor{Lane: number, After: from[number]}
 		if params.UpTo == 0 {
-			cursor.UpTo = d.upTo(cursor.After)
+			cursor.UpTo = d.lanes.held[number].before(d.upTo(cursor.After))
 		}
 		params.Cursors = append(params.Cursors, cursor)
 	}
@@ -192,7 +195,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if params.Mark {
 		d.watermark.set(found.next, d.marked(found), found.running, now)
 	}
-	if d.goBack(params, found) {
+	if d.goBack(params, found) || d.tick(found) {
 		return false
 	}
 	found.leaveSurplus(params, &d.surplus)
@@ -200,13 +203,14 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	d.dense = found.dense()
 	d.adaptPageSize(found.messages)
 	found.leaveEarly(params)
+	d.leaveLater(found)
 	for _, m := range found.messages {
-		d.prepareToLoad(m, found.now)
+		d.prepareToLoad(m)
 	}
 	if params.PerLane > 0 {
 		d.remember(params, found, safe)
 	}
-	for _, m := range d.scheduler.Load(found.messages) {
+	for _, m := range d.load(params, found) {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
 		d.lanes.unload(m)
 	}
@@ -239,6 +243,9 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor, params)
+		if l.later > 0 && upTo >= l.later-1 {
+			upTo, more = l.later-1, false
+		}
 		l.hasMore, l.tailed = more, !more
 		if !more && !d.leavesOut() {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
@@ -248,10 +255,10 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 }
 
 // prepareToLoad adds this process's own knowledge to a message.
-func (d *Drainer) prepareToLoad(m *spool.Message, now time.Time) {
+func (d *Drainer) prepareToLoad(m *spool.Message) {
 	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
 	if d.config.Gather != nil {
-		m.Due = d.config.Gather.DueAt(m.CreatedAt, now)
+		m.Due = d.config.Gather.Due(m.CreatedAt)
 	}
 	if d.crashedTooOften(m) {
 		m.Doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)

@@ -320,7 +320,7 @@ func (d *Drainer) loadTailed(seen *tail.Snapshot, room int, excluded []string) {
 		t.queue = t.queue[1:]
 	}
 	for _, m := range page {
-		d.prepareToLoad(m, now)
+		d.prepareToLoad(m)
 		d.watermark.newest = max(d.watermark.newest, m.Ref.ID)
 	}
 	d.watermark.read += len(page)

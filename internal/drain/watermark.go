@@ -84,9 +84,11 @@ func (h *watermark) unset() bool { return h.markAt.IsZero() }
 // wantsMark reports whether the next read should set a mark. No mark is set while no new messages appear, whether reads
 // return them or leave them out.
 func (h *watermark) wantsMark(now time.Time) bool {
-	more := h.newest > h.mark || h.given > h.settled
-	return !h.pending && more && (h.read >= markMessages || !now.Before(h.markAt))
+	return !h.pending && h.lags() && (h.read >= markMessages || !now.Before(h.markAt))
 }
+
+// lags reports whether messages have appeared since the last mark.
+func (h *watermark) lags() bool { return h.newest > h.mark || h.given > h.settled }
 
 // lookBack is the number of the last ids among which MariaDB looks for the highest one that is stored. It looks at no
 // more, however many messages wait, or were removed.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Gather says when waiting messages are handed out as a batch. The configuration sets the maximum size of the batch.
@@ -11,22 +13,40 @@ import (
 type Gather struct {
 	// PerKey makes batches of one key each; a message without a key is a batch by itself.
 	PerKey bool
-	// Due returns the latest time at which a message stored at the given time must be handed out. The zero time means
-	// that it may wait for others for ever.
+	// Due returns the latest time at which a message stored at the given time must be handed out, both by the
+	// database's clock. The zero time means that it may wait for others for ever.
 	Due func(stored time.Time) time.Time
 	// OnlyDue hands out only messages that are due: a message that was stored after the end of a period belongs to the
-	// next one. Otherwise a due message takes others along, and a full batch is handed out even if no message is due.
+	// next one. A batch is smaller than it may be only if nothing else is due, so it waits until all that is due has
+	// been read. Otherwise a due message takes others along, and a full batch is handed out even if no message is due.
 	OnlyDue bool
 }
 
-// DueAt converts the due time of a message from the database's clock, which now shows the given time, to this process's
-// clock.
-func (g *Gather) DueAt(stored, now time.Time) time.Time {
-	at := g.Due(stored)
-	if at.IsZero() {
-		return at
+// heardOfReads is what the drainer has told of its reads, for batches.
+type heardOfReads struct {
+	readAt time.Time // the last read, by the database's clock
+	heard  time.Time // the same by this process's clock
+	whole  bool      // all that was due then has been read
+	full   bool      // nothing more is read until a message is settled
+}
+
+// LoadRead is [Scheduler.Load] for batches. It tells that messages were read at this time by the database's clock, and
+// whether all that was due then is in memory with them.
+func (s *Scheduler) LoadRead(at time.Time, whole bool, messages []*spool.Message) (left []*spool.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads.readAt, s.reads.heard, s.reads.whole = at, time.Now(), whole
+	return s.load(messages)
+}
+
+// Full tells whether the memory is full. Batches of one key do not wait for more then.
+func (s *Scheduler) Full(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reads.full != full {
+		s.reads.full = full
+		s.work.Broadcast()
 	}
-	return time.Now().Add(at.Sub(now))
 }
 
 // gathered returns a complete batch. If there is none, it returns nil and wakes the workers when the next message is
@@ -35,6 +55,12 @@ func (s *Scheduler) gathered(now time.Time) []*Entry {
 	t := s.turns[0]
 	if s.admitted(t.name) == 0 {
 		return nil
+	}
+	switch heard := s.reads.heard; {
+	case s.gather.OnlyDue:
+		now = s.reads.readAt
+	case !heard.IsZero():
+		now = s.reads.readAt.Add(now.Sub(heard))
 	}
 	s.sweepReady(t)
 	batch := s.takeAlone(t)
@@ -48,16 +74,44 @@ func (s *Scheduler) gathered(now time.Time) []*Entry {
 		batch = s.complete(t.ready, now)
 	}
 	if batch == nil && len(t.ready) > 0 {
-		s.lookAgain(t, now)
+		if !s.gather.OnlyDue {
+			s.lookAgain(t, now)
+		}
 		return nil
 	}
+	more := s.behind(now) > 0 || slices.ContainsFunc(t.ready, func(q *queue) bool { return q.ripe(now) > 0 })
+	last := s.gather.OnlyDue && !s.gather.PerKey && s.reads.whole && !more
 	for _, e := range batch {
-		e.queue.offered, e.queue.running = false, true
+		e.queue.offered, e.queue.running, e.Message.Last = false, true, last
 	}
 	t.ready = slices.DeleteFunc(t.ready, func(q *queue) bool { return q.running })
 	s.begin(t, batch)
 	return batch
 }
+
+// ripe returns how many of the first messages of a queue are due.
+func (q *queue) ripe(now time.Time) (due int) {
+	for _, e := range q.entries {
+		if !e.due(now) {
+			break
+		}
+		due++
+	}
+	return due
+}
+
+// behind returns how many messages are due that wait for running ones of their keys.
+func (s *Scheduler) behind(now time.Time) (due int) {
+	for _, q := range s.keys {
+		if !q.offered {
+			due += q.ripe(now)
+		}
+	}
+	return due
+}
+
+// due reports whether a batch must take the message.
+func (e *Entry) due(now time.Time) bool { return !e.Message.Due.IsZero() && !e.Message.Due.After(now) }
 
 // sweepReady drops queues that are empty because their lane was lost.
 func (s *Scheduler) sweepReady(t *topicQueue) {
@@ -93,7 +147,7 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	due := false
 	for _, q := range queues {
 		for _, e := range q.entries {
-			ripe := !e.Message.Due.IsZero() && !e.Message.Due.After(now)
+			ripe := e.due(now)
 			if e.Message.Suspect() || e.Message.Apart || (s.gather.OnlyDue && !ripe) {
 				break // and all messages behind it
 			}
@@ -101,7 +155,7 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 			waiting = append(waiting, e)
 		}
 	}
-	if !due && (s.gather.OnlyDue || len(waiting) < s.batchSize) {
+	if !due && (s.gather.OnlyDue || len(waiting) < s.batchSize) || s.gather.OnlyDue && s.mayGrow(len(waiting), now) {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b *Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) })
@@ -116,6 +170,19 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 		e.queue.entries = e.queue.entries[1:]
 	}
 	return batch
+}
+
+// mayGrow reports whether a batch of what is due should wait for more of it: until that has been read, and the messages
+// before it have run. It must be known of a full batch, too, whether it is the last one.
+func (s *Scheduler) mayGrow(due int, now time.Time) bool {
+	switch {
+	case s.reads.whole:
+		return due < s.batchSize && !s.gather.PerKey && s.behind(now) > 0
+	case s.reads.full && s.gather.PerKey:
+		return false
+	default:
+		return due <= s.batchSize
+	}
 }
 
 // lookAgain wakes the workers when the first of the waiting messages is due.

@@ -26,14 +26,24 @@ func at(id, key int64, minutes int) *spool.Message {
 	return m
 }
 
-// batchAt returns the batch that is complete so many minutes after noon, nil if none.
+// batchAt returns the batch that is complete so many minutes after noon, nil if none. All that is due then has been read.
 func (s *Scheduler) batchAt(minutes int) []*Entry {
+	if s.gather.OnlyDue {
+		s.LoadRead(noon.Add(time.Duration(minutes)*time.Minute), true, nil)
+	}
+	return s.completeAt(noon.Add(time.Duration(minutes) * time.Minute))
+}
+
+// next returns the batch that is complete now, nil if none.
+func (s *Scheduler) next() []*Entry { return s.completeAt(time.Now()) }
+
+func (s *Scheduler) completeAt(now time.Time) []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.turns) == 0 {
 		return nil
 	}
-	return s.gathered(noon.Add(time.Duration(minutes) * time.Minute))
+	return s.gathered(now)
 }
 
 func (s *Scheduler) done(batch []*Entry) {
@@ -145,15 +155,58 @@ func TestGather_batch_is_handed_out_when_it_is_due(t *testing.T) {
 	s.Stop()
 }
 
-// Due times come from the database's clock. This process counts from there, whatever its own clock says.
+// Due times come from the database's clock. This process counts from the last read, whatever its own clock says.
 func TestGather_G11_clock_of_the_database(t *testing.T) {
 	t.Parallel()
-	g := Gather{Due: func(stored time.Time) time.Time { return stored.Add(10 * time.Minute) }}
 	for _, skew := range []time.Duration{0, -5 * time.Hour, 48 * time.Hour} {
+		s := gathering(Gather{})
 		now := time.Now().Add(skew) // by the database's clock
-		due := g.DueAt(now.Add(-7*time.Minute), now)
-		require.WithinDuration(t, time.Now().Add(3*time.Minute), due, 5*time.Second)
+		due, begun := stored(1, "a", 0), time.Now()
+		due.Due = now.Add(50 * time.Millisecond)
+		s.LoadRead(now, true, []*spool.Message{due})
+		require.Len(t, s.Take(), 1)
+		require.GreaterOrEqual(t, time.Since(begun), 50*time.Millisecond)
+		s.Stop()
 	}
-	g.Due = func(time.Time) time.Time { return time.Time{} }
-	require.Zero(t, g.DueAt(time.Now(), time.Now()), "never stays never")
+}
+
+// What is due may be on pages that have not been read yet: only a full batch of which more is left goes before.
+func TestGather_a_period_waits_until_all_of_it_has_been_read(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{OnlyDue: true})
+	s.LoadRead(noon.Add(5*time.Minute), false, []*spool.Message{at(1, 0, 5), at(2, 0, 5), at(3, 0, 5), at(4, 0, 5)})
+	require.Nil(t, s.next(), "it is not known whether a full batch is the last one")
+	s.LoadRead(noon.Add(5*time.Minute), false, []*spool.Message{at(5, 0, 5)})
+	first := s.next()
+	require.Equal(t, []int64{1, 2, 3, 4}, ids(first))
+	require.False(t, first[0].Message.Last)
+	require.Nil(t, s.next())
+	s.LoadRead(noon.Add(5*time.Minute), true, []*spool.Message{at(6, 0, 5)})
+	last := s.next()
+	require.Equal(t, []int64{5, 6}, ids(last))
+	require.True(t, last[0].Message.Last && last[1].Message.Last)
+}
+
+// Messages behind running ones of their keys come into the same batch as the others.
+func TestGather_a_period_waits_for_keys_that_run(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{OnlyDue: true})
+	s.LoadRead(noon.Add(5*time.Minute), true, []*spool.Message{at(1, 1, 5), at(2, 2, 5), at(3, 3, 5), at(4, 4, 5), at(5, 1, 5), at(6, 0, 5)})
+	first := s.next()
+	require.Equal(t, []int64{1, 2, 3, 4}, ids(first))
+	require.Nil(t, s.next(), "5 waits for 1, and 6 for 5")
+	s.done(first)
+	last := s.next()
+	require.Equal(t, []int64{5, 6}, ids(last))
+	require.True(t, last[0].Message.Last)
+}
+
+// Of keys there may be more than the memory holds.
+func TestGather_a_full_memory_completes_batches_of_keys(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{OnlyDue: true, PerKey: true})
+	s.LoadRead(noon.Add(5*time.Minute), false, []*spool.Message{at(1, 1, 5), at(2, 1, 5), at(3, 2, 5)})
+	require.Nil(t, s.next())
+	s.Full(true)
+	require.Equal(t, []int64{1, 2}, ids(s.next()))
 }

@@ -14,6 +14,7 @@ import (
 type Scheduler struct {
 	batchSize int
 	gather    *Gather
+	reads     heardOfReads
 
 	mu       sync.Mutex
 	work     *sync.Cond
@@ -145,6 +146,10 @@ func New(batchSize int, gather *Gather) *Scheduler {
 func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.load(messages)
+}
+
+func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
 	for _, m := range messages {
 		if s.messages[m.Ref.ID] != nil {
 			continue

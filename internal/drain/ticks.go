@@ -1,0 +1,104 @@
+package drain
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ticks knows the scheduled times of batches. A message belongs to the first one after it was stored. Messages of a time
+// that has not come are not held in memory, and hold up no others: until it comes, a lane ends before the first of them.
+// Within a lane, ids follow the order in which messages were stored, except for messages that are stored at the same moment.
+//
+// What is due goes out in as few batches as possible, so the drainer tells the scheduler when it has read all of it. A
+// transaction may have stored a message before the time and commit after it. So a read counts only when the watermark
+// has passed the ids that were given by then, and watches no late transaction, or after openAtTick: a transaction that is open for longer has its messages
+// in a later batch.
+type ticks struct {
+	next  time.Time // by the database's clock
+	at    time.Time // the same by this process's clock
+	began time.Time // when the latest one came
+	mark  int       // number of marks that had been set by then
+	whole bool      // all that is due has been read
+}
+
+const (
+	openAtTick = time.Second
+	// tickPoll is the longest pause between two polls while not all that is due has been read.
+	tickPoll = 20 * time.Millisecond
+)
+
+// ticking reports whether batches have scheduled times.
+func (d *Drainer) ticking() bool { return d.config.Gather != nil && d.config.Gather.OnlyDue }
+
+// tick opens the lanes again if a scheduled time has come before a read. It reports true for a read that ended too early.
+func (d *Drainer) tick(found *page) bool {
+	if !d.ticking() {
+		return false
+	}
+	t, now := &d.ticks, time.Now()
+	come := !found.now.Before(t.next)
+	if come {
+		t.next, t.began, t.mark, t.whole = d.config.Gather.Due(found.now), now, d.watermark.marks, false
+	}
+	t.at = now.Add(t.next.Sub(found.now))
+	again := false
+	for _, l := range d.lanes.held {
+		if come && l.later > 0 {
+			l.later, again = 0, true
+		}
+	}
+	return again
+}
+
+// leaveLater removes the messages of later scheduled times from a page. A message that waited for a time of its own stays.
+func (d *Drainer) leaveLater(found *page) {
+	if !d.ticking() {
+		return
+	}
+	for _, m := range found.messages {
+		l := d.lanes.held[m.Ref.Lane]
+		if m.Ref.State == dialect.StateReady && (l.later == 0 || m.Ref.ID < l.later) && d.config.Gather.Due(m.CreatedAt).After(found.now) {
+			l.later = m.Ref.ID
+		}
+	}
+	found.messages = slices.DeleteFunc(found.messages, func(m *spool.Message) bool {
+		l := d.lanes.held[m.Ref.Lane]
+		return m.Ref.State == dialect.StateReady && l.later > 0 && m.Ref.ID >= l.later
+	})
+}
+
+// before returns the id up to which a lane is read, given a bound or 0 for its end.
+func (l *lane) before(upTo int64) int64 {
+	if l.later > 1 && (upTo == 0 || upTo >= l.later) {
+		return l.later - 1
+	}
+	return upTo
+}
+
+// load gives the messages of a page to the scheduler, and returns those that it left out.
+func (d *Drainer) load(params dialect.FetchParams, found *page) []*spool.Message {
+	t, w := &d.ticks, &d.watermark
+	switch {
+	case d.config.Gather == nil:
+		return d.scheduler.Load(found.messages)
+	case params.PerLane > 0 && len(params.Cursors) == len(d.lanes.numbers()):
+		committed := (w.final > t.mark || !w.pending && !w.lags()) && len(w.late.places) == 0
+		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore()
+	}
+	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
+}
+
+// untilTick returns a time, or an earlier one at which a scheduled time comes or what is due must be read.
+func (d *Drainer) untilTick(at, now time.Time) time.Time {
+	switch {
+	case !d.ticking():
+		return at
+	case !d.ticks.whole:
+		return earlier(at, now.Add(tickPoll))
+	default:
+		return earlier(at, later(d.ticks.at, now.Add(time.Millisecond)))
+	}
+}

@@ -217,8 +217,11 @@ const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool
 const lockMessages = `
 FOR UPDATE /*!80000 OF m */ SKIP LOCKED`
 
-// mysqlServer identifies a server. On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
-const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
+// mysqlServer identifies a server since its start. UUID_SHORT is a counter that begins at the second
+// of the start, times 2^24. No session outlives the server, so each session keeps what it found:
+// then only others can count so far that it seems to be the next second, which costs a read more.
+// On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
+const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24))`
 
 const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`
 

@@ -237,8 +237,11 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 // replaced it. A standby has another start time than its primary, and a restore creates or fills another file.
 const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{messages}')`
 
-// postgresStart is when the server was started, and the part of its incarnation before the space.
-const postgresStart = `extract(epoch FROM pg_postmaster_start_time())::text`
+// postgresStart is when the server was started, or recovered from the crash of one of its
+// processes: then the postmaster goes on, and the server's statistics begin anew. No session
+// outlives either, so each session keeps what it found. To find it takes a file on older versions.
+const postgresStart = `COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false))`
 
 // behind compares the sequences with the ids that the tables have. An id of a table that the
 // snapshot shows was given before, so a sequence can only be behind if it was copied without its

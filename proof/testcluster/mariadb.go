@@ -172,6 +172,9 @@ func (m *MariaDB) catchUp(ctx context.Context) error {
 // Stop ends the primary like a crash.
 func (m *MariaDB) Stop() error { return stopAtOnce(m.primary) }
 
+// Restart starts the primary, which must have been stopped, with the data that it has.
+func (m *MariaDB) Restart(ctx context.Context) error { return m.start(ctx, m.primary, 1) }
+
 // Promote makes the replica the primary. The old one must have been stopped, and is gone for good.
 func (m *MariaDB) Promote(ctx context.Context) error {
 	if m.primary.server != nil {

@@ -840,7 +840,7 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 
 
 -- ServerIn
-CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
+CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/')
 
 -- DatabaseFile
 
@@ -1013,7 +1013,7 @@ UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
@@ -1033,7 +1033,7 @@ UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
@@ -1053,7 +1053,7 @@ UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
@@ -1073,7 +1073,7 @@ UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
@@ -1118,7 +1118,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
@@ -1139,7 +1139,7 @@ UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */

@@ -44,7 +44,8 @@ type QueueInfo struct {
 
 	// Pending is the number of messages that are neither done nor dead. The following four are parts of it, and overlap.
 	Pending int
-	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt.
+	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt. While no ready message of a
+	// queue with batches has waited until the time of its batch, none of them is due.
 	Due int
 	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most, and never more than Pending: some may
 	// have been handled since. Processes that stop do not count.
@@ -63,7 +64,8 @@ type QueueInfo struct {
 	// differ, and 0 without one.
 	CountedAge time.Duration
 
-	// DueAge is for how long the oldest due message has been due, by the database's clock; 0 without one. A ready message is due since it was written.
+	// DueAge is for how long the oldest due message has been due, by the database's clock; 0 without one. A ready message is due since it was written;
+	// that of a queue with batches by age or on a schedule, since the time of its batch, also while no process runs.
 	// A scheduled or failed message is due since its time, or its next attempt, has come.
 	DueAge time.Duration
 	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending. It includes scheduled

@@ -132,7 +132,7 @@ var (
 	// BacklogAge is for how long the oldest due message has been due.
 	BacklogAge = &Instrument{
 		Name: "postbox.backlog.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
-		Help: "For how long the oldest due message has been due, by the clock of the database; 0 without one. A ready message is due since it was written, a scheduled or failed one since its time, or its next attempt, has come.",
+		Help: "For how long the oldest due message has been due, by the clock of the database; 0 without one. A ready message is due since it was written (with batches by age or on a schedule, since the time of its batch), a scheduled or failed one since its time, or its next attempt, has come.",
 	}
 	// CallAge is for how long a call has not returned.
 	CallAge = &Instrument{

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/robfig/cron/v3"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/due"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
@@ -79,62 +77,33 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 	if !c.QueueConfig.Limits.EachKey.None() {
 		problems = append(problems, errors.New("QueueConfig: Limits: leave out EachKey, which is for a Subscriber: a batch is handled in one call"))
 	}
-	if _, err := c.schedule(); err != nil {
+	if _, err := c.rule().Times(); err != nil {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
 }
 
-// cronFields lists the fields that a schedule may have. With six fields the first is seconds.
-const cronFields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
-
-func (c BatchConfig) schedule() (cron.Schedule, error) {
-	if c.Schedule == "" {
-		return nil, nil //nolint:nilnil // no schedule is no error
-	}
-	// The parser accepts a time zone in front, and panics if no space follows it.
-	zoned := strings.HasPrefix(c.Schedule, "TZ=") || strings.HasPrefix(c.Schedule, "CRON_TZ=")
-	if zoned && !strings.Contains(c.Schedule, " ") {
-		return nil, fmt.Errorf("Schedule: %q names a time zone only: add a cron expression after it, such as \"0 0 * * *\"", c.Schedule)
-	}
-	schedule, err := cron.NewParser(cronFields).Parse(c.Schedule)
-	if err != nil {
-		return nil, fmt.Errorf("Schedule: %q is not a cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
-	}
-	if _, constant := schedule.(cron.ConstantDelaySchedule); constant {
-		return nil, fmt.Errorf("Schedule: %q names no fixed times, so each message would have a schedule of its own: set Age instead", c.Schedule)
-	}
-	if schedule.Next(time.Now()).IsZero() {
-		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)
-	}
-	return daylightSaving(c.Schedule, schedule, c.TimeZone), nil
+// rule returns the rule by which messages are due.
+func (c BatchConfig) rule() due.Rule {
+	return due.Rule{Age: c.Age, Schedule: c.Schedule, Zone: c.TimeZone}
 }
 
-// gather returns the rule that tells when a batch is complete. A schedule does not store its last time: a message
-// belongs to the first scheduled time after it was stored.
+// gather returns the rule that tells when a batch is complete.
 func (c BatchConfig) gather() (*schedule.Gather, error) {
-	times, err := c.schedule()
-	if err != nil {
-		return nil, err
+	gather := &schedule.Gather{PerKey: c.PerKey, OnlyDue: c.Schedule != ""}
+	if c.Schedule == "" && c.Age == 0 {
+		gather.Due = func(time.Time) time.Time { return time.Time{} }
+		return gather, nil
 	}
-	gather := &schedule.Gather{PerKey: c.PerKey, OnlyDue: times != nil}
-	gather.Due = func(stored time.Time) time.Time {
-		switch {
-		case times != nil:
-			return times.Next(stored.In(c.TimeZone))
-		case c.Age > 0:
-			return stored.Add(c.Age)
-		default:
-			return time.Time{}
-		}
-	}
-	return gather, nil
+	var err error
+	gather.Due, err = c.rule().After()
+	return gather, err
 }
 
 // drainer returns the engine's form of the configuration.
 func (c BatchConfig) drainer(core *inbox.Core) (drain.Config, error) {
 	gather, err := c.gather()
 	settings := c.QueueConfig.drainer(core)
-	settings.BatchSize, settings.Gather, settings.Exclusive = c.Size, gather, !c.PerKey
+	settings.BatchSize, settings.Gather, settings.Exclusive, settings.Batches = c.Size, gather, !c.PerKey, c.rule().Encode()
 	return settings, err
 }

@@ -93,7 +93,7 @@ func TestBatchConfig_a_daily_schedule_comes_once_on_each_day(t *testing.T) {
 		zone, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		for _, expression := range []string{"0 0 * * *", "59 0 * * *", "0 1 * * *", "45 1 * * *", "0 2 * * *", "15 2 * * *", "30 2 * * *", "0 3 * * *"} {
-			schedule, err := BatchConfig{Schedule: expression, TimeZone: zone}.schedule()
+			schedule, err := BatchConfig{Schedule: expression, TimeZone: zone}.rule().Times()
 			require.NoError(t, err)
 			at := time.Date(2024, 1, 1, 12, 0, 0, 0, zone)
 			for day := 2; day < 2000; day++ {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/due"
 )
 
 // Numbers are those of a spool. Pending, the letters and the history were counted at one moment, as far as they are exact.
@@ -78,14 +79,18 @@ func (c capped) numbers(limit int, s Snapshot, id int64, a *dialect.Ages) Number
 	ready, waiting, done := s.Ready[id], s.Waiting[id], s.Done[id]
 	letters, lettersAt := s.Letters.ofSpool(id)
 	countReady := l.choose(c.ready, c.ready, ready.N, ready.At)
+	countDue := l.choose(c.due, c.due, waiting.Due, waiting.At)
+	if at := due.Ready(a); at == a.Ready || at <= a.Clock { // otherwise all that is ready waits for its batch
+		countDue = countReady.plus(countDue)
+	}
 	n := Numbers{
 		Pending: countReady.plus(l.choose(c.waiting, c.waiting, waiting.N, waiting.At)),
-		Due:     countReady.plus(l.choose(c.due, c.due, waiting.Due, waiting.At)),
+		Due:     countDue,
 		Failing: l.choose(c.retrying, c.failing, waiting.Failing, waiting.At),
 		Parked:  l.choose(c.parked, c.parked, waiting.Parked, waiting.At),
 		Done:    l.choose(c.done, c.done, done.N, done.At),
 		Dead:    l.choose(c.letters, c.dead, letters, lettersAt),
-		DueAge:  span(a.Since(a.DueSince())), OldestAge: span(a.Since(a.Oldest())),
+		DueAge:  span(a.Since(due.Since(a))), OldestAge: span(a.Since(a.Oldest())),
 	}
 	if l.oldest != 0 {
 		n.CountedAge = span(a.Since(l.oldest))

@@ -7,23 +7,16 @@ const Never = math.MaxInt64
 
 // Ages are times of a spool and of its pending messages, by the database's clock.
 type Ages struct {
-	Clock                      int64 // now
-	Ready, Scheduled, Retrying int64 // when the oldest one of the state was written
-	Due                        int64 // the first time for which one waits
-	Paused                     int64 // since when an operator has paused the spool
+	Clock                      int64  // now
+	Ready, Scheduled, Retrying int64  // when the oldest one of the state was written
+	Due                        int64  // the first time for which one waits
+	Paused                     int64  // since when an operator has paused the spool
+	Batches                    string // by which rule messages are due, see package due
 }
 
 // Columns returns where the result of [Statements.Ages] goes.
 func (a *Ages) Columns() []any {
-	return []any{&a.Clock, &a.Ready, &a.Scheduled, &a.Retrying, &a.Due, &a.Paused}
-}
-
-// DueSince returns since when the oldest due message has been due.
-func (a *Ages) DueSince() int64 {
-	if a.Due > a.Clock {
-		return a.Ready
-	}
-	return min(a.Ready, a.Due)
+	return []any{&a.Clock, &a.Ready, &a.Scheduled, &a.Retrying, &a.Due, &a.Paused, &a.Batches}
 }
 
 // Oldest returns when the oldest message was written.

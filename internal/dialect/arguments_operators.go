@@ -95,6 +95,11 @@ func (s *Statements) RemoveMessage(spool int64, r Ref) Query {
 	return Query{Text: s.removeMessage, Args: []any{spool, r.State, r.Lane, r.ID}}
 }
 
+// KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is stored already.
+func (s *Statements) KeepBatches(spool int64, rule string) Query {
+	return Query{Text: s.keepBatches, Args: []any{rule, spool, rule}}
+}
+
 // KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored already.
 func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
 	return Query{Text: s.keepHistory, Args: []any{p.Keep, p.Spool, p.Keep}}

@@ -83,8 +83,8 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due},
-       COALESCE(s.paused_at, `+never+`)
-FROM (SELECT id, name, first_lane, lanes, paused_at FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d, NULL FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+       COALESCE(s.paused_at, `+never+`), s.batches
+FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d, NULL, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
 WHERE {few}`, MaxLanes+1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"), MaxLanes)
 }
 

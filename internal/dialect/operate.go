@@ -216,6 +216,9 @@ DELETE FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 	s.keepHistory = `
 UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
 
+	s.keepBatches = `
+UPDATE {spools} SET batches = ? WHERE id = ? AND batches <> ?`
+
 	// The next two find the end of a group in the index, whatever its size.
 	s.NextOfLetters = nextGroup("{dead_letters}")
 	s.NextOfHistory = nextGroup("{history}")

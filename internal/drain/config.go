@@ -65,6 +65,8 @@ type Config struct {
 	Unordered   bool             // messages of one key need not wait for each other
 	Exclusive   bool             // one drainer at a time holds all lanes
 	Gather      *schedule.Gather // tells when a batch is complete; nil: immediately
+	// Batches is the stored form of the rule by which messages of a queue are due, see [due.Rule].
+	Batches string
 	// Unprepared turns off prepared statements, see [spool.Prepared].
 	Unprepared bool
 	// Local is true if handlers may write to this database. If the database goes back, their writes are lost with it.

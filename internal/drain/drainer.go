@@ -270,6 +270,11 @@ func (d *Drainer) tryOpen(live context.Context) error {
 			return fmt.Errorf("store the history setting of spool %q: %w", d.spool.Name(), err)
 		}
 	}
+	if kind, _ := spool.Named(d.spool.Name()); kind == spool.KindQueue { // for whoever counts what is late
+		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepBatches(id, d.configured.Batches)); err != nil {
+			return fmt.Errorf("store when batches of spool %q are due: %w", d.spool.Name(), err)
+		}
+	}
 	d.id = id
 	d.applyLayout(layout)
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads

@@ -12,6 +12,8 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
+require github.com/robfig/cron/v3 v3.0.1 // indirect
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0 // indirect

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/due"
 )
 
 // checkRecord says for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
@@ -33,7 +34,8 @@ func (p *program) checkCommand() *cobra.Command {
 		Long: `Fail if a message has been due for longer than --max-age: in any outbox or
 queue, or in the one that --outbox or --queue names.
 
-A ready message is due since it was written. A scheduled or failed message is
+A ready message is due since it was written; that of a queue with batches by age
+or on a schedule, since the time of its batch. A scheduled or failed message is
 due since its time, or its next attempt, has come. Parked messages are not due,
 and dead letters do not count: see "postbox queues". An outbox or queue without
 a due message is not listed. Messages whose outbox or queue does not exist are
@@ -86,7 +88,7 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 }
 
 // listDue prints the chosen targets that have due messages. It returns those whose messages are late, and how many have been paused for too long.
-func (s *session) listDue(all []due, chosen targetFlags, bounds checkBounds) (late map[targetRecord]bool, paused int, err error) {
+func (s *session) listDue(all []lateness, chosen targetFlags, bounds checkBounds) (late map[targetRecord]bool, paused int, err error) {
 	list := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK")
 	late = map[targetRecord]bool{}
 	for _, d := range all {
@@ -125,8 +127,8 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 	return err
 }
 
-// due is for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
-type due struct {
+// lateness is for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
+type lateness struct {
 	target targetRecord
 	age    time.Duration
 	paused bool
@@ -141,7 +143,7 @@ const (
 )
 
 // verdict says whether messages are late. A pause is wanted, until it is so long that it was probably forgotten.
-func (b checkBounds) verdict(d due) string {
+func (b checkBounds) verdict(d lateness) string {
 	switch {
 	case d.age <= b.maxAge.Duration:
 		return checkOK
@@ -152,23 +154,23 @@ func (b checkBounds) verdict(d due) string {
 	}
 }
 
-func (s *session) dueSince(ctx context.Context) ([]due, error) {
-	var all []due
+func (s *session) dueSince(ctx context.Context) ([]lateness, error) {
+	var all []lateness
 	err := s.query(ctx, s.statements.Ages, func(rows *sql.Rows) error {
 		var id int64
 		var name sql.NullString
 		var ages dialect.Ages
 		err := rows.Scan(append([]any{&id, &name}, ages.Columns()...)...)
-		if since := ages.DueSince(); since != dialect.Never {
+		if since := due.Since(&ages); since != dialect.Never {
 			micros := func(at int64) time.Duration { return time.Duration(ages.Since(at)) * time.Microsecond }
-			all = append(all, due{stored(id, name), micros(since), ages.Paused != dialect.Never, micros(ages.Paused)})
+			all = append(all, lateness{stored(id, name), micros(since), ages.Paused != dialect.Never, micros(ages.Paused)})
 		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for due messages: %w", err)
 	}
-	slices.SortFunc(all, func(a, b due) int { return a.target.compare(b.target) })
+	slices.SortFunc(all, func(a, b lateness) int { return a.target.compare(b.target) })
 	return all, nil
 }
 

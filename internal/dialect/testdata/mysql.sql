@@ -622,6 +622,9 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
+-- KeepBatches
+UPDATE postbox_spools SET batches = ? WHERE id = ? AND batches <> ?
+
 -- KeepReceived
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
@@ -793,8 +796,8 @@ SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
 	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807)),
-       COALESCE(s.paused_at, 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
+       COALESCE(s.paused_at, 9223372036854775807), s.batches
+FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL, '' FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 

@@ -719,6 +719,9 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 -- KeepHistory
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
 
+-- KeepBatches
+UPDATE postbox_spools SET batches = $1 WHERE id = $2 AND batches <> $3
+
 -- KeepReceived
 INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $10::bigint, n.clock, 0, $11::bigint
@@ -937,8 +940,8 @@ SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
-       COALESCE(s.paused_at, 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
+       COALESCE(s.paused_at, 9223372036854775807), s.batches
+FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

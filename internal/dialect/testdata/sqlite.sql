@@ -628,6 +628,9 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
+-- KeepBatches
+UPDATE postbox_spools SET batches = ? WHERE id = ? AND batches <> ?
+
 -- KeepReceived
 INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
@@ -782,8 +785,8 @@ SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
 	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
 	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807),
-       COALESCE(s.paused_at, 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
+       COALESCE(s.paused_at, 9223372036854775807), s.batches
+FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

@@ -7,7 +7,8 @@
 -- is part of the data, since it decides in which lane a key lives. What operators say of it
 -- stands here too, and its version grows with every change, so that processes notice. history is
 -- for how long (in microseconds) its drainers keep messages that are done, so that whoever
--- cleans up knows.
+-- cleans up knows. batches is the age or the schedule by which a queue's messages are due, as
+-- the code encodes it, so that whoever counts knows what is late.
 CREATE TABLE IF NOT EXISTS {spools} (
 	id    INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	name  VARCHAR(255) NOT NULL UNIQUE,
@@ -16,7 +17,8 @@ CREATE TABLE IF NOT EXISTS {spools} (
 	paused_at BIGINT,
 	settings VARCHAR(4096) NOT NULL DEFAULT '',
 	history BIGINT NOT NULL DEFAULT 0,
-	first_lane INT NOT NULL DEFAULT 0
+	first_lane INT NOT NULL DEFAULT 0,
+	batches VARCHAR(4096) NOT NULL DEFAULT ''
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which

@@ -4,7 +4,8 @@
 -- is part of the data, since it decides in which lane a key lives. What operators say of it
 -- stands here too, and its version grows with every change, so that processes notice. history is
 -- for how long (in microseconds) its drainers keep messages that are done, so that whoever
--- cleans up knows.
+-- cleans up knows. batches is the age or the schedule by which a queue's messages are due, as
+-- the code encodes it, so that whoever counts knows what is late.
 CREATE TABLE {spools} (
 	id    INTEGER PRIMARY KEY AUTOINCREMENT,
 	name  TEXT NOT NULL UNIQUE,
@@ -13,7 +14,8 @@ CREATE TABLE {spools} (
 	paused_at INTEGER,
 	settings TEXT NOT NULL DEFAULT '',
 	history INTEGER NOT NULL DEFAULT 0,
-	first_lane INTEGER NOT NULL DEFAULT 0
+	first_lane INTEGER NOT NULL DEFAULT 0,
+	batches TEXT NOT NULL DEFAULT ''
 );
 
 -- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which

@@ -30,7 +30,8 @@ import (
 // minutes.
 //
 // Migrate also deletes the entries of the audit log that are older than a year: no other role than
-// that of the owner has to have the right to.
+// that of the owner has to have the right to. It leaves them for the next time while the clock of
+// the database is more than a day ahead of that of this process.
 func Migrate(ctx context.Context, db Database) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := db.statements()
@@ -94,6 +95,9 @@ const actsFor = 365 * 24 * time.Hour
 // forgetActs deletes older ones. It is done here, as the owner of the tables: no process that a
 // stranger may have taken over needs the right to delete the traces.
 func forgetActs(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	if ahead, err := statements.Ahead(ctx, db); err != nil || ahead > 0 {
+		return err
+	}
 	purge := statements.PurgeAudit(dialect.PurgeParams{Retention: actsFor.Microseconds(), Limit: actsAtATime})
 	for {
 		result, err := db.ExecContext(ctx, purge.Text, purge.Args...)

@@ -77,21 +77,13 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	return nil
 }
 
-// maxAhead is how far the clock of the database may be ahead of that of this process.
-const maxAhead = 24 * time.Hour
-
-// checkClock returns an error if the clock of the database has gone ahead. What is too old is
-// decided by that clock, so a server that begins with a wrong one would lose all dead letters and
-// claims within its first minute.
+// checkClock returns an error if the clock of the database has gone ahead.
 func (c *Cleaner) checkClock(ctx context.Context) error {
-	var now int64
-	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&now); err != nil {
-		return fmt.Errorf("read the clock of the database: %w", err)
+	ahead, err := c.statements.Ahead(ctx, c.db)
+	if err == nil && ahead > 0 {
+		err = fmt.Errorf("the clock of the database is ahead of that of this process by %s, so it is not known what is too old: set the clocks", ahead.Round(time.Second))
 	}
-	if ahead := time.Until(time.UnixMicro(now)); ahead > maxAhead {
-		return fmt.Errorf("the clock of the database is ahead of that of this process by %s, so it is not known what is too old: set the clocks", ahead.Round(time.Second))
-	}
-	return nil
+	return err
 }
 
 // lease is how long a silent process keeps a task. A renewal may come late by half of its interval.

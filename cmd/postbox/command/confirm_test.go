@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +28,7 @@ func TestConfirm_asks_before_what_cannot_be_undone(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			b := shop(t)
+			b.done(99, "m-0", time.Minute)
 			before := b.ok("dead", "list") + b.ok("messages", "list") + b.ok("set")
 
 			refused := b.run(strings.Fields(args)...)

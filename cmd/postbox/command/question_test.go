@@ -61,6 +61,7 @@ func TestSet_keeps_what_changes_during_the_question(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "k"))
+	b.done(99, "m-0", time.Minute)
 	changed := false
 	r := b.asked(t.Context(), reader(func(p []byte) (int, error) {
 		if !changed {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 )
 
@@ -54,6 +55,15 @@ func TestConfirm_asks_before_what_cannot_be_undone(t *testing.T) {
 			require.NotEqual(t, before, b.ok("dead", "list")+b.ok("messages", "list")+b.ok("set"))
 		})
 	}
+}
+
+// Where no message is kept, none can be deleted. Who is asked for nothing learns to write --yes.
+func TestConfirm_a_first_history_asks_nothing(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	r := b.run("set", "--history", "1h")
+	require.Equal(t, command.ExitOK, r.code, r.err)
+	require.Equal(t, time.Hour, b.infoOf(admin.Outbox("outbox")).Settings.History)
 }
 
 // answer runs a command at a terminal where a person writes this.

@@ -89,12 +89,12 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 	if _, err := flags.apply(admin.Settings{}); err != nil {
 		return err
 	}
-	settings, err := storedSettings(ctx, a, target)
+	settings, done, err := storedSettings(ctx, a, target)
 	if err != nil {
 		return err
 	}
 	if flags != (setFlags{}) {
-		if flags.history != "" || flags.retention != "" {
+		if flags.history != "" && done > 0 || flags.retention != "" {
 			question := fmt.Sprintf("Change how long %s keeps messages? What is older is deleted.", recordOf(target))
 			if err := s.confirm(question); err != nil {
 				return err
@@ -115,34 +115,35 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 	}{recordOf(target), record}, record.text(target))
 }
 
-// storedSettings reads the settings of one target. The package admin has them only in the list of all.
-func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (admin.Settings, error) {
+// storedSettings reads the settings of one target, and how many messages its history has. The
+// package admin has them only in the list of all.
+func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (settings admin.Settings, done int, err error) {
 	if target.IsInbox() {
 		return storedOfInbox(ctx, a, target)
 	}
 	queues, err := a.Queues(ctx)
 	if err != nil {
-		return admin.Settings{}, err
+		return admin.Settings{}, 0, err
 	}
 	for _, info := range queues {
 		if info.Target == target {
-			return info.Settings, nil
+			return info.Settings, info.Done, nil
 		}
 	}
-	return admin.Settings{}, notFound(target)
+	return admin.Settings{}, 0, notFound(target)
 }
 
-func storedOfInbox(ctx context.Context, a *admin.Admin, target admin.Target) (admin.Settings, error) {
+func storedOfInbox(ctx context.Context, a *admin.Admin, target admin.Target) (settings admin.Settings, done int, err error) {
 	inboxes, err := a.Inboxes(ctx)
 	if err != nil {
-		return admin.Settings{}, err
+		return admin.Settings{}, 0, err
 	}
 	for _, info := range inboxes {
 		if admin.Inbox(info.Consumer) == target {
-			return info.Settings, nil
+			return info.Settings, info.Done, nil
 		}
 	}
-	return admin.Settings{}, notFound(target)
+	return admin.Settings{}, 0, notFound(target)
 }
 
 func notFound(target admin.Target) error {

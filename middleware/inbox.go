@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -197,6 +198,9 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (key inboxstore.K
 	return key, msg.UUID, nil
 }
 
+// ruleTimeout bounds the write that a message is done of which a rule says so.
+const ruleTimeout = 30 * time.Second
+
 // failed records a failure. It returns no error if the message is done or became a dead letter, so
 // that it is acked. Otherwise it returns the number of attempts, 0 if this one could not be
 // counted.
@@ -205,6 +209,9 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 		params := RuleParams{Consumer: key.Consumer, Message: came.stored(), Err: cause}
 		params.Message.SetContext(ctx)
 		if cause = spool.Protect(func() error { return rule(params) }); cause == nil {
+			// As [inboxstore.Store.RecordFailure] does: the time of the delivery may be over.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ruleTimeout)
+			defer cancel()
 			_, err := i.once(ctx, key, came, func(context.Context) error { return nil })
 			return 0, err
 		}

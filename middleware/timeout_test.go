@@ -57,6 +57,32 @@ func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 	}
 }
 
+// A rule may say that a message whose time is over is done. Then its deadline must not keep that from
+// being stored: without it the handler would run at each delivery.
+func TestInbox_G7_a_rule_makes_a_message_done_whose_time_is_over(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
+			c.Rule = func(middleware.RuleParams) error { return nil }
+		})
+		runs := 0
+		for range 2 {
+			// Over when the handler has begun, however busy the machine is.
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			_, err := inbox.Process(ctx, message.NewMessage("1", nil), func(msg *message.Message) ([]*message.Message, error) {
+				runs++
+				<-msg.Context().Done()
+				return nil, msg.Context().Err()
+			})
+			cancel()
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, runs)
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
+	})
+}
+
 // A message that keeps conflicting with others is nacked, and nothing is recorded.
 func TestInbox_G7_conflicts_are_nacked_without_a_failure(t *testing.T) {
 	t.Parallel()

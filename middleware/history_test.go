@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
@@ -57,4 +59,36 @@ func TestNewInbox_refuses_a_history_that_cannot_be_kept(t *testing.T) {
 	require.ErrorContains(t, err, "HistoryPayload: -1 bytes is negative")
 	_, err = middleware.NewInbox(memstore.New(memstore.Config{}), middleware.InboxConfig{HistoryPayload: 1}, nil)
 	require.ErrorContains(t, err, "HistoryPayload: set History too")
+}
+
+// The inbox stands outside a router, so it does not know from which topic a message came, and a
+// producer says so in the metadata. A queue, its receipts and operators would believe that.
+func TestReplay_a_producer_does_not_name_the_source_of_its_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeWith(t, database, nil)
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "billing", Topic: "orders", History: time.Hour}, nil)
+		require.NoError(t, err)
+		msg := message.NewMessage("a", []byte("x"))
+		msg.Metadata.Set(postbox.SourceTopic, "victim")
+		msg.Metadata.Set(postbox.KafkaKey, "key of another")
+		msg.Metadata.Set("own", "yes")
+		_, err = inbox.Process(t.Context(), msg, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+		require.NoError(t, err)
+		_, err = store.Defer(t.Context(), "work", inboxstore.Key{Consumer: "work", MessageID: "first"}, message.NewMessage("first", nil))
+		require.NoError(t, err)
+		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
+		require.NoError(t, err)
+		did, err := operator.Replay(t.Context(), admin.Inbox("billing"), admin.DoneFilter{}, admin.ReplayParams{To: admin.Queue("work")}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, did.Done)
+		var encoded []byte
+		query := database.Bind("SELECT metadata FROM postbox_messages WHERE message_id = ?")
+		require.NoError(t, database.DB.QueryRowContext(t.Context(), query, []byte("a")).Scan(&encoded))
+		metadata := map[string]string{}
+		require.NoError(t, json.Unmarshal(encoded, &metadata))
+		require.NotContains(t, metadata, postbox.SourceTopic)
+		require.NotContains(t, metadata, postbox.KafkaKey)
+		require.Equal(t, "yes", metadata["own"])
+	})
 }

@@ -247,9 +247,11 @@ func (r *replay) address(draft *spool.Draft, received string) error {
 }
 
 // addressReceived addresses a message that an inbox has received from a broker on a topic. The
-// topic of the draft only names what the inbox knows it by.
+// topic of the draft only names what the inbox knows it by. Where the message came from, a queue
+// believes this service alone: what the producer wrote about that is in the history, too.
 func (r *replay) addressReceived(draft *spool.Draft, received string) error {
 	if kind, queue := spool.Named(r.to.Name()); kind == spool.KindQueue {
+		spool.ForgetOrigin(draft.Metadata)
 		if received != "" {
 			draft.Metadata[postbox.SourceTopic] = received
 		}

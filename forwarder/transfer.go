@@ -93,7 +93,8 @@ func (t *transfer) step(live context.Context) time.Duration {
 		return 0
 	}
 	if err != nil {
-		if ctx.Err() != nil { // the page was out of time
+		ended := t.statements.Kind.Classify(err) == dialect.Interrupted // by the server
+		if ended || ctx.Err() != nil {                                  // the page was out of time
 			t.limit = max(t.limit/2, 1)
 		}
 		t.failed(err)

@@ -324,3 +324,28 @@ func TestTransfer_wakes_the_drainer(t *testing.T) {
 	require.NoError(t, fwd.Close())
 	running.Wait()
 }
+
+// The server ends statements that take longer than a limit of the role. To store a page does, and to
+// store a few messages does not.
+func TestTransfer_G8_a_page_that_the_server_ends_is_halved(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		const messages = 64
+		limit, slow := "statement_timeout=600", "CREATE TRIGGER slow AFTER INSERT ON postbox_messages FOR EACH ROW EXECUTE FUNCTION slow()"
+		if w.database.Dialect != postbox.PostgreSQL {
+			if !w.database.IsMariaDB(w.t) {
+				w.t.Skip("MySQL ends no statements that write")
+			}
+			limit, slow = "max_statement_time=0.6", "CREATE TRIGGER slow AFTER INSERT ON postbox_messages FOR EACH ROW DO SLEEP(0.02)"
+		} else {
+			w.database.Exec(w.t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END $$")
+		}
+		w.source.PageSize = messages
+		w.initialize()
+		w.publish(w.database.DB, ids("m", 0, messages)...)
+		w.database.Exec(w.t, slow) // 1.28 seconds for a page
+		w.start(w.transfer(w.database.OpenWith(w.t, limit), nil))
+		w.eventually(func() bool { return w.left() == 0 }, "everything is taken over")
+		require.Equal(w.t, ids("m", 0, messages), w.movedIDs())
+	})
+}

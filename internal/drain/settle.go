@@ -150,13 +150,17 @@ func (d *Drainer) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedul
 		if !d.hasHook(e) {
 			continue
 		}
-		if !m.Loaded { // a large payload, see unload
+		large := !m.Loaded // its payload, see unload
+		if large {
 			if _, err := d.loadPayload(ctx, tx, m); err != nil {
 				return err
 			}
-			defer m.Unload() // many such messages may wait for another try
 		}
-		if err := d.config.Buried(ctx, m, m.Attempts+1, e.Outcome.Err); err != nil {
+		err := d.config.Buried(ctx, m, m.Attempts+1, e.Outcome.Err)
+		if large {
+			m.Unload() // a part may have many such messages, and many may wait for another try
+		}
+		if err != nil {
 			return hookError{fmt.Errorf("report that message %d is dead: %w", m.Ref.ID, err)}
 		}
 	}

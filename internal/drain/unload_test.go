@@ -3,6 +3,7 @@ package drain_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -50,5 +51,36 @@ func TestDrainer_G8_large_payloads_leave_memory_before_their_settlement(t *testi
 		require.Equal(t, 1, b.Dead())
 		require.Nil(t, handled["done"].Payload, "it was kept after it was handled")
 		require.Equal(t, large, told)
+	})
+}
+
+// Many messages with large payloads die at once. Whoever is told of them gets one payload after the
+// other.
+func TestDrainer_G8_one_large_payload_at_a_time_is_in_memory_while_deaths_are_reported(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		const messages = 8
+		b := newBench(t, database)
+		large := bytes.Repeat([]byte("x"), 2*config("a").InlineBytes)
+		for i := range messages {
+			b.Append(database.DB, spool.Draft{Topic: "orders", MessageID: fmt.Sprint(i), Payload: large})
+		}
+		var told []*spool.Message
+		most := 0
+		c := config("a")
+		c.Workers, c.BatchSize = 1, messages
+		c.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
+			told = append(told, m)
+			inMemory := 0
+			for _, m := range told {
+				inMemory += len(m.Payload)
+			}
+			most = max(most, inMemory)
+			return nil
+		}
+		drainer := b.start(database.DB, &recorder{do: func(*spool.Message) error { return postbox.Permanent(errTest) }}, c)
+		b.Eventually(func() bool { return b.Dead() == messages }, "all are dead")
+		drainer.stop(t)
+		require.Equal(t, len(large), most, "bytes in memory")
 	})
 }

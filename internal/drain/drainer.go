@@ -251,9 +251,6 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if err := d.spool.Statements.CheckTables(ctx, d.db); err != nil {
 		return d.spool.OpenError(err)
 	}
-	if err := d.spool.Statements.CheckSequences(ctx, d.db); errors.Is(err, dialect.ErrBehind) {
-		d.logger.Error("Postbox goes on, and does not keep all its promises", err, watermill.LogFields{"spool": d.spool.Name()})
-	}
 	id, err := d.spool.Open(ctx, d.db)
 	if err != nil {
 		return err

@@ -19,19 +19,19 @@ type stride struct{ span int64 }
 
 const (
 	firstStride, leastStride, largestStride = 100_000, 1000, 1 << 40
-	// A read of a stride should take between these times.
-	briefRead, longRead = 10 * time.Millisecond, 100 * time.Millisecond
+	briefRead                               = 100 * time.Millisecond
 )
 
-// took adapts the stride to the time of a read, of which it was the bound.
+// took adapts the stride to a read, of which it was the bound. It grows while reads are brief. A
+// read that is slow does not shorten it: where the database is distant, or compiles each statement,
+// reads are slow with any stride, and short ones would take hours to pass over a backlog. So only a
+// read that failed does, as one that was out of time.
 func (s *stride) took(took time.Duration, failed bool) {
 	switch {
 	case failed:
 		s.span = max(s.span/8, leastStride)
 	case took < briefRead:
 		s.span = min(2*s.span, largestStride)
-	case took > longRead:
-		s.span = max(s.span/2, leastStride)
 	}
 }
 

@@ -51,13 +51,16 @@ func (d *Drainer) poll(ctx context.Context) error {
 		lanes = d.lanes.numbers()
 	}
 	d.stir(time.Now())
-	if d.watermark.unset() {
+	first := d.watermark.unset()
+	if first {
 		if err := d.markFirst(ctx); err != nil || d.reopen {
 			return err
 		}
 	}
 	d.findWriters(ctx)
-	if d.watermark.safe == 0 && d.watermark.given > d.stride.span { // only up to there a read has a bound
+	// A read has a bound only up to there. One that succeeds without a bound looks for it as well.
+	unbounded := d.watermark.safe == 0 && d.watermark.given > d.stride.span
+	if unbounded && (first || d.trouble.steps > 0) {
 		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
 			return err
 		}

@@ -53,12 +53,12 @@ func (p *partSize) worked(n int) {
 }
 
 // partTime returns how long the statements of a part may take. A message by itself gets the time
-// until the next renewal.
+// until the next renewal. Removals and workers ask it, too, so it does not read d.config.
 func (d *Drainer) partTime(n int) time.Duration {
 	if n == 1 {
-		return max(d.config.Renew, LockPatience)
+		return max(d.configured.Renew, LockPatience)
 	}
-	return max(d.config.Renew/partsPerRenewal, leastPartTime)
+	return max(d.configured.Renew/partsPerRenewal, leastPartTime)
 }
 
 // lateError means that a part was out of time. The database may have been about to answer, so this
@@ -69,14 +69,16 @@ type lateError struct{ error }
 func (e lateError) Unwrap() error { return e.error }
 
 // inPart runs the settlement of n messages in a transaction, whose statements have the time of a
-// part. It does not count the wait for a connection, which may be long in a small pool.
+// part, or less if the server ends them earlier. It does not count the wait for a connection, which
+// may be long in a small pool.
 func (d *Drainer) inPart(ctx context.Context, n int, settle func(ctx context.Context, tx *sql.Tx) error) error {
 	late := false
 	err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
 		limited, cancel := context.WithTimeout(ctx, d.partTime(n))
 		defer cancel()
 		err := settle(limited, tx)
-		late = err != nil && limited.Err() != nil && ctx.Err() == nil
+		ended := d.spool.Statements.Kind.Classify(err) == dialect.Interrupted // by the server
+		late = err != nil && (ended || limited.Err() != nil) && ctx.Err() == nil
 		return err
 	})
 	if err != nil && late {

@@ -28,7 +28,7 @@ type AuditEntry struct {
 	Actor string
 	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume
 	// key", "pause topic", "resume topic", "run now", "reschedule", "bury", "requeue", "resolve",
-	// "delete", "edit", "replay" or "set lanes"; and "log setup" or "log remove" of package pgtail.
+	// "delete", "edit" or "replay"; and "log setup" or "log remove" of package pgtail.
 	Action string
 	// Target is the outbox or the queue, and the zero value if the action has none or several.
 	Target Target

@@ -227,55 +227,6 @@ func TestBulkOfMessages_G3_keeps_the_order_of_keys(t *testing.T) {
 	})
 }
 
-// While the number of lanes changes, messages move on in the order of the list, and so come again after they were changed.
-func TestBulkOfMessages_counts_each_message_once_while_lanes_change(t *testing.T) {
-	t.Parallel()
-	at := time.Now().Add(2 * time.Hour)
-	for name, act := range map[string]messageAction{
-		"run now": func(ctx context.Context, a *admin.Admin, f admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-			return a.RunAllNow(ctx, f, progress)
-		},
-		"reschedule": func(ctx context.Context, a *admin.Admin, f admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-			return a.RescheduleAll(ctx, f, at, progress)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-				b := newBench(t, database)
-				const n = 250
-				drafts := numbered(n)
-				for i := range drafts {
-					drafts[i].Delay = time.Hour
-				}
-				b.append(drafts...)
-				moved := 0
-				did, err := act(t.Context(), b.admin, admin.MessageFilter{Target: b.target}, func(p admin.Progress) {
-					if moved == 0 {
-						var err error
-						require.Less(t, p.Done, n)
-						moved, err = b.admin.SetLanes(t.Context(), b.target, 3, nil)
-						require.NoError(t, err)
-					}
-				})
-				require.NoError(t, err)
-				require.Equal(t, n, moved)
-				require.Equal(t, n, did)
-				changed := 0
-				for _, m := range b.messages(admin.MessageFilter{Limit: n}) {
-					if m.DueAt.Equal(at.Truncate(time.Microsecond)) || m.DueAt.Before(time.Now().Add(time.Minute)) {
-						changed++
-					}
-				}
-				require.Equal(t, n, changed, "none is left out")
-				did, err = act(t.Context(), b.admin, admin.MessageFilter{Target: b.target}, nil)
-				require.NoError(t, err)
-				require.Zero(t, did, "they are as they shall be")
-			})
-		})
-	}
-}
-
 // Messages with large payloads are buried in transactions of few of them.
 func TestBulkOfMessages_bounds_the_bytes_of_a_transaction(t *testing.T) {
 	t.Parallel()

@@ -193,7 +193,7 @@ func TestFilter_chooses_by_each_field(t *testing.T) {
 		b := newBench(t, database)
 		b.letters(12)
 		b.buryInbox("from a broker", 0)
-		_, err := spool.New(b.statements, "other", lanes).Open(t.Context(), database.DB)
+		_, err := spool.New(b.statements, "other").Open(t.Context(), database.DB)
 		require.NoError(t, err)
 		for name, test := range map[string]struct {
 			filter admin.Filter

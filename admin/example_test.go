@@ -81,7 +81,7 @@ func letMessagesDie(ctx context.Context, db *sql.DB, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	outbox := spool.New(statements, spool.DefaultOutbox, 1)
+	outbox := spool.New(statements, spool.DefaultOutbox)
 	for _, id := range ids {
 		draft := spool.Draft{Topic: "orders", MessageID: id, Payload: []byte("{}")}
 		if err := outbox.Append(ctx, db, spool.Run, []spool.Draft{draft}); err != nil {

@@ -24,7 +24,7 @@ import (
 
 const (
 	patience = time.Minute
-	lanes    = 8
+	lanes    = dialect.Lanes
 )
 
 var errBroker = errors.New("broker says no")
@@ -48,7 +48,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
 	require.NoError(t, err)
 	// A name of its own, since a wake-up goes by name to the whole process.
-	b := &bench{T: t, database: database, statements: statements, outbox: spool.New(statements, "outbox "+t.Name(), lanes)}
+	b := &bench{T: t, database: database, statements: statements, outbox: spool.New(statements, "outbox "+t.Name())}
 	b.target = admin.Outbox(b.outbox.Name())
 	b.admin = b.operator(database)
 	return b
@@ -134,7 +134,7 @@ func (b *bench) drainWith(db *sql.DB, h drain.Handler, change func(*drain.Config
 		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}.WithDefaults(2), Close: 5 * time.Second,
 	}
 	change(&config)
-	drainer := drain.New(db, spool.New(b.statements, b.outbox.Name(), lanes), h, config, watermill.NopLogger{})
+	drainer := drain.New(db, spool.New(b.statements, b.outbox.Name()), h, config, watermill.NopLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- drainer.Run(ctx) }()

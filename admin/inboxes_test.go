@@ -67,7 +67,7 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, err := spool.New(b.statements, spool.QueuePrefix+"repair", lanes).Open(t.Context(), b.database.DB)
+	_, err := spool.New(b.statements, spool.QueuePrefix+"repair").Open(t.Context(), b.database.DB)
 	require.NoError(t, err)
 	b.received("1", "2")
 	target := admin.Queue("repair")

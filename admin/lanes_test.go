@@ -53,7 +53,8 @@ func TestLaneHolders_says_who_has_which_lane(t *testing.T) {
 		require.Equal(t, admin.Member{Name: "second", InFlight: 7}, second, "a member without lanes")
 		stop()
 
-		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', expires_at = 7, suspect = 1 WHERE lane = 3")
+		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'crashed', '{}', 7 FROM postbox_spools")
+		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', suspect = 1 WHERE lane = 3")
 		lane := holders().Lanes[3]
 		require.Equal(t, admin.Lane{Number: 3, Holder: "crashed", Until: time.UnixMicro(7), Token: lane.Token, Suspect: true}, lane)
 	})

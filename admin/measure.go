@@ -46,7 +46,6 @@ func record(recorder metrics.Recorder, q QueueInfo) {
 	accuracies := []Accuracy{q.Accuracy.Pending, q.Accuracy.Due, q.Accuracy.Failing, q.Accuracy.Parked, q.Accuracy.Dead}
 	recorder.Record(metrics.CountsCapped, number(slices.Contains(accuracies, AtLeast)), kind, name)
 	recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
-	recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
 	recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
 	recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
 	recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)

@@ -19,7 +19,7 @@ func TestMeasure_counts_what_is_in_the_database(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.append(draft("one", "orders", ""), draft("two", "orders", ""))
-		queue := spool.New(b.statements, spool.QueuePrefix+"mail", 3)
+		queue := spool.New(b.statements, spool.QueuePrefix+"mail")
 		d := draft("three", "mail", "")
 		require.NoError(t, queue.Append(t.Context(), database.DB, spool.Run, []spool.Draft{d}))
 

@@ -158,7 +158,7 @@ func TestMessages_lists_only_the_messages_of_its_target(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.append(draft("mine", "orders", ""))
-		other := spool.New(b.statements, spool.QueuePrefix+"q", lanes)
+		other := spool.New(b.statements, spool.QueuePrefix+"q")
 		require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("theirs", "q", "")}))
 		mine := b.messages(admin.MessageFilter{})
 		require.Len(t, mine, 1)

@@ -10,8 +10,6 @@ type Progress struct {
 	// Skipped is the number of things that match the filter and cannot be changed. Those that another operator has changed meanwhile do
 	// not count.
 	Skipped int
-	// Waits says for what the action waits, while it does. Only [Admin.SetLanes] waits.
-	Waits string
 }
 
 // reporting returns the function that reports progress; nil reports nothing.

@@ -11,10 +11,6 @@ import (
 // QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
 type QueueInfo struct {
 	Target Target
-	// Lanes is the number of its shards by ordering key, and so the largest number of processes that can share it.
-	Lanes int
-	// MovingLanes is true while messages are in lanes of an earlier number of lanes: no message is handed out until these are moved. See [Admin.SetLanes].
-	MovingLanes bool
 	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat within their lease.
 	Processes int
 
@@ -118,7 +114,7 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 
 func queueInfo(s *operate.Overview) QueueInfo {
 	info := QueueInfo{
-		Target: Target{spool: s.Name}, Lanes: s.Lanes, MovingLanes: s.Moving, Processes: s.Members,
+		Target: Target{spool: s.Name}, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
 		Pending: s.Pending.N, Due: s.Due.N, InFlight: s.InFlight, Failing: s.Failing.N, Parked: s.Parked.N, Dead: s.Dead.N, Done: s.Done.N,

@@ -57,7 +57,7 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		b.exec(database.Bind("UPDATE postbox_messages SET state = 2, attempts = 2, available_at = available_at + ? WHERE message_id = ?"),
 			int64(dialect.ParkDelay), []byte("parked"))
 		database.MoveWaiting(t)
-		queue := spool.New(b.statements, spool.QueuePrefix+"a queue", 3)
+		queue := spool.New(b.statements, spool.QueuePrefix+"a queue")
 		require.NoError(t, queue.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("1", "a queue", "")}))
 		b.buryInbox("of no outbox", 0)
 		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
@@ -80,8 +80,8 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		}
 		exact := admin.Accuracies{Pending: admin.Exact, Due: admin.Exact, Failing: admin.Exact, Parked: admin.Exact, Dead: admin.Exact, Done: admin.Exact}
 		require.Equal(t, []admin.QueueInfo{
-			{Target: b.target, Lanes: lanes, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1, StuckKeys: 2, Accuracy: exact},
-			{Target: admin.Queue("a queue"), Lanes: 3, Pending: 1, Due: 1, Accuracy: exact},
+			{Target: b.target, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1, StuckKeys: 2, Accuracy: exact},
+			{Target: admin.Queue("a queue"), Pending: 1, Due: 1, Accuracy: exact},
 		}, queues)
 		inboxes, err := b.admin.Inboxes(t.Context())
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestStatsOf_a_queue_leaves_out_dead_letters_of_inboxes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		b.outbox = spool.New(b.statements, spool.QueuePrefix+"q", lanes)
+		b.outbox = spool.New(b.statements, spool.QueuePrefix+"q")
 		b.append(draft("1", "q", ""), draft("2", "q", ""))
 		b.buryInbox("3", 0) // of a consumer of the topic "orders"
 		stats, err := b.admin.StatsOf(t.Context(), admin.Queue("q"))
@@ -137,7 +137,7 @@ func TestTarget_that_is_unknown_is_an_error_that_lists_the_known_ones(t *testing
 			require.ErrorContains(t, err, `queue "fraud": not found: there is no outbox and no queue yet`, name)
 		}
 		b.outboxID()
-		_, err := spool.New(b.statements, spool.QueuePrefix+"fraud checks", 1).Open(t.Context(), database.DB)
+		_, err := spool.New(b.statements, spool.QueuePrefix+"fraud checks").Open(t.Context(), database.DB)
 		require.NoError(t, err)
 		for name, err := range everything(t.Context(), b.admin, admin.Queue("fraud")) {
 			require.ErrorIs(t, err, admin.ErrNotFound, name)
@@ -180,7 +180,7 @@ func TestAdmin_G10_works_with_a_prefix_and_a_schema(t *testing.T) {
 		require.NoError(t, err)
 		later := draft("1", "orders", "key")
 		later.Delay = time.Hour
-		require.NoError(t, spool.New(statements, "outbox", lanes).Append(t.Context(), database.DB, spool.Run, []spool.Draft{later}))
+		require.NoError(t, spool.New(statements, "outbox").Append(t.Context(), database.DB, spool.Run, []spool.Draft{later}))
 
 		a, err := admin.New(shop, admin.Config{}, nil)
 		require.NoError(t, err)

@@ -138,7 +138,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.outboxID()
-		from, target := spool.New(b.statements, spool.QueuePrefix+"mail", lanes), admin.Queue("mail")
+		from, target := spool.New(b.statements, spool.QueuePrefix+"mail"), admin.Queue("mail")
 		b.history(from, 2, map[string]string{postbox.SourceTopic: "events"})
 		topics := func(params admin.ReplayParams) (string, error) {
 			database.Exec(t, "DELETE FROM postbox_messages")

@@ -309,18 +309,3 @@ func TestRequeue_wakes_the_drainers(t *testing.T) {
 		b.eventually(func() bool { return h.counts()[letters[1].MessageID] == 1 }, "it is handled")
 	})
 }
-
-func TestRequeue_follows_a_changed_number_of_lanes(t *testing.T) {
-	t.Parallel()
-	database := testdb.SQLite(t)
-	b := newBench(t, database)
-	b.append(draft("one", "orders", "key"), draft("two", "orders", "key"))
-	b.bury()
-	letters := b.list(admin.Filter{})
-	require.NoError(t, b.admin.Requeue(t.Context(), letters[0].ID))
-	b.exec("UPDATE postbox_spools SET lanes = 3")
-	require.NoError(t, b.admin.Requeue(t.Context(), letters[1].ID))
-	require.Equal(t, postbox.Lane(postbox.KeyHash("key"), 3),
-		database.Count(t, "SELECT lane FROM postbox_messages ORDER BY id DESC LIMIT 1"))
-	require.Equal(t, dialect.StateReady, database.Count(t, "SELECT MAX(state) FROM postbox_messages"))
-}

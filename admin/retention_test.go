@@ -47,7 +47,7 @@ func TestSetSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *tes
 			t.Parallel()
 			database := testdb.SQLite(t)
 			b := newBench(t, database)
-			kept := spool.New(b.statements, "kept", lanes)
+			kept := spool.New(b.statements, "kept")
 			keptID, err := kept.Open(t.Context(), database.DB)
 			require.NoError(t, err)
 			for i, id := range []int64{b.outboxID(), keptID} {

@@ -23,10 +23,10 @@ func TestQueues_G8_ask_about_many_outboxes_at_once(t *testing.T) {
 		const outboxes = 500
 		b.database.Exec(t, "DELETE FROM postbox_spools")
 		for i := range outboxes {
-			b.database.Exec(t, "INSERT INTO postbox_spools (name, lanes) VALUES (?, 64)", fmt.Sprintf("outbox-%03d", i))
+			b.database.Exec(t, "INSERT INTO postbox_spools (name) VALUES (?)", fmt.Sprintf("outbox-%03d", i))
 		}
 		for i := 0; i < outboxes; i += 100 {
-			s := spool.New(b.statements, fmt.Sprintf("outbox-%03d", i), 64)
+			s := spool.New(b.statements, fmt.Sprintf("outbox-%03d", i))
 			require.NoError(t, s.Append(t.Context(), b.database.DB, spool.Run, numbered(2+i/100)))
 		}
 		db, record := b.database.OpenRecorded(t)

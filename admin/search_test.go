@@ -21,7 +21,7 @@ func TestTargets_names_outboxes_then_queues_then_inboxes(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, none)
 		for _, name := range []string{spool.QueuePrefix + "b", "z", spool.QueuePrefix + "a", "outbox"} {
-			_, err := spool.New(b.statements, name, lanes).Open(t.Context(), database.DB)
+			_, err := spool.New(b.statements, name).Open(t.Context(), database.DB)
 			require.NoError(t, err)
 		}
 		b.received("1")

@@ -38,7 +38,7 @@ func TestStats_G9_count_by_topic(t *testing.T) {
 		later := draft("later", "orders", "")
 		later.Delay = time.Hour
 		b.append(draft("1", "orders", ""), draft("2", "orders", ""), draft("3", "refunds", ""), later)
-		other := spool.New(b.statements, "other outbox", lanes)
+		other := spool.New(b.statements, "other outbox")
 		require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("4", "orders", "")}))
 		b.buryInbox("5", 0)
 		b.buryInbox("6", b.outboxID())

@@ -71,7 +71,6 @@ func curves() set {
 	return set{page: "scaling", rounds: 3, scenarios: []measure.Scenario{
 		inbox.Clients(),
 		inbox.Payload(),
-		relay.Lanes(),
 		relay.Scale(),
 		relay.Payload(),
 		relay.Keys(),

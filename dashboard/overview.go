@@ -104,7 +104,6 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 			}
 		}
 		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
-		add(q.MovingLanes, "has another number of lanes, and hands out no message until those in old lanes are moved.", "See who holds them", toTarget(processesPage, q.Target))
 		for _, outage := range q.Outages {
 			add(isHeldUp(q), outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
 		}

@@ -58,9 +58,6 @@ func (w *waiting) addQueue() {
 	if w.queue.Processes == 0 {
 		w.add("No process handles the "+kindWord(w.Target)+".", "See it", w.Queue)
 	}
-	if w.queue.MovingLanes {
-		w.add("The "+kindWord(w.Target)+" has another number of lanes, and hands out no message until those in old lanes are moved.", "See who holds them", toTarget(processesPage, w.Target))
-	}
 }
 
 // addOwn adds what the message waits for by itself.

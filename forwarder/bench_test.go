@@ -13,7 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -53,7 +53,7 @@ func benchmarkRelay(b *testing.B, database *testdb.Database, keyed, crashed bool
 func crash(b *testing.B, database *testdb.Database) {
 	b.Helper()
 	database.Exec(b, "DELETE FROM postbox_lanes")
-	for lane := range spool.DefaultLanes {
+	for lane := range dialect.Lanes {
 		database.Exec(b, database.Bind("INSERT INTO postbox_lanes (spool, lane, holder) SELECT id, ?, 'crashed' FROM postbox_spools"), lane)
 	}
 }

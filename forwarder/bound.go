@@ -88,7 +88,7 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 }
 
 // prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If the transaction cannot be asked for the number of the
-// outbox and its lanes, it makes sure that the number is known, and reads the lanes again if a connection is free.
+// outbox, it makes sure that the number is known, and reads it again if a connection is free.
 func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if tx, standard := db.(*sql.Tx); standard {
 		return p.place.Check(ctx, tx)

@@ -17,8 +17,6 @@ import (
 type Config struct {
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
-	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
-	Lanes int
 
 	// Concurrency is the number of calls to the broker's publisher at a time, at most 10,000. Defaults to 64. A call that has not returned after 30 s no longer counts, so up to
 	// as many further calls can run at the same time. If your publisher must not be called concurrently, set Concurrency to 1 and bound its calls below 30 s.
@@ -97,7 +95,6 @@ type Config struct {
 
 func (c *Config) setDefaults(kind postbox.Dialect) {
 	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
-	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
 	c.BatchSize = cmp.Or(c.BatchSize, defaultBatchSize)
 	c.FailuresInRow = cmp.Or(c.FailuresInRow, defaultFailuresInRow)
 	c.OutageLimit = cmp.Or(c.OutageLimit, defaultOutageLimit)
@@ -127,7 +124,7 @@ func (c *Config) tuning() drain.Tuning {
 // validate returns all that is wrong with the configuration for a database of that kind.
 func (c Config) validate(kind postbox.Dialect) error {
 	problems := []error{
-		validateOutbox(c.Outbox, c.Lanes), c.tuning().Validate(dialect.Kind(kind)),
+		validateOutbox(c.Outbox), c.tuning().Validate(dialect.Kind(kind)),
 		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
 		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
 	}

@@ -13,7 +13,6 @@ import (
 // Defaults of the settings in [PublisherConfig] and [Config], which explain them.
 const (
 	defaultOutbox        = spool.DefaultOutbox
-	defaultLanes         = spool.DefaultLanes
 	defaultMaxPayload    = 16 << 20
 	defaultConcurrency   = 64
 	defaultBatchSize     = 1
@@ -25,7 +24,7 @@ const (
 )
 
 // validateOutbox checks what a publisher and a forwarder of one outbox have in common.
-func validateOutbox(outbox string, lanes int) (err error) {
+func validateOutbox(outbox string) (err error) {
 	if len(outbox) > maxOutboxName {
 		err = errors.Join(err, fmt.Errorf("outbox %.60q: the name has more than %d bytes", outbox, maxOutboxName))
 	}
@@ -37,9 +36,6 @@ func validateOutbox(outbox string, lanes int) (err error) {
 	}
 	if strings.HasPrefix(outbox, spool.InboxPrefix) {
 		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are reserved for the histories of inboxes: use another name", outbox, spool.InboxPrefix))
-	}
-	if lanes < 1 || lanes > spool.MaxLanes {
-		err = errors.Join(err, fmt.Errorf("lanes: %d is not between 1 and %d", lanes, spool.MaxLanes))
 	}
 	return err
 }

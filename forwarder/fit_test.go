@@ -68,14 +68,14 @@ func refusesSessions(t *testing.T, database *testdb.Database, options, want, cha
 	t.Helper()
 	database.Migrate(t)
 	to := &broker{}
-	fwd, err := forwarder.New(postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL}, to, forwarder.Config{Lanes: 8}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL}, to, forwarder.Config{}, nil)
 	require.NoError(t, err)
 	require.ErrorContains(t, runBriefly(t, fwd), want)
 
 	logger := &errorLog{text: want}
 	db := database.Open(t)
 	db.SetMaxOpenConns(1)
-	config := forwarder.Config{Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+	config := forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
 	fwd, err = forwarder.New(database.On(db), to, config, logger)
 	require.NoError(t, err)
 	run(t, fwd)
@@ -120,7 +120,7 @@ func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.
 			spoil()
 			require.Equal(t, 2, db.Stats().Idle)
 			to := &broker{}
-			config := forwarder.Config{Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+			config := forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
 			fwd, err := forwarder.New(database.On(db), to, config, nil)
 			require.NoError(t, err)
 			run(t, fwd) // which fails the test if it ends with an error
@@ -193,7 +193,7 @@ func TestForwarder_G3_refuses_a_sequence_that_gives_ids_in_advance(t *testing.T)
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)
 	database.Exec(t, "ALTER SEQUENCE postbox_messages_id_seq CACHE 20")
-	fwd, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.PostgreSQL}, &broker{}, forwarder.Config{Lanes: 8}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.PostgreSQL}, &broker{}, forwarder.Config{}, nil)
 	require.NoError(t, err)
 	err = runBriefly(t, fwd)
 	require.ErrorContains(t, err, "ALTER SEQUENCE postbox_messages_id_seq CACHE 1, then restart all producers")

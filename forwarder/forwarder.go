@@ -63,7 +63,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	if err := errors.Join(err, config.validate(db.Dialect)); err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
 	}
-	outbox := spool.New(statements, config.Outbox, config.Lanes)
+	outbox := spool.New(statements, config.Outbox)
 	if writesTo(publisher, db.DB, outbox) {
 		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would return to that outbox without end: "+
 			"use the publisher of your broker", config.Outbox)

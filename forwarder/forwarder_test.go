@@ -314,7 +314,7 @@ func TestForwarder_in_a_router(t *testing.T) {
 	}
 	fwd := forwarderFor(t, database, to, with(""))
 	forwarderFor(t, database, to, with("second"))
-	_, err = forwarder.New(database.Postbox(), to, forwarder.Config{Lanes: 8, Router: router}, nil)
+	_, err = forwarder.New(database.Postbox(), to, forwarder.Config{Router: router}, nil)
 	require.ErrorContains(t, err, "set Config.Name")
 	require.ErrorContains(t, fwd.Run(t.Context()), "router")
 
@@ -363,10 +363,10 @@ func TestForwarder_bad_input_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	_, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.SQLite}, &broker{}, forwarder.Config{
-		Lanes: -1, Concurrency: -1, Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second,
+		Concurrency: -1, Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second,
 		ListenDSN: "postgres://",
 	}, nil)
-	for _, want := range []string{"lanes: -1", "Concurrency: -1 is not positive", "Lease: 1ms", "PollMin and PollMax: 1m0s is more than 1s", "ListenDSN"} {
+	for _, want := range []string{"Concurrency: -1 is not positive", "Lease: 1ms", "PollMin and PollMax: 1m0s is more than 1s", "ListenDSN"} {
 		require.ErrorContains(t, err, want)
 	}
 	for want, config := range map[string]forwarder.Config{

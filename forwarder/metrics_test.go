@@ -46,7 +46,7 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 		calls.Add(1)
 		return syscall.ECONNREFUSED
 	}}
-	fwd, err := forwarder.New(described, away, forwarder.Config{Lanes: 8, ProbeMin: time.Millisecond, ProbeMax: 2 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(described, away, forwarder.Config{ProbeMin: time.Millisecond, ProbeMax: 2 * time.Millisecond}, nil)
 	require.NoError(t, err)
 	run(t, fwd)
 	require.Eventually(t, func() bool { return calls.Load() > 100 }, time.Minute, testdb.PollPause)

@@ -86,7 +86,7 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	own := publisherFor(t, database, nil)
-	config := forwarder.Config{Lanes: 8}
+	config := forwarder.Config{}
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()

@@ -53,7 +53,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	outbox := spool.New(statements, config.Outbox, config.Lanes)
+	outbox := spool.New(statements, config.Outbox)
 	notifyThrough := db.DB
 	if config.DisableNotify {
 		notifyThrough = nil

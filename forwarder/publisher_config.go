@@ -14,11 +14,6 @@ import (
 type PublisherConfig struct {
 	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
 	Outbox string
-	// Lanes is the number of shards by ordering key, and so the largest number of processes that can share the outbox. It is stored
-	// with an outbox when that is created. For an outbox that exists, the stored number counts, whatever is configured: change it with
-	// admin.SetLanes. At most 256. Defaults to 32.
-	Lanes int
-
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. It travels as the
 	// metadata [postbox.OrderingKey]. Defaults to reading that metadata.
 	OrderingKey func(topic string, msg *message.Message) string
@@ -38,7 +33,6 @@ type PublisherConfig struct {
 
 func (c *PublisherConfig) setDefaults() {
 	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
-	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
 	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
 	if c.OrderingKey == nil {
 		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get(postbox.OrderingKey) }
@@ -47,7 +41,7 @@ func (c *PublisherConfig) setDefaults() {
 
 // validate returns all that is wrong with the configuration.
 func (c PublisherConfig) validate() error {
-	err := validateOutbox(c.Outbox, c.Lanes)
+	err := validateOutbox(c.Outbox)
 	if c.MaxPayload < 0 {
 		err = errors.Join(err, fmt.Errorf("max payload: %d bytes is negative", c.MaxPayload))
 	}

@@ -346,16 +346,14 @@ func TestPublisher_bad_input_says_what_to_do(t *testing.T) {
 	require.NoError(t, publisher.Publish("topic"), "nothing to publish is no error")
 	require.Zero(t, pending(t, database))
 
-	_, err := forwarder.NewPublisher(postbox.Database{DB: database.DB}, forwarder.PublisherConfig{Lanes: 1000, MaxPayload: -1}, nil)
+	_, err := forwarder.NewPublisher(postbox.Database{DB: database.DB}, forwarder.PublisherConfig{MaxPayload: -1}, nil)
 	require.ErrorContains(t, err, "dialect is missing")
-	require.ErrorContains(t, err, "lanes: 1000")
 	require.ErrorContains(t, err, "max payload")
 	_, err = forwarder.NewPublisher(postbox.Database{Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	require.Error(t, err)
 	other := postbox.Database{DB: database.DB, Dialect: postbox.MySQL, Schema: "other"}
-	_, err = forwarder.NewPublisher(other, forwarder.PublisherConfig{Lanes: 1000}, nil)
+	_, err = forwarder.NewPublisher(other, forwarder.PublisherConfig{}, nil)
 	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
-	require.ErrorContains(t, err, "lanes: 1000")
 	_, err = forwarder.New(other, &broker{}, forwarder.Config{}, nil)
 	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
 }

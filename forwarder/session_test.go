@@ -72,7 +72,7 @@ func TestForwarder_G7_gives_up_connections_that_cannot_write(t *testing.T) {
 		db.SetMaxOpenConns(8)
 		db.SetMaxIdleConns(8)
 		to := &broker{}
-		f, err := forwarder.New(database.On(db), to, forwarder.Config{Lanes: 8}, watermill.NopLogger{})
+		f, err := forwarder.New(database.On(db), to, forwarder.Config{}, watermill.NopLogger{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -97,7 +97,7 @@ func TestForwarder_works_whatever_the_character_set_of_the_database_is(t *testin
 	publishIn(t, database, "заказы 📮", "one")
 	to := &broker{}
 	f, err := forwarder.New(database.Postbox(), to, forwarder.Config{
-		Lanes: 8, Limits: postbox.Limits{Topics: map[string]postbox.Limit{"заказы 📮": {PerSecond: 1000}}},
+		Limits: postbox.Limits{Topics: map[string]postbox.Limit{"заказы 📮": {PerSecond: 1000}}},
 	}, watermill.NopLogger{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -176,7 +176,7 @@ func (p *page) bury(ctx context.Context) error {
 	}
 	letters := make([]dialect.Letter, len(p.dead))
 	for i, dead := range p.dead {
-		if letters[i], err = p.letter(dead, target.ID); err != nil {
+		if letters[i], err = p.letter(dead, target); err != nil {
 			return fmt.Errorf("row %d: %w", dead.row.id.Offset, err)
 		}
 	}

@@ -327,7 +327,7 @@ func TestForwarder_G7_a_call_that_hangs_when_processes_stop_counts_no_start(t *t
 			require.Equal(t, 1, pending(t, database), "it is no dead letter")
 			require.NoError(t, fwd.Close())
 			require.Zero(t, database.Count(t, "SELECT starts FROM postbox_messages"))
-			database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0 WHERE holder IS NOT NULL")
+			database.Exec(t, "UPDATE postbox_members SET expires_at = 0")
 		}
 		proceed()
 		start()

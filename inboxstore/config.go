@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Defaults of the settings in [Config], where they are explained.
@@ -15,7 +13,6 @@ const (
 	defaultClaimRetention      = 7 * 24 * time.Hour
 	defaultDeadLetterRetention = 30 * 24 * time.Hour
 	defaultCacheSize           = 10_000
-	defaultLanes               = spool.DefaultLanes
 	defaultCloseTimeout        = 30 * time.Second
 	defaultMaxPayload          = 16 << 20
 )
@@ -33,11 +30,6 @@ type Config struct {
 	// then costs one SELECT and no transaction. Messages that are stored in a queue do not use it. The cache holds at least 8,000 claims, and fewer if ids are longer than
 	// a UUID. The default of 10,000 takes 4 MB, and 100,000 take 17 MB, from the first handled message on. Negative turns the cache off.
 	CacheSize int
-	// Lanes is the number of shards of each queue of deferred messages. The ordering key decides the lane of a message.
-	// Lanes is also the maximum number of processes that can share a queue. It is stored with a queue when that is created. For a
-	// queue that exists, the stored number counts, whatever is configured: change it with admin.SetLanes. At most 256. Defaults
-	// to 32.
-	Lanes int
 	// MaxPayload is the maximum size in bytes of payload and metadata together that a queue
 	// accepts. A larger message is a [postbox.PermanentError], with which middleware.Defer makes it
 	// a dead letter. Defaults to 16 MiB. MySQL needs a max_allowed_packet above the largest message
@@ -63,16 +55,12 @@ func (c *Config) setDefaults() {
 	c.ClaimRetention = cmp.Or(c.ClaimRetention, defaultClaimRetention)
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, defaultDeadLetterRetention)
 	c.CacheSize = cmp.Or(c.CacheSize, defaultCacheSize)
-	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
 	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, defaultCloseTimeout)
 }
 
 // validate returns all problems of the configuration.
 func (c Config) validate() (err error) {
-	if c.Lanes < 1 || c.Lanes > spool.MaxLanes {
-		err = errors.Join(err, fmt.Errorf("Lanes: %d is not between 1 and %d", c.Lanes, spool.MaxLanes))
-	}
 	if c.MaxPayload < 0 {
 		err = errors.Join(err, fmt.Errorf("MaxPayload: %d bytes is negative", c.MaxPayload))
 	}

@@ -88,9 +88,6 @@ type registered struct {
 	read time.Time // when that was read
 }
 
-// historyLanes is the number of lanes of a spool without messages.
-const historyLanes = 1
-
 // ready finds or registers the history, if it is not known yet.
 func (h *history) ready(ctx context.Context) error {
 	if h.known.Load() == nil {
@@ -120,7 +117,7 @@ func (h *history) look(ctx context.Context) error {
 	now := time.Now()
 	found := &registered{seen: now, read: now}
 	var err error
-	if found.id, err = spool.New(statements, h.name, historyLanes).Open(ctx, db); err != nil {
+	if found.id, err = spool.New(statements, h.name).Open(ctx, db); err != nil {
 		return fmt.Errorf("keep received messages: %w", err)
 	}
 	// Two copies of a message come here at the same time: on a server that gives statements a strict isolation, one would have a conflict.
@@ -180,12 +177,12 @@ func (h *history) id(ctx context.Context, tx *sql.Tx) (int64, error) {
 		}
 		return known.id, nil
 	}
-	found, err := spool.New(h.of.core.Statements, h.name, historyLanes).OpenIn(ctx, tx)
+	id, err := spool.New(h.of.core.Statements, h.name).OpenIn(ctx, tx)
 	if err == nil {
-		err = spool.Run(ctx, tx, h.keeps(found.ID))
+		err = spool.Run(ctx, tx, h.keeps(id))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("keep received messages: %w", err)
 	}
-	return found.ID, nil
+	return id, nil
 }

@@ -7,10 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -208,17 +205,4 @@ func TestIngest_without_tables_says_what_to_do(t *testing.T) {
 		_, err := deferred(t.Context(), inboxtest.StoreFor(t, database, database.DB, nil), "1")
 		require.ErrorContains(t, err, "postbox.Migrate")
 	}
-}
-
-// The stored number of lanes counts.
-func TestIngest_into_a_queue_with_another_number_of_lanes(t *testing.T) {
-	t.Parallel()
-	database := testdb.SQLite(t).Migrate(t)
-	_, err := deferred(t.Context(), inboxtest.StoreFor(t, database, database.DB, nil), "1")
-	require.NoError(t, err)
-	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.Lanes = 8 })
-	_, err = store.Defer(t.Context(), "q", deferKey("2"), message.NewMessage("2", nil))
-	require.NoError(t, err)
-	require.Equal(t, 32, database.Count(t, "SELECT lanes FROM postbox_spools"))
-	require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 }

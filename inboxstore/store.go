@@ -48,7 +48,7 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 	}
 	core := inbox.New(db, statements, inbox.Config{
 		ClaimRetention: config.ClaimRetention, DeadLetterRetention: config.DeadLetterRetention,
-		Lanes: config.Lanes, TxOptions: config.TxOptions, CloseTimeout: config.CloseTimeout,
+		TxOptions: config.TxOptions, CloseTimeout: config.CloseTimeout,
 	}, logger)
 	s := &Store{
 		config: config, core: core, process: spool.ProcessName(), logger: logger,

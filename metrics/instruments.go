@@ -164,11 +164,6 @@ var (
 		Name: "postbox.processes", Kind: Gauge, Unit: "{process}", Labels: ofSpool, Database: true,
 		Help: "Forwarders or subscribers that process the outbox or the queue, and have renewed their membership in time.",
 	}
-	// Lanes is the number of all lanes.
-	Lanes = &Instrument{
-		Name: "postbox.lanes", Kind: Gauge, Unit: "{lane}", Labels: ofSpool, Database: true,
-		Help: "Lanes of the outbox or the queue: the largest number of processes that can share it.",
-	}
 	// Paused is 1 during a pause.
 	Paused = &Instrument{
 		Name: "postbox.paused", Kind: Gauge, Unit: "1", Labels: ofSpool, Database: true,
@@ -203,7 +198,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, HeldUp, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
-	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
+	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

@@ -30,8 +30,6 @@ const (
 type Config struct {
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
-	// Lanes is the number of lanes of the outbox and of the queues. Defaults to 32.
-	Lanes int
 }
 
 // Kit has the helpers for one test and its database. While the test runs, no service may drain that database. A Kit is
@@ -53,14 +51,11 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	if config.Outbox == "" {
 		config.Outbox = spool.DefaultOutbox
 	}
-	if config.Lanes == 0 {
-		config.Lanes = spool.DefaultLanes
-	}
 	statements, err := spool.StatementsIn(db)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
 	}
-	store, err := inboxstore.New(db, inboxstore.Config{Lanes: config.Lanes}, nil)
+	store, err := inboxstore.New(db, inboxstore.Config{}, nil)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
 	}
@@ -73,7 +68,7 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 func (k *Kit) Published(topic string) []*message.Message {
 	k.tb.Helper()
 	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
-		Outbox: k.config.Outbox, Lanes: k.config.Lanes, Concurrency: 1,
+		Outbox: k.config.Outbox, Concurrency: 1,
 		DeadLetterRetention: -1,
 	}, nil)
 	if err != nil {
@@ -232,7 +227,7 @@ func (k *Kit) drain(name string, unordered bool, run func(ctx context.Context) e
 // idle waits for that.
 func (k *Kit) idle(ctx context.Context, name string, unordered bool) {
 	k.tb.Helper()
-	watched := spool.New(k.statements, name, k.config.Lanes)
+	watched := spool.New(k.statements, name)
 	pause := time.NewTicker(glance)
 	defer pause.Stop()
 	for {

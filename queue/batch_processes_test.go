@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -35,7 +35,7 @@ func TestBatch_G12_one_process_works_and_another_takes_over(t *testing.T) {
 			b.Await(processes[i].Running(), "a process")
 		}
 		b.Eventually(func() bool {
-			return b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = (SELECT holder FROM postbox_lanes WHERE lane = 0)") == spool.DefaultLanes
+			return b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = (SELECT holder FROM postbox_lanes WHERE lane = 0)") == dialect.Lanes
 		}, "one has all lanes")
 		var first int
 		for i := range 10 {
@@ -107,7 +107,6 @@ func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) 
 			return b.BatchEffects(ctx, messages)
 		})
 		b.Await(entered, "the zombie's handler")
-		b.Exec(t, "UPDATE postbox_lanes SET expires_at = 1")
 		b.Exec(t, "UPDATE postbox_members SET expires_at = 1")
 		heir := b.another().Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), b.BatchEffects)
 		b.Drained()

@@ -20,7 +20,7 @@ func TestSubscriber_reports_no_failure_that_a_new_subscription_has_cured(t *test
 	statements, err := dialect.For(dialect.SQLite, "", "", "")
 	require.NoError(t, err)
 	begun := func(name string) *queue {
-		d := drain.New(nil, spool.New(statements, name, 1), nil, drain.Config{}, watermill.NopLogger{})
+		d := drain.New(nil, spool.New(statements, name), nil, drain.Config{}, watermill.NopLogger{})
 		return &queue{name: name, drainer: d}
 	}
 	failed := func(name string) *queue {

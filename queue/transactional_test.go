@@ -179,7 +179,6 @@ func TestQueue_G4_a_message_has_its_effect_once_although_the_lease_was_lost(t *t
 				sleepy.Lease = time.Hour // and so it does not look after it
 				zombie := b.Start(sleepy, handler(0))
 				b.Await(entered[0], "the zombie's handler")
-				b.Exec(t, "UPDATE postbox_lanes SET expires_at = 1")
 				b.Exec(t, "UPDATE postbox_members SET expires_at = 1")
 				heir := b.another().Start(inboxtest.Quick(inboxtest.Transactional), handler(1))
 				b.Await(entered[1], "the heir's handler")

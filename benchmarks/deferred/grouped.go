@@ -12,7 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // commitsByHand is how many commits run at a time where two do.
@@ -94,7 +94,7 @@ func ownValues(batch []*message.Message) ([]any, error) {
 		}
 		key := msg.Metadata.Get(postbox.OrderingKey)
 		hash := postbox.KeyHash(key)
-		lanes, hashes = append(lanes, int64(postbox.Lane(hash, spool.DefaultLanes))), append(hashes, hash)
+		lanes, hashes = append(lanes, int64(postbox.Lane(hash, dialect.Lanes))), append(hashes, hash)
 		claims, ids, keys = append(claims, ownClaim(msg)), append(ids, []byte(msg.UUID)), append(keys, []byte(key))
 		metadata, payloads = append(metadata, encoded), append(payloads, msg.Payload)
 	}

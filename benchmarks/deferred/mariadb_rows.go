@@ -12,7 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // ownRows are the tables and rows of Postbox, written by hand: what their parts cost shows what the rest of Postbox costs.
@@ -60,7 +60,7 @@ func (o ownRows) store(ctx context.Context, tx *sql.Tx, batch []*message.Message
 		}
 		key := msg.Metadata.Get(postbox.OrderingKey)
 		hash := postbox.KeyHash(key)
-		rows = append(rows, postbox.Lane(hash, spool.DefaultLanes), hash, queueName, []byte(msg.UUID), []byte(key), []byte(msg.Payload), metadata)
+		rows = append(rows, postbox.Lane(hash, dialect.Lanes), hash, queueName, []byte(msg.UUID), []byte(key), []byte(msg.Payload), metadata)
 	}
 	if _, err := tx.ExecContext(ctx, claimOwn+list(claimOwnEach, len(batch)), claims...); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // writers are the clients that write at a time.
@@ -142,7 +142,7 @@ func writeOurRow(ctx context.Context, stage *measure.Stage) error {
 	return writeRows(ctx, stage, insertOurRow, func(msg *message.Message, metadata []byte) []any {
 		key := []byte(msg.Metadata.Get(postbox.OrderingKey))
 		hash := crc32.ChecksumIEEE(key)
-		return []any{hash % spool.DefaultLanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
+		return []any{hash % dialect.Lanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
 	})
 }
 

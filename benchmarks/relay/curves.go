@@ -9,19 +9,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Lanes drains with one forwarder an outbox of more and more lanes, up to the most that it can have.
-func Lanes() measure.Scenario {
-	return measure.Scenario{
-		Name:  "relay-lanes",
-		About: "one forwarder with default settings drains 50,000 messages into a publisher that does nothing, by the lanes of the outbox",
-		Axis:  "lanes",
-		Contenders: measure.Curve([]int{1, 4, 16, 64, 256}, func(ctx context.Context, stage *measure.Stage, lanes int) error {
-			n := some(stage, 50_000)
-			return ours(n, newSink(n, 0), forwarder.Config{Lanes: lanes})(ctx, stage)
-		}),
-	}
-}
-
 // Payload drains messages of more and more bytes.
 func Payload() measure.Scenario {
 	return measure.Scenario{

@@ -54,7 +54,7 @@ func oursMariaDB(config forwarder.Config) measure.Run {
 	return measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 		n := stage.Scale(mariaDBBacklog, quickMariaDBBacklog)
 		database := postbox.Database{DB: db, Dialect: postbox.MySQL}
-		if err := fillOn(ctx, database, load.Usual(), n, config.Lanes); err != nil {
+		if err := fillOn(ctx, database, load.Usual(), n); err != nil {
 			return err
 		}
 		return drainOn(ctx, stage, database, newSink(n, 0), config)

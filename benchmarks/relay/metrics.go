@@ -15,7 +15,7 @@ func Metrics() measure.Scenario {
 	drain := func(describe load.Describe, config forwarder.Config) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
 			n := stage.Scale(backlog, quick)
-			if err := fillShaped(ctx, stage.Setup, load.Usual(), n, config.Lanes); err != nil {
+			if err := fillShaped(ctx, stage.Setup, load.Usual(), n); err != nil {
 				return err
 			}
 			return drainDescribed(describe, newSink(n, 0), config)(ctx, stage)

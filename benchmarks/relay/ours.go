@@ -11,7 +11,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // ours fills an outbox with n messages and drains it with a forwarder.
@@ -22,7 +21,7 @@ func ours(n int, to *sink, config forwarder.Config) measure.Run {
 // oursShaped does so with messages of a shape.
 func oursShaped(shape load.Shape, n int, to *sink, config forwarder.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := fillShaped(ctx, stage.Setup, shape, n, config.Lanes); err != nil {
+		if err := fillShaped(ctx, stage.Setup, shape, n); err != nil {
 			return err
 		}
 		return drainOurs(to, config)(ctx, stage)
@@ -62,21 +61,21 @@ func drainOn(ctx context.Context, stage *measure.Stage, database postbox.Databas
 
 // fillOurs makes the tables and writes n messages.
 func fillOurs(ctx context.Context, db *sql.DB, n int) error {
-	return fillShaped(ctx, db, load.Usual(), n, spool.DefaultLanes)
+	return fillShaped(ctx, db, load.Usual(), n)
 }
 
-// fillShaped does so with messages of a shape, in an outbox with so many lanes; 0 is the default.
-func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int) error {
-	return fillOn(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, shape, n, lanes)
+// fillShaped does so with messages of a shape.
+func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n int) error {
+	return fillOn(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, shape, n)
 }
 
 // fillOn does so on any database.
-func fillOn(ctx context.Context, database postbox.Database, shape load.Shape, n, lanes int) error {
+func fillOn(ctx context.Context, database postbox.Database, shape load.Shape, n int) error {
 	if err := postbox.Migrate(ctx, database); err != nil {
 		return err
 	}
 	publisher, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{
-		Lanes: lanes, AllowAutocommit: true, DisableNotify: true,
+		AllowAutocommit: true, DisableNotify: true,
 	}, nil)
 	if err != nil {
 		return err

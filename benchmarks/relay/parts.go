@@ -42,7 +42,7 @@ func Parts() measure.Scenario {
 	}
 }
 
-// parts says what is done with the statements of Postbox in a loop that otherwise is that of [floor], on Postbox's table with one lane:
+// parts says what is done with the statements of Postbox in a loop that otherwise is that of [floor], on Postbox's table, all in one lane:
 // reading finds what may run now, and removing checks the fencing token of the lane and the time of each message.
 type parts struct{ read, remove bool }
 
@@ -50,13 +50,15 @@ type parts struct{ read, remove bool }
 const ourSpool, heldToken = 1, 1
 
 func (p parts) drain(ctx context.Context, stage *measure.Stage, n int) error {
-	if err := fillShaped(ctx, stage.Setup, load.Usual(), n, tunedLanes); err != nil {
+	if err := fillShaped(ctx, stage.Setup, load.Usual(), n); err != nil {
 		return err
+	}
+	for _, statement := range []string{oneLane, repackOurs, analyzeOurs} {
+		if _, err := stage.Setup.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	if _, err := stage.Setup.ExecContext(ctx, holdLane, heldToken); err != nil {
-		return err
-	}
-	if _, err := stage.Setup.ExecContext(ctx, analyzeOurs); err != nil {
 		return err
 	}
 	statements, err := dialect.For(dialect.PostgreSQL, "", "", "")
@@ -109,7 +111,7 @@ func (l *partsLoop) close() { _, _ = l.fetch.Close(), l.erase.Close() }
 // query is the read of a forwarder that holds the lane.
 func (l *partsLoop) query(after int64) dialect.Query {
 	return l.statements.Fetch(dialect.FetchParams{
-		Spool: ourSpool, Layout: dialect.Layout{Lanes: tunedLanes}, Cursors: []dialect.Cursor{{After: after}},
+		Spool: ourSpool, Cursors: []dialect.Cursor{{After: after}},
 		Inline: math.MaxInt32, PerLane: peerPage, Due: peerPage,
 	})
 }

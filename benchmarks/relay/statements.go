@@ -22,8 +22,10 @@ SELECT $1, * FROM unnest($2::text[], $3::bytea[], $4::bytea[])`
 SELECT id, topic, message_id, metadata, payload FROM ONLY postbox_messages
 WHERE spool = 1 AND state = 0 AND lane = 0 AND id > $1 ORDER BY id LIMIT $2`
 	ourTableDelete = `DELETE FROM ONLY postbox_messages WHERE spool = 1 AND state = 0 AND lane = 0 AND id = ANY($1)`
+	oneLane        = `UPDATE postbox_messages SET lane = 0`
+	repackOurs     = `VACUUM FULL postbox_messages`
 	analyzeOurs    = `ANALYZE postbox_messages` // without statistics, that DELETE reads the whole lane each time
-	holdLane       = `INSERT INTO postbox_lanes (spool, lane, holder, token, expires_at) VALUES (1, 0, 'by hand', $1, 4611686018427387904)`
+	holdLane       = `INSERT INTO postbox_lanes (spool, lane, holder, token) VALUES (1, 0, 'by hand', $1)`
 
 	// What reads the log by hand.
 	slotPublication  = `DROP PUBLICATION IF EXISTS by_hand; CREATE PUBLICATION by_hand FOR TABLE outbox WITH (publish = 'insert')`

@@ -13,12 +13,11 @@ const (
 	tunedPage    = 2000
 	tunedBatch   = 250
 	tunedWorkers = 2
-	tunedLanes   = 1 // enough for one process
 	peerPage     = 1000
 	stockPage    = 5000
 )
 
-var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers, Lanes: tunedLanes}
+var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers}
 
 // Throughput drains a backlog into a publisher that does nothing.
 func Throughput() measure.Scenario {

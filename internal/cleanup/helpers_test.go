@@ -42,7 +42,7 @@ func (t taker) Excluded() []string { return t.excluded }
 // drain runs a drainer of the spool, which keeps what is done for that long. It ends with the test, or before that by stop.
 func (b *bench) drain(holder string, handler taker, history time.Duration) (d *drain.Drainer, stop func()) {
 	b.T.Helper()
-	d = drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name(), enginetest.Lanes), handler, drain.Config{
+	d = drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name()), handler, drain.Config{
 		Holder: holder, Process: "test", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3, History: history,
 		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond, Close: 5 * time.Second,
 	}, watermill.NopLogger{})

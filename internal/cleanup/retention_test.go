@@ -24,7 +24,7 @@ const ancient = 10 * time.Hour
 // keeps registers a spool for which operators have stored settings, and returns its id.
 func (b *bench) keeps(name string, settings spool.Settings) int64 {
 	b.T.Helper()
-	id, err := spool.New(b.Statements, name, enginetest.Lanes).Open(b.T.Context(), b.Database.DB)
+	id, err := spool.New(b.Statements, name).Open(b.T.Context(), b.Database.DB)
 	require.NoError(b.T, err)
 	b.set(name, settings)
 	return id

@@ -34,10 +34,10 @@ func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		first, last := spool.New(b.Statements, "first", enginetest.Lanes), spool.New(b.Statements, "last", enginetest.Lanes)
+		first, last := spool.New(b.Statements, "first"), spool.New(b.Statements, "last")
 		_, err := first.Open(t.Context(), database.DB) // rounds go by the ids of spools
 		require.NoError(t, err)
-		outbox, queue := spool.New(b.Statements, "orders", enginetest.Lanes), spool.New(b.Statements, spool.QueuePrefix+"fraud", enginetest.Lanes)
+		outbox, queue := spool.New(b.Statements, "orders"), spool.New(b.Statements, spool.QueuePrefix+"fraud")
 		store := func(s *spool.Spool, d spool.Draft) {
 			require.NoError(t, s.Append(t.Context(), database.DB, spool.Run, []spool.Draft{d}))
 		}
@@ -53,7 +53,7 @@ func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 
 		_, log := b.clean(database.DB, "cleaner", watchConfig(time.Millisecond))
 		b.Eventually(func() bool { return toldOf(log, "outbox", "orders") == 1 && toldOf(log, "queue", "fraud") == 1 }, "it is said")
-		late := spool.New(b.Statements, "late", enginetest.Lanes)
+		late := spool.New(b.Statements, "late")
 		store(late, enginetest.Draft("3", ""))
 		b.Eventually(func() bool { return toldOf(log, "outbox", "late") == 1 }, "there was another round")
 		require.Len(t, log.At(watermill.ErrorLogLevel), 3, "each is said once, and nothing of what has a drainer")
@@ -72,7 +72,7 @@ func TestCleaner_does_not_log_messages_that_have_not_waited_for_long(t *testing.
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		young, old := spool.New(b.Statements, "young", enginetest.Lanes), spool.New(b.Statements, "old", enginetest.Lanes)
+		young, old := spool.New(b.Statements, "young"), spool.New(b.Statements, "old")
 		for _, s := range []*spool.Spool{young, old} { // a round comes to the young one first
 			require.NoError(t, s.Append(t.Context(), database.DB, spool.Run, []spool.Draft{enginetest.Draft(s.Name(), ""), {Topic: "orders", MessageID: "later", Delay: time.Hour}}))
 		}

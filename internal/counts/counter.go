@@ -100,13 +100,9 @@ func (c *Counter) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	spools, err := c.spools(ctx)
+	ids, err := c.spools(ctx)
 	if err != nil {
 		return err
-	}
-	ids := make([]int64, len(spools))
-	for i, s := range spools {
-		ids[i] = s.id
 	}
 	all, err := scan(ctx, c.db, c.statements, ids, c.limit)
 	if err != nil {
@@ -126,10 +122,10 @@ func (c *Counter) plan(ctx context.Context) error {
 	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&clock); err != nil {
 		return err
 	}
-	for _, s := range spools {
-		c.carry(c.snapshot.Ready, known.Ready, all[s.id].ready, clock, newReadyWalk(s))
-		c.carry(c.snapshot.Waiting, known.Waiting, all[s.id].waiting, clock, newWaitingWalk(s))
-		c.carry(c.snapshot.Done, known.Done, all[s.id].done, clock, newHistoryWalk(s))
+	for _, id := range ids {
+		c.carry(c.snapshot.Ready, known.Ready, all[id].ready, clock, newReadyWalk(id))
+		c.carry(c.snapshot.Waiting, known.Waiting, all[id].waiting, clock, newWaitingWalk(id))
+		c.carry(c.snapshot.Done, known.Done, all[id].done, clock, newHistoryWalk(id))
 	}
 	if letters > c.limit {
 		if c.snapshot.Letters = known.Letters; c.due(known.Letters.At, known.Letters.Cost, clock) {
@@ -144,9 +140,9 @@ func (c *Counter) carry(next, earlier map[int64]Count, found int, clock int64, w
 	if found <= c.limit {
 		return
 	}
-	known, ok := earlier[w.spool.id]
+	known, ok := earlier[w.spool]
 	if ok {
-		next[w.spool.id] = known
+		next[w.spool] = known
 	}
 	if c.due(known.At, known.Cost, clock) {
 		c.begin(w, clock)
@@ -164,25 +160,18 @@ func (c *Counter) due(at, cost, clock int64) bool {
 	return at == 0 || clock-at >= age || clock < at
 }
 
-// lanes is a spool, with the number of its lanes.
-type lanes struct {
-	id int64
-	n  int
-}
-
-func (c *Counter) spools(ctx context.Context) ([]lanes, error) {
-	rows, err := c.db.QueryContext(ctx, c.statements.SpoolLanes)
+func (c *Counter) spools(ctx context.Context) (ids []int64, err error) {
+	rows, err := c.db.QueryContext(ctx, c.statements.SpoolIDs)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var spools []lanes
 	for rows.Next() {
-		var s lanes
-		if err := rows.Scan(&s.id, &s.n); err != nil {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		spools = append(spools, s)
+		ids = append(ids, id)
 	}
-	return spools, rows.Err()
+	return ids, rows.Err()
 }

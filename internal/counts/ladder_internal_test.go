@@ -259,20 +259,3 @@ func TestReader_G9_says_the_truth_while_messages_are_written(t *testing.T) {
 		require.True(t, seen[AtLeast], "it was read while it was counted")
 	})
 }
-
-// While the number of lanes changes, messages wait in lanes that the layout does not have.
-func TestReader_finds_the_oldest_message_in_old_lanes(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		b.ready(3)
-		b.exec("UPDATE postbox_messages SET created_at = created_at - ?", 9*time.Hour.Microseconds())
-		for _, firstLane := range []int{300, 0} { // they are in lower lanes, and then in higher ones
-			b.exec("UPDATE postbox_spools SET first_lane = ?", firstLane)
-			b.exec("UPDATE postbox_messages SET lane = lane + ?", 300-firstLane)
-			found := b.read()
-			require.InDelta(t, 9*time.Hour, found.OldestAge, float64(10*time.Minute), "layout from %d on", firstLane)
-			require.InDelta(t, 9*time.Hour, found.DueAge, float64(10*time.Minute), "layout from %d on", firstLane)
-		}
-	})
-}

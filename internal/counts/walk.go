@@ -11,7 +11,7 @@ import (
 
 // walk counts a part of a table, page by page.
 type walk struct {
-	spool   lanes
+	spool   int64
 	count   Count
 	letters Letters
 
@@ -29,46 +29,46 @@ func (w *walk) step(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 	return last, err
 }
 
-func newReadyWalk(spool lanes) *walk {
+func newReadyWalk(spool int64) *walk {
 	w := &walk{spool: spool}
 	w.next = w.alongLanes(dialect.StateReady)
-	w.store = func(s *Snapshot) { s.Ready[spool.id] = w.count }
+	w.store = func(s *Snapshot) { s.Ready[spool] = w.count }
 	return w
 }
 
-func newWaitingWalk(spool lanes) *walk {
+func newWaitingWalk(spool int64) *walk {
 	w := &walk{spool: spool}
 	w.next = w.alongLanes(dialect.StateScheduled, dialect.StateRetrying)
-	w.store = func(s *Snapshot) { s.Waiting[spool.id] = w.count }
+	w.store = func(s *Snapshot) { s.Waiting[spool] = w.count }
 	return w
 }
 
 // pageOf counts a page of the messages of a lane, and returns the last id.
 type pageOf func(ctx context.Context, db *sql.DB, statements *dialect.Statements, p dialect.LanePage) (n int, last int64, err error)
 
-// alongLanes counts the messages of some states, lane by lane.
+// alongLanes counts the messages of some states, lane by lane. A page of few messages goes on in the next lane.
 func (w *walk) alongLanes(states ...int) func(context.Context, *sql.DB, *dialect.Statements, int) (bool, error) {
-	page := dialect.LanePage{Spool: w.spool.id}
+	page := dialect.LanePage{Spool: w.spool}
 	count := pageOf(w.waiting)
 	if states[0] == dialect.StateReady {
 		count = w.ready
 	}
 	return func(ctx context.Context, db *sql.DB, statements *dialect.Statements, limit int) (bool, error) {
-		if len(states) == 0 || w.spool.n == 0 {
-			return true, nil
-		}
-		page.State, page.Limit = states[0], limit
-		n, last, err := count(ctx, db, statements, page)
-		if err != nil {
-			return false, err
-		}
-		w.count.N += n
-		if page.After = last; n < limit {
-			page.After = 0
-			page.Lane++
-		}
-		if page.Lane == w.spool.n {
-			page.Lane, states = 0, states[1:]
+		for left := limit; left > 0 && len(states) > 0; {
+			page.State, page.Limit = states[0], left
+			n, last, err := count(ctx, db, statements, page)
+			if err != nil {
+				return false, err
+			}
+			w.count.N += n
+			if page.After = last; n < left {
+				page.After = 0
+				page.Lane++
+			}
+			if page.Lane == dialect.Lanes {
+				page.Lane, states = 0, states[1:]
+			}
+			left -= n
 		}
 		return len(states) == 0, nil
 	}
@@ -89,22 +89,22 @@ func (w *walk) waiting(ctx context.Context, db *sql.DB, statements *dialect.Stat
 	return n, last, err
 }
 
-func newHistoryWalk(spool lanes) *walk {
+func newHistoryWalk(spool int64) *walk {
 	w, after := &walk{spool: spool}, int64(0)
 	w.next = func(ctx context.Context, db *sql.DB, statements *dialect.Statements, limit int) (bool, error) {
 		until, n := int64(dialect.Never), 0
-		end := statements.EndOfPage(spool.id, after, limit)
+		end := statements.EndOfPage(spool, after, limit)
 		err := db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&until)
 		last := errors.Is(err, sql.ErrNoRows)
 		if err == nil || last {
-			page := statements.HistoryPage(spool.id, after, until)
+			page := statements.HistoryPage(spool, after, until)
 			err = db.QueryRowContext(ctx, page.Text, page.Args...).Scan(&n)
 		}
 		w.count.N += n
 		after = until
 		return last, err
 	}
-	w.store = func(s *Snapshot) { s.Done[spool.id] = w.count }
+	w.store = func(s *Snapshot) { s.Done[spool] = w.count }
 	return w
 }
 

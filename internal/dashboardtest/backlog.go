@@ -91,7 +91,7 @@ func newBacklog(tb testing.TB, database *testdb.Database, rows int) *Backlog {
 	database.Migrate(tb)
 	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(tb, err)
-	id, err := spool.New(statements, Outbox, backlogLanes).Open(tb.Context(), database.DB)
+	id, err := spool.New(statements, Outbox).Open(tb.Context(), database.DB)
 	require.NoError(tb, err)
 	database.DB.SetMaxOpenConns(1)
 	backlog.thread = threadOf(tb, database)

@@ -79,7 +79,7 @@ func (s *Shop) Publish(topic string, messages ...*message.Message) {
 // Enqueue writes a message to the queue.
 func (s *Shop) Enqueue(id, key, payload string) {
 	s.Helper()
-	queue := spool.New(s.names, spool.QueuePrefix+Queue, lanes)
+	queue := spool.New(s.names, spool.QueuePrefix+Queue)
 	draft := spool.Draft{Topic: "orders", MessageID: id, Key: key, Payload: []byte(payload), Metadata: map[string]string{"about": id}}
 	require.NoError(s, queue.Append(context.Background(), s.Database.DB, spool.Run, []spool.Draft{draft}))
 }
@@ -203,7 +203,7 @@ func (s *Shop) run(query dialect.Query) {
 // Beat stores the heartbeat of a process that handles the outbox, as the process would.
 func (s *Shop) Beat(process string, beat spool.Heartbeat) {
 	s.Helper()
-	id, err := spool.New(s.names, Outbox, lanes).Open(s.Context(), s.Database.DB)
+	id, err := spool.New(s.names, Outbox).Open(s.Context(), s.Database.DB)
 	require.NoError(s, err)
 	s.run(s.names.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: process}, InFlight: beat.Encode(), TTL: time.Hour.Microseconds()}))
 }

@@ -14,16 +14,24 @@ type Member struct {
 type JoinParams struct {
 	Member
 	InFlight string // its heartbeat, as JSON
-	TTL      int64  // how long it counts as a member without a renewal
+	TTL      int64  // how long it is a member, and so holds its lanes, without a renewal
+	Aside    bool   // it is due no share of the lanes, since it stops or stands by
+}
+
+// sharing is how the tables have it.
+func (p JoinParams) sharing() int {
+	if p.Aside {
+		return 0
+	}
+	return 1
 }
 
 // AcquireParams say which free lanes a member takes.
 type AcquireParams struct {
 	Member
-	TTL   int64
-	Later int64   // at least 1: the new token exceeds the old token and the clock by this
-	Limit int     // maximum number of lanes, if the text of FreeLanes is empty
-	Free  []int64 // the numbers that FreeLanes returned, if it has a text
+	Later  int64   // at least 1: the new token exceeds the old token and the clock by this
+	Limit  int     // maximum number of lanes, if the text of FreeLanes is empty
+	Locked []int64 // the numbers that LockLanes returned, if FreeLanes has a text
 }
 
 // HeldLane is a lane with the token under which the process acquired it.
@@ -34,18 +42,29 @@ type HeldLane struct {
 }
 
 // RegisterSpool inserts a spool, unless there is one with this name.
-func (s *Statements) RegisterSpool(name string, lanes int) Query {
-	return Query{Text: s.registerSpool, Args: []any{name, lanes}}
+func (s *Statements) RegisterSpool(name string) Query {
+	return Query{Text: s.registerSpool, Args: []any{name}}
 }
 
 // FillLanes inserts the missing lanes of a spool.
-func (s *Statements) FillLanes(spool int64, of Layout) Query {
-	return Query{Text: s.fillLanes, Args: []any{spool, of.First, of.Next() - 1}}
+func (s *Statements) FillLanes(spool int64) Query {
+	return Query{Text: s.fillLanes, Args: []any{spool}}
 }
 
 // Join inserts or renews the member.
 func (s *Statements) Join(p JoinParams) Query {
-	return Query{Text: s.join, Args: []any{p.Spool, p.Holder, p.InFlight, p.TTL}}
+	return Query{Text: s.join, Args: []any{p.Spool, p.Holder, p.InFlight, p.TTL, p.sharing()}}
+}
+
+// Renew renews the member, and so the leases of all its lanes, also if they are over. If it changes no row, another process
+// has deleted the member, and may have taken its lanes.
+func (s *Statements) Renew(p JoinParams) Query {
+	return Query{Text: s.renew, Args: []any{p.InFlight, p.TTL, p.sharing(), p.Spool, p.Holder}}
+}
+
+// ExpireMembers deletes the members whose leases are over. Commit it before Acquire.
+func (s *Statements) ExpireMembers(spool int64) Query {
+	return Query{Text: s.expireMembers, Args: []any{spool}}
 }
 
 // Leave removes the member.
@@ -53,26 +72,40 @@ func (s *Statements) Leave(m Member) Query {
 	return Query{Text: s.leave, Args: []any{m.Spool, m.Holder}}
 }
 
-// Renew extends the leases of all lanes that the member holds to this time from now, including leases that have expired
-// meanwhile.
-func (s *Statements) Renew(m Member, ttl int64) Query {
-	return Query{Text: s.renew, Args: []any{ttl, m.Spool, m.Holder}}
+// ReleaseAll gives all lanes of a member back.
+func (s *Statements) ReleaseAll(m Member) Query {
+	return Query{Text: s.releaseAll, Args: []any{m.Spool, m.Holder}}
 }
 
-// FreeLanes locks up to the wanted number of lanes that may be taken, and skips lanes that another transaction has
-// locked. It returns their numbers, for Acquire in the same transaction. Its text is empty if Acquire chooses lanes by
-// itself.
+// FreeLanes returns numbers and tokens of up to the wanted number of lanes that may be taken, for LockLanes. Its text is
+// empty if Acquire chooses lanes by itself.
 func (s *Statements) FreeLanes(spool int64, wanted int) Query {
-	return Query{Text: s.freeLanes, Args: []any{spool, wanted}}
+	return Query{Text: s.freeLanes, Args: []any{spool, spool, wanted}}
 }
 
-// Acquire takes lanes. Each gets a new token. A lane that the last holder did not give back also gets a mark.
-func (s *Statements) Acquire(p AcquireParams) Query {
-	var which any = p.Limit
-	if s.freeLanes != "" {
-		which = List(p.Free)
+// LockLanes locks those of these lanes that nobody has taken meanwhile, and skips those that another transaction has
+// locked. It returns their numbers, for Acquire in the same transaction.
+func (s *Statements) LockLanes(spool int64, free []HeldLane) Query {
+	tuples := make([][2]int64, len(free))
+	for i, l := range free {
+		tuples[i] = [2]int64{int64(l.Lane), l.Token}
 	}
-	return Query{Text: s.acquire, Args: []any{p.Later, p.Holder, p.TTL, p.Spool, which}}
+	return Query{Text: s.lockLanes, Args: []any{List(tuples), spool}}
+}
+
+// Acquire takes lanes. Each gets a new token. A lane that the last holder did not give back also gets a mark. The process
+// must be a member before.
+func (s *Statements) Acquire(p AcquireParams) Query {
+	args := []any{p.Later, p.Holder, p.Spool}
+	switch s.Kind {
+	case MySQL:
+		args = append(args, List(p.Locked))
+	case PostgreSQL:
+		args = append(args, p.Spool, p.Spool, p.Spool, p.Limit)
+	default:
+		args = append(args, p.Spool, p.Spool, p.Limit)
+	}
+	return Query{Text: s.acquire, Args: args}
 }
 
 // Held returns lane, token and suspect of each lane that the member holds.

@@ -37,18 +37,18 @@ SELECT COALESCE((SELECT name FROM {deployment} WHERE id = 1), '')`,
 SELECT identity FROM {identity} WHERE id = 1`,
 
 		registerSpool: `
-{insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
+{insert ignore} INTO {spools} (name) VALUES (?) {or ignore}`,
 
 		FindSpool: `
-SELECT id, first_lane, lanes FROM {spools} WHERE name = ?`,
+SELECT id FROM {spools} WHERE name = ?`,
 
 		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the transaction.
 		// RegisterSpool has taken this lock already when it found the row.
 		FindNewSpool: `
-SELECT id, first_lane, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
+SELECT id FROM {spools} WHERE name = ? {lock in share mode}`,
 
 		SpoolByID: `
-SELECT name, first_lane, lanes FROM {spools} WHERE id = ?`,
+SELECT name FROM {spools} WHERE id = ?`,
 
 		TryWrite: `
 UPDATE {spools} SET version = version WHERE 1 = 0`,
@@ -61,13 +61,15 @@ ORDER BY s.name`,
 		leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 
-		// An hour is far beyond any lease: a process that was silent for so long does not return under the same name.
-		DropMembers: `
-DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
+		expireMembers: `
+DELETE FROM {members} WHERE spool = ? AND expires_at <= {now}`,
 
-		// Also renews an expired lease, as long as no other process has taken the lane meanwhile.
+		// Also renews a lease that is over, as long as no other process has deleted the row.
 		renew: `
-UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
+UPDATE {members} SET in_flight = ?, expires_at = {now} + ?, sharing = ? WHERE spool = ? AND holder = ?`,
+
+		releaseAll: `
+UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ?`,
 
 		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
@@ -77,8 +79,7 @@ UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 
 		Control: `
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id),
-       first_lane, lanes
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s
 WHERE s.id = ?`,
 
@@ -239,7 +240,6 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 		VersionTable: names.Table("version"),
 	}
 	s.operate()
-	s.changeLanes()
 	s.audit()
 	s.receipts()
 	s.stuck()
@@ -279,14 +279,12 @@ var turns = [variants]string{
 const variants = 8
 
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
-// A read that sees a message in an old lane returns [VersionMoving] as the version: see lanes.go.
-var (
-	spoolVersion = versionUnless(usedOldLane)
-	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
-	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
+//
+// canBeTaken is true for a lane that belongs to no member. A member whose lease is over is deleted first, in a statement before.
+const (
+	canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = ?))`
+	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
+	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})))`
+	liveMembers = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now} AND w.sharing = 1)`
 )
-
-// versionUnless is the version of a spool, unless a search has found an old lane.
-func versionUnless(search string) string {
-	return `CASE WHEN ` + search + ` IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
-}

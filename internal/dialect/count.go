@@ -63,29 +63,23 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
 	//
-	// While the number of lanes changes, messages wait in lanes below those of the layout. The first one of the state is one of the lowest lane. The last
-	// one is of the highest lane: none is above those of the layout, unless the row of the spool was restored or changed by hand. MariaDB would read
-	// all messages of the state for a condition on the lane that depends on the row of the spool. The order names all columns of the index, since MySQL
-	// would sort all messages of the state if it left out those that are equal to a column of another table.
+	// The order names all columns of the index, since MySQL would sort all messages of the state if it left out those that are equal to a column of
+	// another table.
 	oldest := func(state int, table string) string {
-		first := func(lane, order string) string {
-			return fmt.Sprintf(`(SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d%s ORDER BY %s{along} LIMIT 1)`, table, state, lane, order)
-		}
-		return `COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN ` + first(" AND m.lane = s.first_lane + n.lane", "m.spool, m.state, m.lane, m.id") + `
-	WHEN n.lane = s.lanes THEN ` + first("", "m.spool, m.state, m.lane, m.id") + `
-	ELSE ` + first("", "m.spool DESC, m.state DESC, m.lane DESC, m.id DESC") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
+		return fmt.Sprintf(`COALESCE((SELECT MIN((
+	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = n.lane
+	ORDER BY m.spool, m.state, m.lane, m.id{along} LIMIT 1)) FROM n), %s)`, table, state, never)
 	}
 	s.Ages = fmt.Sprintf(`
-WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < %d)
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
 SELECT s.id, s.name, {now},
        %s,
        %s,
        %s,
        {first due},
        COALESCE(s.paused_at, `+never+`), s.batches
-FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d, NULL, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
-WHERE {few}`, MaxLanes+1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"), MaxLanes)
+FROM (SELECT id, name, paused_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, NULL, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+WHERE {few}`, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }
 
 // strays finds the spools without a row that messages name, in the gaps between the ids of spools, with a descent of the index for each gap.

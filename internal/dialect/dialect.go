@@ -34,8 +34,9 @@ const (
 	StateMeta = -1
 )
 
-// MaxLanes limits the number of lanes. A fetch has a part for each lane, and SQLite limits compound statements.
-const MaxLanes = 256
+// Lanes is the number of lanes of each spool, for ever: the lane of a stored message follows from it. A power of two could be
+// doubled, which splits each lane in two. More lanes cost more where each is read by itself.
+const Lanes = 32
 
 // ParkedFrom is the due time in microseconds from which on a retrying message counts as parked: it waits for an
 // operator, and its key waits behind it. ParkDelay, added to any time, exceeds it.
@@ -116,13 +117,6 @@ type FetchParams struct {
 	PausedKeys bool
 	// Held are hashes of keys that the caller knows to wait, and whose messages are left out.
 	Held []int64
-	// Layout is that of the spool, as the caller knows it. A message in another lane makes the version VersionMoving.
-	Layout Layout
-}
-
-// metaArgs returns the arguments of the meta row: those before the version, and those of the version.
-func (p FetchParams) metaArgs(before ...any) []any {
-	return append(before, versionArgs(p.Spool, p.Layout)...)
 }
 
 // Known is a message that the caller of a fetch already has.

@@ -65,7 +65,7 @@ func printed(s *dialect.Statements) string {
 		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed().Text)
 	}
 	printUnique(&out, s)
-	fmt.Fprintf(&out, "-- StuckHeads, one lane\n%s\n\n", s.StuckHeads(1, []int{0}, 1).Text)
+	fmt.Fprintf(&out, "-- StuckHeads\n%s\n\n", s.StuckHeads(1, 1).Text)
 	fmt.Fprintf(&out, "-- WaitingOfKeys, one lane\n%s\n\n", s.WaitingOfKeys(1, []*dialect.KeysOfLane{{}}, 1).Text)
 	fmt.Fprintf(&out, "-- AwaitReceipts, one\n%s\n\n", s.AwaitReceipts(make([]dialect.ReceiptRow, 1))[0].Text)
 	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
@@ -77,8 +77,8 @@ func printed(s *dialect.Statements) string {
 	}).Text)
 	if s.ReadsUpTo { // and the text has parts that are left out where they are not needed
 		fmt.Fprintf(&out, "-- Fetch, two lanes up to an id\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), UpTo: 1}).Text)
-		fmt.Fprintf(&out, "-- Fetch, one lane, due messages, many known ones, after a change of the number of lanes\n%s\n\n", s.Fetch(dialect.FetchParams{
-			Cursors: make([]dialect.Cursor, 1), Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)}, Layout: dialect.Layout{First: 32, Lanes: 64},
+		fmt.Fprintf(&out, "-- Fetch, one lane, due messages, many known ones\n%s\n\n", s.Fetch(dialect.FetchParams{
+			Cursors: make([]dialect.Cursor, 1), Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)},
 		}).Text)
 	}
 	fmt.Fprintf(&out, "-- Fetch, one lane, held keys\n%s\n\n", s.Fetch(dialect.FetchParams{
@@ -133,7 +133,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1}),
 			s.Fetch(dialect.FetchParams{UpTo: 1}),
-			s.Fetch(dialect.FetchParams{UpTo: 1, Due: 1, Layout: dialect.Layout{First: 1, Lanes: 1}}),
+			s.Fetch(dialect.FetchParams{UpTo: 1, Due: 1}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Due: 1, Excluded: []string{"topic"}, Held: []int64{1, 2}}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)}}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Excluded: []string{"topic"}}),

@@ -1,21 +1,14 @@
 package dialect
 
-import "github.com/lib/pq"
-
 // The statements of a drainer that has nothing to do while the log of its database tells what happens. PostgreSQL alone has them.
 
-// idleLook is all that such a drainer executes. It renews the leases of the lanes that are still held under these tokens, and the membership, and
-// tells how many leases it has renewed, how many members live, the version of the spool, the incarnation of the server, whether there is a
+// idleLook is all that such a drainer executes. It renews the lease, and
+// tells whether it has, how many members live, the version of the spool, the incarnation of the server, whether there is a
 // message in one of the ranges, or one that waits among the ready ones, and in how many microseconds the first message is due that waits for its time.
-var idleLook = `
+const idleLook = `
 WITH renewed AS (
-	UPDATE {lanes} l SET expires_at = {now} + ?
-	FROM unnest(?::smallint[], ?::bigint[]) AS h(lane, token)
-	WHERE l.spool = ? AND l.holder = ? AND l.lane = h.lane AND l.token = h.token
-	RETURNING 1),
-joined AS (
-	INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
-	ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at)
+	UPDATE {members} SET in_flight = ?, expires_at = {now} + ? WHERE spool = ? AND holder = ?
+	RETURNING 1)
 SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `, ` + postgresIncarnation + `,
        COALESCE((
 	SELECT TRUE FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS c(lane, after, up_to)
@@ -38,19 +31,12 @@ var toldNames = []string{"waiting", "audit", "members"}
 // IdleParams are the parameters of a look.
 type IdleParams struct {
 	JoinParams
-	Layout Layout
-	Held   []HeldLane // all lanes that the drainer holds
 	Ranges []Range
 }
 
 // IdleLook renews leases and membership, and tells whether there is something to do.
 func (s *Statements) IdleLook(p IdleParams) Query {
-	var lanes, tokens pq.Int64Array
-	for _, h := range p.Held {
-		lanes, tokens = append(lanes, int64(h.Lane)), append(tokens, h.Token)
-	}
 	in, afters, upTos := rangeArrays(p.Ranges)
-	args := []any{p.TTL, lanes, tokens, p.Spool, p.Holder, p.Spool, p.Holder, p.InFlight, p.TTL, p.Spool}
-	args = append(args, versionArgs(p.Spool, p.Layout)...)
+	args := []any{p.InFlight, p.TTL, p.Spool, p.Holder, p.Spool, p.Spool}
 	return Query{Text: s.idleLook, Args: append(args, in, afters, upTos, p.Spool, p.Spool, p.Spool)}
 }

@@ -12,7 +12,6 @@ type mysql struct {
 	repeated
 	upTo          string // the ready messages of all lanes up to an id
 	calmTurns     [variants]string
-	versions      [2]string // the version of the spool, if its first lane is 0, and otherwise
 	removeOneText string
 	rows          mysqlRows
 }
@@ -25,34 +24,28 @@ func newMySQL(names Names) *Statements {
 	s.fillLanes = `
 INSERT IGNORE INTO {lanes} (spool, lane)
 SELECT ?, q.lane FROM (
-	WITH RECURSIVE n (lane) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT lane + 1 FROM n WHERE lane < ?)
+	WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
 	SELECT lane FROM n) q`
 
 	s.join = `
-INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
-ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
+INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
+ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at), sharing = VALUES(sharing)`
 
-	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are locked first.
+	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are locked first. The members are those of the snapshot of
+	// the search. So a lane is locked only if no process has taken it since: such a process may have joined since, too. Then it has another token.
 	s.freeLanes = `
-SELECT lane FROM {lanes} WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
-ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED`
+SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ?`
+
+	s.lockLanes = `
+SELECT l.lane FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]')) s
+STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+WHERE l.spool = ? AND l.token = s.token
+FOR UPDATE /*!80000 OF l */ SKIP LOCKED`
 
 	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, {now}) + ?, holder = ?, expires_at = {now} + ?
+                   token = GREATEST(token, {now}) + ?, holder = ?
 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)`
-
-	s.moveToLane = `
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) s
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-SET m.lane = ?
-WHERE m.spool = ? AND m.state = ? AND m.lane = ?`
-
-	// A DELETE that searches the lanes of the spool would wait for each row that another transaction has locked, also for those that it does not delete.
-	s.dropRetired = `
-DELETE l FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s
-STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
-WHERE l.spool = ? AND ` + isRetired
 
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
@@ -161,7 +154,7 @@ ORDER BY m.id LIMIT ?)`,
 		unique: mysqlUnique(),
 		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
 		// before a mark have ended.
-		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, {version},
+		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, ` + highestStored + `, NULL
 ` + mysqlCatalog,
@@ -195,11 +188,8 @@ STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 SET m.starts = m.starts - 1
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0`,
 		releaseText: `
-UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
+UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
 	}, fill)}
-	for i, search := range []string{usedHigherLane, usedOldLane} {
-		lists.versions[i] = fill.Replace(fill.Replace(versionUnless(search)))
-	}
 	for variant, turn := range turns {
 		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))
 	}

@@ -14,7 +14,6 @@ type mysqlShape struct {
 	upTo     bool // all lanes have one part
 	fewKnown bool // the messages that the caller has are listed as words
 	due      bool // messages that are due are read
-	moved    bool // the number of lanes has been changed
 }
 
 // fewKnown is the number of messages up to which a list of words costs less than one in JSON, which is a table of its own. The server
@@ -43,7 +42,7 @@ func (f FetchParams) lookFrom() int64 {
 func shapeOf(f FetchParams, known int) mysqlShape {
 	return mysqlShape{
 		fetchShape: fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()},
-		upTo:       f.UpTo > 0 && len(f.Cursors) > 0, fewKnown: known <= fewKnown, due: f.Due > 0, moved: f.Layout.First > 0,
+		upTo:       f.UpTo > 0 && len(f.Cursors) > 0, fewKnown: known <= fewKnown, due: f.Due > 0,
 	}
 }
 
@@ -88,14 +87,8 @@ func (m mysql) fetch(f FetchParams) Query {
 			args = append(append(args, unwanted...), f.Due)
 		}
 	}
-	args = append(args, f.Spool, f.Spool)
-	if shape.moved {
-		args = append(args, versionArgs(f.Spool, f.Layout)...)
-	} else {
-		args = append(append(args, usedHigherLaneArgs(f.Spool, f.Layout)...), f.Spool)
-	}
 	text := m.textOf(shape)
-	return Query{Text: strings.Repeat(text.ofLane, len(f.Cursors)) + text.rest, Args: append(args, f.lookFrom())}
+	return Query{Text: strings.Repeat(text.ofLane, len(f.Cursors)) + text.rest, Args: append(args, f.Spool, f.Spool, f.Spool, f.Spool, f.lookFrom())}
 }
 
 // textOf returns the text of a read.
@@ -110,14 +103,11 @@ func (m mysql) textOf(shape mysqlShape) mysqlText {
 	if shape.upTo {
 		text.ofLane, text.rest = "", strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant])+unionAll+text.rest
 	}
-	unknown, version := mysqlUnknown, m.versions[0]
+	unknown := mysqlUnknown
 	if shape.fewKnown {
 		unknown = mysqlUnknownToFew
 	}
-	if shape.moved {
-		version = m.versions[1]
-	}
-	fill := newReplacer("{unknown}", unknown, "{version}", version)
+	fill := newReplacer("{unknown}", unknown)
 	for _, part := range []*string{&text.ofLane, &text.rest} {
 		*part = fill.Replace(m.withTurns(shape.fetchShape, *part))
 	}

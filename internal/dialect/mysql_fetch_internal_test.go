@@ -15,14 +15,14 @@ func TestMySQL_G8_remembers_few_texts_whatever_the_number_of_lanes_of_a_read(t *
 	statements, err := New(MySQL, names)
 	require.NoError(t, err)
 	params, texts := FetchParams{PerLane: 1}, map[string]bool{}
-	for lane := range MaxLanes {
+	for lane := range Lanes {
 		params.Cursors = append(params.Cursors, Cursor{Lane: lane})
 		for _, due := range []int{0, 1} {
 			params.Due = due
 			texts[statements.Fetch(params).Text] = true
 		}
 	}
-	require.Len(t, texts, 2*MaxLanes)
+	require.Len(t, texts, 2*Lanes)
 	remembered := 0
 	statements.lists.(mysql).fetches.Range(func(_, text any) bool {
 		remembered += len(fmt.Sprint(text))

@@ -29,15 +29,15 @@ const (
 // operate sets the statements of operators. None of them is for a loop.
 func (s *Statements) operate() {
 	s.Spools = `
-SELECT s.id, s.name, s.first_lane, s.lanes, s.paused_at, s.settings,
+SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s`
 
-	s.SpoolLanes = `
-SELECT id, first_lane + lanes FROM {spools} ORDER BY id`
+	s.SpoolIDs = `
+SELECT id FROM {spools} ORDER BY id`
 
 	s.LiveMembers = `
-SELECT spool, holder, in_flight FROM {members} WHERE expires_at > {now}`
+SELECT spool, holder, in_flight FROM {members} WHERE expires_at > {now} AND sharing = 1`
 
 	// Counts all messages in one snapshot, so that a message that moves meanwhile is counted once.
 	s.Account = `
@@ -65,20 +65,20 @@ WHERE o.stray IS NOT NULL`
 SELECT s.name, COUNT(*)
 FROM {lanes} l
 JOIN {spools} s ON s.id = l.spool
-WHERE l.lane >= s.first_lane AND l.lane < s.first_lane + s.lanes
-  AND (l.holder IS NULL OR l.expires_at <= {now})
-  AND EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.expires_at > {now})
+WHERE NOT EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.holder = l.holder AND w.expires_at > {now})
+  AND EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.expires_at > {now} AND w.sharing = 1)
 GROUP BY s.name
 ORDER BY s.name`
 
 	s.LaneHolders = `
-SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > {now} THEN 1 ELSE 0 END
+SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > {now} THEN 1 ELSE 0 END
 FROM {lanes} l
-WHERE spool = ? AND NOT (` + isRetired + `)
-ORDER BY lane`
+LEFT JOIN {members} w ON w.spool = l.spool AND w.holder = l.holder
+WHERE l.spool = ?
+ORDER BY l.lane`
 
 	s.MembersOf = `
-SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_at > {now} ORDER BY holder`
+SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_at > {now} AND sharing = 1 ORDER BY holder`
 
 	s.ChangeSpool = `
 UPDATE {spools} SET version = version + 1 WHERE id = ?`

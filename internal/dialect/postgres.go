@@ -30,30 +30,29 @@ func newPostgres(names Names) *Statements {
 
 	s.fillLanes = `
 INSERT INTO {lanes} (spool, lane)
-SELECT ?, lane FROM generate_series(?::integer, ?::integer) AS lane
+SELECT ?, lane FROM generate_series(0, 31) AS lane
 ON CONFLICT DO NOTHING`
 
 	s.join = `
-INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
-ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at`
+INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at, sharing = EXCLUDED.sharing`
 
-	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for another lane.
+	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for another lane. The members are those of the
+	// snapshot. So a lane counts only if no process has taken it since: such a process may have joined since, too. Then it has another token.
 	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, {now}) + ?::bigint, holder = ?, expires_at = {now} + ?
-WHERE (spool, lane) IN (
-	SELECT spool, lane FROM {lanes}
-	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
-	ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED)`
-
-	s.moveToLane = `
-WITH s AS MATERIALIZED (SELECT ?::bigint[] AS ids)
-UPDATE {messages} m SET lane = ?
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ANY((SELECT ids FROM s)::bigint[])`
+                   token = GREATEST(token, {now}) + ?::bigint, holder = ?
+WHERE spool = ? AND lane IN (
+	WITH free AS MATERIALIZED (
+		SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + `),
+	mine AS MATERIALIZED (
+		SELECT l.lane FROM free f JOIN {lanes} l ON l.lane = f.lane AND l.token = f.token
+		WHERE l.spool = ? ORDER BY l.lane LIMIT ? FOR UPDATE OF l SKIP LOCKED)
+	SELECT lane FROM mine)`
 
 	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
 
-	// This lock excludes Acquire, but not Renew.
+	// This lock excludes Acquire, but not Release.
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
 
@@ -194,7 +193,7 @@ ON CONFLICT DO NOTHING`
   AND m.starts > 0`
 
 	release := `
-UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
+UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
 
 	fill := names.replacer(
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
@@ -302,7 +301,7 @@ const unblockedByIndex = `(m.key_hash IS NULL OR (
 // anyLane lets a search for an id use the primary key, of which the id is the last column.
 const anyLane = `
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM {spools}))::smallint))`
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))`
 
 func (p postgres) append(spool int64, rows []Row) []Query {
 	switch {
@@ -330,7 +329,7 @@ func (p postgres) fetch(f FetchParams) Query {
 	return Query{Text: p.fetchTexts[min(len(excluded), 1)][f.variant()], Args: slices.Concat(
 		[]any{f.Spool, lanes, afters, upTos, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, lanes, known, excluded}, held, []any{f.Due},
-		f.metaArgs(f.Spool, f.Mark, f.Spool),
+		[]any{f.Spool, f.Spool, f.Mark, f.Spool, f.Spool},
 	)}
 }
 

@@ -19,25 +19,18 @@ func newSQLite(names Names) *Statements {
 
 	s.fillLanes = `
 INSERT OR IGNORE INTO {lanes} (spool, lane)
-WITH RECURSIVE p (spool, first, last) AS (VALUES (?, ?, ?)),
-	n (lane) AS (SELECT first FROM p UNION ALL SELECT lane + 1 FROM n, p WHERE lane < p.last)
-SELECT p.spool, n.lane FROM n, p`
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
+SELECT ?, lane FROM n`
 
 	s.join = `
-INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
-ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at`
+INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at, sharing = excluded.sharing`
 
 	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = MAX(token, {now}) + ?, holder = ?, expires_at = {now} + ?
-WHERE (spool, lane) IN (
-	SELECT spool, lane FROM {lanes}
-	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
-	ORDER BY lane LIMIT ? + 0)`
-
-	s.moveToLane = `
-WITH s AS (SELECT value AS id FROM json_each(?))
-UPDATE {messages} SET lane = ? WHERE id IN (SELECT id FROM s) AND spool = ? AND state = ? AND lane = ?`
+                   token = MAX(token, {now}) + ?, holder = ?
+WHERE spool = ? AND lane IN (
+	SELECT lane FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ? + 0)`
 
 	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
@@ -151,7 +144,7 @@ UPDATE {messages} SET starts = starts - 1 WHERE starts > 0 AND id IN (
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
 		releaseText: `
-UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
+UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
 	}, sqliteFill(names))}
 	return s.finish(sqliteFill(names), unchanged)
 }
@@ -181,7 +174,7 @@ func (s sqlite) fetch(f FetchParams) Query {
 	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}), Args: slices.Concat(
 		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known}, unwanted, []any{f.Due},
-		f.metaArgs(f.Spool, f.Spool),
+		[]any{f.Spool, f.Spool, f.Spool, f.Spool},
 	)}
 }
 

@@ -43,33 +43,23 @@ type Statements struct {
 
 	Identity      string // → of these tables
 	registerSpool string
-	FindSpool     string // name → id, first lane, lanes
-	FindNewSpool  string // name → id, first lane, lanes, also where it was registered after the transaction began
-	SpoolByID     string // id → name, first lane, lanes
+	FindSpool     string // name → id
+	FindNewSpool  string // name → id, also where it was registered after the transaction began
+	SpoolByID     string // id → name
 	PendingSpools string // pattern of names → name of each that has messages
 	fillLanes     string
 	join          string
 	leave         string
-	DropMembers   string // spool: forgets members that are long gone
+	expireMembers string
 	renew         string
+	releaseAll    string
 	acquire       string
 	held          string
 	freeLanes     string // empty where acquire chooses lanes by itself
+	lockLanes     string
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
-	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics, first lane, lanes
-	setLanes      string // see lanes.go
-	highestLane   string
-	beginMove     string
-	usedOldLane   string
-	rowlessLane   string
-	oldLanes      string
-	retireLanes   string
-	retiredLanes  string
-	dropRetired   string
-	oldLane       string
-	ofOldLane     string
-	moveToLane    string
+	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
 
 	// Messages: arguments_messages.go.
 
@@ -142,8 +132,8 @@ type Statements struct {
 
 	// What operators see, and what they say: arguments_operators.go.
 
-	Spools          string // → id, name, first lane, lanes, paused at, settings, paused keys, paused topics
-	SpoolLanes      string // → id, number above its highest lane, of each spool
+	Spools          string // → id, name, paused at, settings, paused keys, paused topics
+	SpoolIDs        string // → id of each spool
 	LiveMembers     string // → spool, holder, in flight
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
@@ -199,7 +189,6 @@ type Statements struct {
 	waitingOfKeys   string
 	countStuck      string
 	countFewStuck   string
-	movingLanes     string
 	auditRows       string
 	auditSearchEnd  string
 
@@ -278,18 +267,17 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
-		&s.setLanes, &s.highestLane, &s.beginMove, &s.usedOldLane, &s.rowlessLane, &s.oldLanes, &s.retireLanes, &s.retiredLanes, &s.dropRetired, &s.oldLane, &s.ofOldLane, &s.moveToLane,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.releaseAll, &s.freeLanes, &s.lockLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.loadPayload, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
+		&s.Spools, &s.SpoolIDs, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
-		&s.countStuck, &s.countFewStuck, &s.movingLanes,
+		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,

@@ -58,13 +58,13 @@ GROUP BY w.wanted`
 		column{"COALESCE({now} - MIN(%s), 0)", "COALESCE(" + firstFailure + ", m.created_at)", failed})
 }
 
-// StuckHeads returns the retrying messages of some lanes that have a key and no earlier retrying
+// StuckHeads returns the retrying messages that have a key and no earlier retrying
 // message of it, in the order of their ids and up to a limit: the columns of [Statements.Pending],
 // the hash of the key, the time of the first failure or 0, and the text of the last one.
-func (s *Statements) StuckHeads(spool int64, lanes []int, limit int) Query {
-	all := make([][]any, len(lanes))
-	for i, lane := range lanes {
-		all[i] = []any{spool, lane, limit}
+func (s *Statements) StuckHeads(spool int64, limit int) Query {
+	all := make([][]any, Lanes)
+	for lane := range all {
+		all[lane] = []any{spool, lane, limit}
 	}
 	heads := union(s.stuckHeads[1], all)
 	return Query{Text: s.marks(s.stuckHeads[0] + heads.Text + "\nORDER BY id LIMIT ?) m\nORDER BY m.id"), Args: append(heads.Args, limit)}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -49,7 +48,6 @@ type control struct {
 	paused     bool
 	pausedKeys bool
 	topics     []string // the paused ones
-	layout     dialect.Layout
 	checkedAt  time.Time
 }
 
@@ -79,7 +77,6 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 		d.logger.Error("Postbox ignores stored settings that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
 	}
 	d.config = d.configured.under(settings)
-	d.applyLayout(found.layout)
 	d.shareLimits()
 	d.permit()
 	for _, m := range d.scheduler.DropAll() {
@@ -95,7 +92,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 // version: if operators change them in between, the next check finds another version, and reads them again.
 func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
 	var paused, keys, topics int
-	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &settings, &keys, &topics, &found.layout.First, &found.layout.Lanes)
+	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &settings, &keys, &topics)
 	found.paused, found.pausedKeys = paused != 0, keys > 0
 	switch {
 	case err != nil || topics == 0:
@@ -153,12 +150,8 @@ func (d *Drainer) controlDue() time.Time {
 
 // observeVersion takes in the version of the settings that a read of messages has brought.
 func (d *Drainer) observeVersion(version int64) {
-	switch version {
-	case d.control.version:
-		d.control.checkedAt, d.notMoved = time.Now(), notMoved{}
-		return
-	case dialect.VersionMoving:
-		d.moving = true
+	if version == d.control.version {
+		d.control.checkedAt = time.Now()
 		return
 	}
 	d.control.checkedAt = time.Time{} // read the settings immediately

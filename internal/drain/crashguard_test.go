@@ -167,7 +167,7 @@ func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T
 		second := newStanding()
 		b.spawn("second", second.of, func(c *drain.Config) {
 			single(c)
-			c.PollMin, c.PollMax = time.Hour, time.Hour
+			c.PollMin, c.PollMax, c.PageSize = time.Hour, time.Hour, 4*lanes
 		})
 		for range 4 {
 			signal(t, second.entered, "all are handled again")

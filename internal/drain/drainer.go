@@ -29,10 +29,7 @@ type Drainer struct {
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
 	id        int64
-	layout    dialect.Layout // which was applied; [spool.Spool.Layout] may be newer
-	counts    bool           // the lanes count for the limits: see limits.go
-	moving    bool           // the last read saw messages in old lanes
-	notMoved  notMoved
+	joined    bool   // it was a member when it looked last: see enroll
 	config    Config // with the stored settings
 	control   control
 	handling  context.Context //nolint:containedctx // the context of handlers, which a close ends if they take too long
@@ -255,12 +252,8 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if err != nil {
 		return err
 	}
-	layout := d.spool.Layout()
-	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id, layout)); err != nil {
+	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id)); err != nil {
 		return fmt.Errorf("create lanes of spool %q: %w", d.spool.Name(), err)
-	}
-	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
-		return fmt.Errorf("delete old members of spool %q: %w", d.spool.Name(), err)
 	}
 	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that runs the cleanup
 		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: keep})); err != nil {
@@ -273,7 +266,6 @@ func (d *Drainer) tryOpen(live context.Context) error {
 		}
 	}
 	d.id = id
-	d.applyLayout(layout)
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
@@ -320,9 +312,6 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err == nil {
 		err = d.poll(ctx)
-	}
-	if err == nil {
-		err = d.moveMessages(ctx)
 	}
 	if err == nil {
 		err = d.takeTailed(ctx)

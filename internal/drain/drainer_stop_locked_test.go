@@ -26,7 +26,7 @@ func (b *bench) runLogged(handler drain.Handler, config drain.Config) (*running,
 func (b *bench) runOn(db *sql.DB, handler drain.Handler, config drain.Config) (*running, *enginetest.Journal) {
 	b.T.Helper()
 	log := enginetest.NewJournal()
-	return b.run(drain.New(db, spool.New(b.Statements, b.Spool.Name(), lanes), handler, config, log)), log
+	return b.run(drain.New(db, spool.New(b.Statements, b.Spool.Name()), handler, config, log)), log
 }
 
 // A drainer stops while another transaction has locked the row of a message whose handler is running. The drainer keeps that lane, renews
@@ -63,7 +63,7 @@ func TestDrainer_G12_records_the_outcome_of_a_locked_row_before_it_stops(t *test
 				b.Eventually(func() bool { return log.Said("Postbox waits for a lock") == 1 }, "it tries a second time")
 				require.Equal(t, 1, b.held("one"))
 				expiry := func() int {
-					return database.Count(t, "SELECT MAX(expires_at) FROM postbox_lanes WHERE holder = 'one'")
+					return database.Count(t, "SELECT MAX(expires_at) FROM postbox_members WHERE holder = 'one'")
 				}
 				before := expiry()
 				b.Eventually(func() bool { return expiry() > before }, "it renews the lease")

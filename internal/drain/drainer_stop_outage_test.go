@@ -146,7 +146,7 @@ func TestDrainer_G6_a_stop_after_an_outage_settles_nothing_of_another_holder(t *
 		s := b.stopsIn(db, settings, postbox.Permanent(errTest), gate.Shut)
 		s.triedTwice(b)
 
-		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0 WHERE holder = 'one'")
+		database.Exec(t, "UPDATE postbox_members SET expires_at = 0 WHERE holder = 'one'")
 		heir := newBlocker([]spool.Draft{draft("first", ""), draft("behind", "")})
 		later := config("two")
 		later.BatchSize = 1

@@ -81,9 +81,9 @@ func TestDrainer_G12_hands_back_idle_lanes_at_once_when_it_stops(t *testing.T) {
 
 		b.Eventually(func() bool { return len(rest.ids()) == (lanes-2)*inLane }, "all but those behind the two handlers are handled")
 		require.Equal(t, 2, b.held("one"))
-		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE holder = 'one'"), "who stops has no share")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE holder = 'one' AND sharing = 1"), "who stops has no share")
 		until := func() int {
-			return database.Count(t, "SELECT MIN(expires_at) FROM postbox_lanes WHERE holder = 'one'")
+			return database.Count(t, "SELECT MIN(expires_at) FROM postbox_members WHERE holder = 'one'")
 		}
 		renewed := until()
 		b.Eventually(func() bool { return until() > renewed }, "its leases are renewed")
@@ -111,7 +111,7 @@ func TestDrainer_G12_a_handler_that_never_returns_does_not_hold_up_the_stop(t *t
 		lane := b.stopsWithout(deaf)
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"))
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = 'one' AND lane = ?", lane))
-		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_members"))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE sharing = 1"))
 		require.Equal(t, 1, b.Pending())
 
 		deaf.letGo()
@@ -120,7 +120,7 @@ func TestDrainer_G12_a_handler_that_never_returns_does_not_hold_up_the_stop(t *t
 		b.start(database.DB, heir, config("two"))
 		b.Eventually(func() bool { return b.held("two") == lanes-1 }, "the other lanes are free")
 		require.Empty(t, heir.ids())
-		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0 WHERE holder = 'one'")
+		database.Exec(t, "UPDATE postbox_members SET expires_at = 0 WHERE holder = 'one'")
 		b.Eventually(func() bool { return b.Pending() == 0 }, "the message is handled again after the lease")
 		require.Equal(t, []string{"deaf"}, heir.ids())
 	})
@@ -133,7 +133,7 @@ func (b *bench) stopsWithout(deaf *blocker) (lane int) {
 	c := config("one")
 	c.Close, c.Lease = 50*time.Millisecond, time.Hour
 	logger := watermill.NewCaptureLogger()
-	drainer := drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name(), lanes), deaf, c, logger)
+	drainer := drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name()), deaf, c, logger)
 	ctx, cancel := context.WithCancel(b.T.Context())
 	b.T.Cleanup(deaf.letGo)
 	done := make(chan error, 1)

@@ -29,8 +29,8 @@ func keyOf(lane int) string {
 // own gives lanes to a process that is not there, for an hour.
 func (b *bench) own(condition string) {
 	b.T.Helper()
-	b.Database.Exec(b.T, "UPDATE postbox_lanes SET holder = 'somebody', token = token + 1, expires_at = ? WHERE "+condition,
-		time.Now().Add(time.Hour).UnixMicro())
+	b.Database.Exec(b.T, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'somebody', '{}', ? FROM postbox_spools", time.Now().Add(time.Hour).UnixMicro())
+	b.Database.Exec(b.T, "UPDATE postbox_lanes SET holder = 'somebody', token = token + 1 WHERE "+condition)
 }
 
 // open registers the spool and its lanes.
@@ -110,7 +110,7 @@ func TestDrainer_G6_exclusive_drainer_begins_when_it_has_all_lanes(t *testing.T)
 		r := b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return b.held("heir") == lanes-1 && r.started() }, "it has what is free")
 		b.never(func() bool { return len(handler.ids()) > 0 }, 100*time.Millisecond, "somebody else still works")
-		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0 WHERE lane = 3")
+		database.Exec(t, "UPDATE postbox_members SET expires_at = 0 WHERE holder = 'somebody'")
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it has all and works")
 		require.Equal(t, lanes, b.held("heir"))
 	})

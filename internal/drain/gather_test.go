@@ -114,7 +114,9 @@ func TestDrainer_a_scheduled_batch_takes_only_messages_of_its_period(t *testing.
 		handler := &collector{}
 		b.store(time.Hour, drafts(25, func(i int) string { return fmt.Sprint(i % 7) })...)
 		b.store(0, draft("next period", "1"), draft("next too", ""))
-		b.start(database.DB, handler, gathered("one", 10, schedule.Gather{OnlyDue: true, Due: hourly}))
+		c := gathered("one", 10, schedule.Gather{OnlyDue: true, Due: hourly})
+		c.PageSize = 10 * lanes
+		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return b.Pending() == 2 }, "the period is worked off")
 		sizes := []int{}
 		for _, batch := range handler.got() {

@@ -80,7 +80,7 @@ func TestDrainer_whose_run_panics_is_not_alive(t *testing.T) {
 func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	other := spool.New(b.Statements, "a name that ends with a space ", lanes)
+	other := spool.New(b.Statements, "a name that ends with a space ")
 	d := drain.New(b.Database.DB, other, &recorder{}, config("one"), watermill.NopLogger{})
 	require.Equal(t, health.NotStarted, d.Health().Phase)
 	err := d.Run(t.Context())

@@ -18,12 +18,22 @@ import (
 )
 
 // newOutbox returns a spool in the database, whose tables it makes.
-func newOutbox(t *testing.T, database *testdb.Database, lanes int) *spool.Spool {
+func newOutbox(t *testing.T, database *testdb.Database) *spool.Spool {
 	t.Helper()
 	database.Migrate(t)
 	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
-	return spool.New(statements, "outbox", lanes)
+	return spool.New(statements, "outbox")
+}
+
+// keysOf returns so many keys of a lane.
+func keysOf(lane, n int) (keys []string) {
+	for i := 0; len(keys) < n; i++ {
+		if key := strconv.Itoa(i); spool.LaneOf(postbox.KeyHash(key)) == lane {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // newStepped returns a drainer that a test takes through its steps, and a function that ends it.

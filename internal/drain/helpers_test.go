@@ -113,7 +113,7 @@ type running struct {
 
 func (b *bench) start(db *sql.DB, handler drain.Handler, config drain.Config) *running {
 	b.T.Helper()
-	own := spool.New(b.Statements, b.Spool.Name(), lanes)
+	own := spool.New(b.Statements, b.Spool.Name())
 	return b.run(drain.New(db, own, handler, config, watermill.NopLogger{}))
 }
 

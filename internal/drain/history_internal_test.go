@@ -21,7 +21,7 @@ func TestKeepAndRemove_keeps_as_many_as_it_removes_if_a_lane_is_lost_in_between(
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-				own := newOutbox(t, database, 2)
+				own := newOutbox(t, database)
 				require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: "0"}, {Topic: "orders", MessageID: "1"}}))
 				database.Exec(t, "UPDATE postbox_messages SET lane = CASE WHEN message_id = ? THEN 0 ELSE 1 END", []byte("0"))
 				d, end := newStepped(database.DB, own, 10)
@@ -86,7 +86,7 @@ func TestKeepAndRemove_keeps_as_many_as_it_removes_if_a_lane_is_lost_in_between(
 func TestRemoval_ends_in_one_step_although_an_operator_took_some_of_its_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		own := newOutbox(t, database, 1)
+		own := newOutbox(t, database)
 		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: "taken"}, {Topic: "orders", MessageID: "done"}}))
 		d, end := newStepped(database.DB, own, 10)
 		defer end()

@@ -92,7 +92,7 @@ func (d *Drainer) told(now time.Time) (changes int64, told bool) {
 func (d *Drainer) atRest(now time.Time) bool {
 	inMemory, _ := d.scheduler.Size()
 	busy := inMemory > 0 || len(d.unsettled)+len(d.removal.waiting)+d.removal.underWay+len(d.held.entries)+len(d.setbacks.resting)+len(d.tailing.queue) > 0
-	unsure := d.stopping || d.watermark.unset() || d.reopen || d.moving || d.full || d.removal.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
+	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.removal.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
 		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
 	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
 }
@@ -100,11 +100,11 @@ func (d *Drainer) atRest(now time.Time) bool {
 // holdsAll reports whether this drainer has all lanes, has read all there is in them, and keeps them.
 func (d *Drainer) holdsAll() bool {
 	for _, l := range d.lanes.held {
-		if l.leaving || l.hasMore || l.suspect || !d.layout.Has(l.number) {
+		if l.leaving || l.hasMore || l.suspect {
 			return false
 		}
 	}
-	return d.layout.Lanes > 0 && len(d.lanes.held) == d.layout.Lanes
+	return len(d.lanes.held) == dialect.Lanes
 }
 
 // stir ends the idle state. The next poll and the next renewal of the leases come as soon as if it had not been.
@@ -141,13 +141,13 @@ func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error
 		return fmt.Errorf("look for work of spool %q: %w", d.spool.Name(), err)
 	}
 	i, now := &d.idle, time.Now()
-	if seen.renewed == len(params.Held) {
+	if seen.renewed > 0 {
 		d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
 		d.renewedAhead, i.renewed = ahead, sent
 	} else {
-		i.renewed = time.Time{} // renew the leases immediately
+		i.renewed = time.Time{} // another process may have the lanes
 	}
-	calm := seen.renewed == len(params.Held) && seen.members <= 1 && seen.version == d.control.version && seen.server == d.past.latest && !seen.something && seen.due > 0
+	calm := seen.renewed > 0 && seen.members <= 1 && seen.version == d.control.version && seen.server == d.past.latest && !seen.something && seen.due > 0
 	i.active = true
 	if !calm {
 		d.stir(now)
@@ -173,12 +173,10 @@ func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error
 func (d *Drainer) lookParams(now time.Time) (params dialect.IdleParams, upTo, highest int64) {
 	params = dialect.IdleParams{
 		JoinParams: dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()},
-		Layout:     d.layout,
 	}
 	lanes := d.lanes.numbers()
 	for _, number := range lanes {
 		l := d.lanes.held[number]
-		params.Held = append(params.Held, dialect.HeldLane{Spool: d.id, Lane: number, Token: l.token})
 		params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: l.cursor, UpTo: math.MaxInt64})
 	}
 	if d.sweeping.due(now) {

@@ -56,12 +56,11 @@ func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing
 	expires := func(table string) int {
 		return w.db.Count(t, "SELECT (MIN(expires_at) / 1000)::bigint FROM "+table)
 	}
-	lanes, members, read := expires("postbox_lanes"), expires("postbox_members"), w.tailing.read
+	members, read := expires("postbox_members"), w.tailing.read
 	for range 3 {
 		w.looks()
 		require.True(t, w.idle.active)
 	}
-	require.Greater(t, expires("postbox_lanes"), lanes)
 	require.Greater(t, expires("postbox_members"), members)
 	require.Same(t, read, w.tailing.read, "there was no read")
 	require.Equal(t, w.idle.lookAt, w.pollAt)
@@ -180,26 +179,13 @@ func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
 			func(w *tailed) { w.db.Exec(w.T, "UPDATE postbox_spools SET paused_at = 1, version = version + 1") },
 			func(w *tailed) bool { return w.control.paused },
 		},
-		"another number of lanes": {
-			func(w *tailed) {
-				w.db.Exec(w.T, "UPDATE postbox_spools SET first_lane = 256, lanes = 3, version = version + 1")
-			},
-			func(w *tailed) bool { return w.layout.First == 256 && w.layout.Lanes == 3 },
-		},
-		"a message in an old lane": {
-			func(w *tailed) {
-				w.commit(order("a"))
-				w.db.Exec(w.T, "UPDATE postbox_messages SET lane = 77")
-			},
-			func(w *tailed) bool {
-				return w.db.Count(w.T, "SELECT COUNT(*) FROM postbox_messages WHERE lane = 77") == 0
-			},
-		},
 		"a lane of another process": {
 			func(w *tailed) {
-				w.db.Exec(w.T, "UPDATE postbox_lanes SET holder = 'two', token = token + 1, expires_at = 9e15 WHERE lane = 1")
+				w.db.Exec(w.T, "DELETE FROM postbox_members") // its lease was over
+				w.db.Exec(w.T, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '{}', 9e15 FROM postbox_spools")
+				w.db.Exec(w.T, "UPDATE postbox_lanes SET holder = 'two', token = token + 1 WHERE lane = 1")
 			},
-			func(w *tailed) bool { return len(w.lanes.held) == 1 },
+			func(w *tailed) bool { return w.lanes.held[1] == nil },
 		},
 		"another process": {
 			func(w *tailed) {
@@ -255,7 +241,7 @@ func TestIdle_ends_when_the_process_has_stood_still(t *testing.T) {
 func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)
-	defer conflictOn(t, w.db, "UPDATE ON postbox_lanes", "TRUE")()
+	defer conflictOn(t, w.db, "UPDATE ON postbox_members", "TRUE")()
 	w.idle.lookAt = time.Time{}
 	w.configured.Feed.Hear(time.Now())
 	w.step(t.Context())

@@ -16,7 +16,7 @@ import (
 func TestPoll_reads_once_while_the_watermark_is_unknown(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		own := newOutbox(t, database, 2)
+		own := newOutbox(t, database)
 		id, err := own.Open(t.Context(), database.DB)
 		require.NoError(t, err)
 		require.Positive(t, id)

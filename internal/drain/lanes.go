@@ -136,24 +136,7 @@ func (s *laneSet) rewind() {
 	}
 }
 
-// count returns how many lanes of the layout are held.
-func (s *laneSet) count(layout dialect.Layout) (n int) {
-	for number := range s.held {
-		if layout.Has(number) {
-			n++
-		}
-	}
-	return n
-}
-
-// leaveOld makes all lanes leave that the layout does not have.
-func (s *laneSet) leaveOld(layout dialect.Layout) {
-	for number, l := range s.held {
-		l.leaving = l.leaving || !layout.Has(number)
-	}
-}
-
 // fairShare is the number of lanes for each member.
-func fairShare(lanes, members int) int {
-	return int(math.Ceil(float64(lanes) / float64(max(members, 1))))
+func fairShare(members int) int {
+	return int(math.Ceil(dialect.Lanes / float64(max(members, 1))))
 }

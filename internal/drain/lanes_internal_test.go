@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -63,13 +62,12 @@ func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		const last = 1 // the lane that would go first
-		own := newOutbox(t, database, last+1)
-		for n := range counted {
-			key := fmt.Sprint(n)
+		const last = dialect.Lanes - 1 // the lane that would go first
+		own := newOutbox(t, database)
+		for _, key := range append(keysOf(0, counted/2), keysOf(last, counted/2)...) {
 			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: key, Key: key}}))
 		}
-		d, end := newStepped(database.DB, own, counted)
+		d, end := newStepped(database.DB, own, counted*dialect.Lanes)
 		t.Cleanup(end)
 		d.configured.Workers = 0 // the test works
 		require.NoError(t, d.tryOpen(t.Context()))

@@ -35,7 +35,7 @@ type lateWorld struct {
 
 func newLateWorld(t *testing.T, database *testdb.Database) *lateWorld {
 	t.Helper()
-	own := newOutbox(t, database, 2)
+	own := newOutbox(t, database)
 	d, end := newStepped(database.DB, own, 20)
 	t.Cleanup(end)
 	d.configured.Workers, d.config.Workers = 0, 0

@@ -16,20 +16,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// upkeep renews the leases and reads which lanes this drainer holds. It takes or gives lanes so that each member has
+// upkeep renews the lease and reads which lanes this drainer holds. It takes or gives lanes so that each member has
 // its fair share. The process may act until the lease time has passed since the moment before the renewal was sent. The
 // database counts from a later moment, so it does not give the lanes to another process earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
 	sent := time.Now()
 	d.stir(sent)
 	ahead := d.scheduler.Ahead(sent)
-	statements := d.spool.Statements
-	lease := d.config.Lease.Microseconds()
 	if err := d.enroll(ctx); err != nil {
 		return err
-	}
-	if err := d.execIsolated(ctx, statements.Renew(d.member(), lease)); err != nil {
-		return fmt.Errorf("renew leases of spool %q: %w", d.spool.Name(), err)
 	}
 	if err := d.acquire(ctx); err != nil {
 		return err
@@ -55,18 +50,44 @@ func (d *Drainer) member() dialect.Member {
 	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
 }
 
-// enroll registers this drainer among the members that share the lanes. A drainer that stops or stands by unregisters, so
-// that the others take its lanes.
+// enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that stops or stands by is due no
+// share, so that the others take its lanes; one that stops leaves when it has none.
+//
+// If another process has deleted the membership, the lease was over, and that process may be about to take the lanes. It knows the
+// members from before it takes any. So this drainer hands back the lanes that still have its name before it joins again: then
+// whoever takes one finds it free, and no lane has two holders.
 func (d *Drainer) enroll(ctx context.Context) error {
-	if d.stopping || d.standsBy() {
-		if err := spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())); err != nil {
-			return fmt.Errorf("leave spool %q: %w", d.spool.Name(), err)
-		}
-		return nil
+	leave := d.stopping && len(d.lanes.held) == 0
+	if leave {
+		d.joined = false
+		return d.enrolled(spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())))
 	}
-	join := dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()}
-	if err := spool.Run(ctx, d.db, d.spool.Statements.Join(join)); err != nil {
-		return fmt.Errorf("renew membership of spool %q: %w", d.spool.Name(), err)
+	statements := d.spool.Statements
+	member := dialect.JoinParams{
+		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), Aside: d.stopping || d.standsBy(),
+	}
+	if d.joined {
+		renew := statements.Renew(member)
+		renewed, err := spool.Affected(d.db.ExecContext(ctx, renew.Text, renew.Args...))
+		if err != nil || renewed > 0 {
+			return d.enrolled(err)
+		}
+		if err := d.execIsolated(ctx, statements.ReleaseAll(d.member())); err != nil {
+			return d.enrolled(err)
+		}
+		if err := d.learn(ctx); err != nil { // that they are lost
+			return err
+		}
+		d.joined = false
+	}
+	err := spool.Run(ctx, d.db, statements.Join(member))
+	d.joined = err == nil
+	return d.enrolled(err)
+}
+
+func (d *Drainer) enrolled(err error) error {
+	if err != nil {
+		return fmt.Errorf("renew the lease of spool %q: %w", d.spool.Name(), err)
 	}
 	return nil
 }
@@ -78,7 +99,7 @@ func (d *Drainer) giveAway() {
 		d.keep(d.lanes.held[e.Message.Ref.Lane])
 	}
 	share := d.share()
-	if d.alone() && d.lanes.held[d.layout.First] == nil {
+	if d.alone() && d.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
 	leaving := d.lanes.surplus(share, d.keptLanes())
@@ -117,7 +138,7 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 
 // incomplete reports whether another process still holds some of the lanes of an exclusive drainer.
 func (d *Drainer) incomplete() bool {
-	return d.config.Exclusive && len(d.lanes.numbers()) < d.layout.Lanes
+	return d.config.Exclusive && len(d.lanes.numbers()) < dialect.Lanes
 }
 
 // permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When missing lanes
@@ -142,9 +163,9 @@ func (d *Drainer) share() int {
 	case d.stopping:
 		return 0
 	case !d.alone():
-		return fairShare(d.layout.Lanes, d.members)
-	case d.lanes.held[d.layout.First] != nil:
-		return d.layout.Lanes
+		return fairShare(d.members)
+	case d.lanes.held[0] != nil:
+		return dialect.Lanes
 	default:
 		return 1 + len(d.keptLanes())
 	}
@@ -153,8 +174,8 @@ func (d *Drainer) share() int {
 // unfair reports whether lanes should change hands. If one drainer works alone, others ignore free lanes while another
 // process holds the first lane. Otherwise they would take and release them again and again.
 func (d *Drainer) unfair() bool {
-	if d.alone() && d.lanes.held[d.layout.First] == nil {
-		return d.free == d.layout.Lanes
+	if d.alone() && d.lanes.held[0] == nil {
+		return d.free == dialect.Lanes
 	}
 	share := d.share()
 	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.keptLanes())) > 0
@@ -165,33 +186,59 @@ func (d *Drainer) unfair() bool {
 // issues others.
 const tokenSpread = 1_000_000
 
-// acquire takes free lanes up to the fair share.
+// acquire takes free lanes up to the fair share, after it has deleted the members whose leases are over.
 func (d *Drainer) acquire(ctx context.Context) error {
-	wanted := d.share() - d.lanes.count(d.layout)
+	wanted := d.share() - len(d.lanes.held)
 	if wanted <= 0 {
 		return nil
 	}
-	take := dialect.AcquireParams{
-		Member: d.member(), TTL: d.config.Lease.Microseconds(), Limit: wanted,
-		Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // the number need not be secret
-	}
-	var err error
-	if search := d.spool.Statements.FreeLanes(d.id, wanted); search.Text == "" {
-		err = spool.Run(ctx, d.db, d.spool.Statements.Acquire(take))
-	} else {
-		err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
-			free, err := spool.SelectIDs(ctx, tx, search)
-			if err != nil || len(free) == 0 {
-				return err
-			}
-			take.Free = slices.Sorted(maps.Keys(free))
-			return spool.Run(ctx, tx, d.spool.Statements.Acquire(take))
+	err := d.execIsolated(ctx, d.spool.Statements.ExpireMembers(d.id))
+	if err == nil {
+		err = d.take(ctx, dialect.AcquireParams{
+			Member: d.member(), Limit: wanted,
+			Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // the number need not be secret
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("take lanes of spool %q: %w", d.spool.Name(), err)
 	}
 	return nil
+}
+
+func (d *Drainer) take(ctx context.Context, lanes dialect.AcquireParams) error {
+	statements := d.spool.Statements
+	search := statements.FreeLanes(d.id, lanes.Limit)
+	if search.Text == "" {
+		return spool.Run(ctx, d.db, statements.Acquire(lanes))
+	}
+	return spool.InTx(ctx, d.db, statements, func(tx *sql.Tx) error {
+		free, err := d.freeLanes(ctx, tx, search)
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		locked, err := spool.SelectIDs(ctx, tx, statements.LockLanes(d.id, free))
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		lanes.Locked = slices.Sorted(maps.Keys(locked))
+		return spool.Run(ctx, tx, statements.Acquire(lanes))
+	})
+}
+
+func (d *Drainer) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Query) (free []dialect.HeldLane, err error) {
+	rows, err := tx.QueryContext(ctx, search.Text, search.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		lane := dialect.HeldLane{Spool: d.id}
+		if err := rows.Scan(&lane.Lane, &lane.Token); err != nil {
+			return nil, err
+		}
+		free = append(free, lane)
+	}
+	return free, rows.Err()
 }
 
 // learn reads from the database which lanes this drainer holds.
@@ -219,7 +266,6 @@ func (d *Drainer) learn(ctx context.Context) error {
 	before := len(d.lanes.held)
 	older := d.lanes.older(found)
 	lost := d.lanes.replace(found)
-	d.lanes.leaveOld(d.layout)
 	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
@@ -243,7 +289,6 @@ func (d *Drainer) releaseLeaving(ctx context.Context) error {
 	for number, l := range d.lanes.held {
 		if l.leaving && d.scheduler.InLane(number) == 0 {
 			free = append(free, number)
-			d.moving = d.moving || !d.layout.Has(number)
 		}
 	}
 	return d.release(ctx, d.spared(free))
@@ -279,6 +324,9 @@ func (d *Drainer) leave(ctx context.Context) error {
 		}
 	}
 	if err := d.release(ctx, d.spared(lanes)); err != nil {
+		return err
+	}
+	if err := d.enroll(ctx); err != nil { // it leaves, if no lane is left
 		return err
 	}
 	return d.excuse(ctx)

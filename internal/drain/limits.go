@@ -22,9 +22,6 @@ import (
 //   - If a limit has fewer slots than there are lanes, the holder of the first lane works, as with batches over the whole
 //     queue. Another process hands its lanes back and stands by. It is no member meanwhile, so that a process with other
 //     limits takes all lanes instead of leaving a share to it.
-//   - When the number of lanes changes, the new lanes count from the first read on that is not thrown away. That read has
-//     shown that no message is in an old lane. So no process has one in memory, and none hands out any more under the old
-//     lanes: see spool/oldlanes.go.
 
 // ValidLimits returns all problems of limits. Only if messages of one key may run at the same time can that be limited.
 func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
@@ -44,34 +41,21 @@ func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
 
 // shareLimits tells the scheduler the limits, and which lanes count for the share of this process.
 func (d *Drainer) shareLimits() {
-	d.scheduler.SetLimits(d.config.Limits, d.layout)
-	var counted []int
-	if d.counts {
-		counted = d.lanes.numbers()
-	}
-	d.scheduler.Share(counted)
-}
-
-// settleLayout lets the lanes count for the limits, after a read that is not thrown away.
-func (d *Drainer) settleLayout() {
-	if !d.counts {
-		d.counts = true
-		d.shareLimits()
-	}
+	d.scheduler.SetLimits(d.config.Limits)
+	d.scheduler.Share(d.lanes.numbers())
 }
 
 // alone reports whether one process at a time works.
 func (d *Drainer) alone() bool {
-	return d.config.Exclusive || schedule.Alone(d.config.Limits, d.layout.Lanes)
+	return d.config.Exclusive || schedule.Alone(d.config.Limits)
 }
 
 // standsBy reports whether this drainer leaves all lanes to others because of a limit.
 func (d *Drainer) standsBy() bool {
-	return d.alone() && !d.config.Exclusive && d.lanes.held[d.layout.First] == nil
+	return d.alone() && !d.config.Exclusive && d.lanes.held[0] == nil
 }
 
-// spared returns those of these lanes that can be handed back without a running message losing its slot. An old lane has no
-// slot.
+// spared returns those of these lanes that can be handed back without a running message losing its slot.
 func (d *Drainer) spared(lanes []int) (spared []int) {
 	if len(lanes) == 0 { // as in nearly each step: do not list what is held
 		return nil
@@ -79,7 +63,7 @@ func (d *Drainer) spared(lanes []int) (spared []int) {
 	kept := slices.Collect(maps.Keys(d.lanes.held))
 	for _, number := range lanes {
 		without := slices.DeleteFunc(slices.Clone(kept), func(of int) bool { return of == number })
-		if !d.layout.Has(number) || d.scheduler.Spares(without) {
+		if d.scheduler.Spares(without) {
 			spared, kept = append(spared, number), without
 		}
 	}

@@ -18,12 +18,12 @@ import (
 func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	d, end := newStepped(database.DB, newOutbox(t, database, 2), 20)
+	d, end := newStepped(database.DB, newOutbox(t, database), 20)
 	defer end()
 	l := &lane{}
 	d.lanes.held = map[int]*lane{0: l, 1: {number: 1}}
 	limit := postbox.Limit{PerSecond: 0.001}
-	d.scheduler.SetLimits(postbox.Limits{Topics: map[string]postbox.Limit{"a": limit, "b": limit}}, dialect.Layout{Lanes: 2})
+	d.scheduler.SetLimits(postbox.Limits{Topics: map[string]postbox.Limit{"a": limit, "b": limit}})
 	d.scheduler.Share([]int{0, 1})
 	d.scheduler.Limit(1)
 	d.scheduler.Extend(time.Now().Add(time.Hour))

@@ -101,7 +101,7 @@ func (h *watched) Handle(ctx context.Context, batch []*spool.Message) []spool.Ou
 func (b *bench) comeAndGo(w *watch, limits postbox.Limits) {
 	b.T.Helper()
 	limited := func(c *drain.Config) {
-		c.Limits, c.Workers, c.BatchSize = limits, 8, 1
+		c.Limits, c.Workers, c.BatchSize, c.PageSize = limits, 16, 1, 10*lanes
 	}
 	const part = 60
 	round := 0
@@ -150,7 +150,7 @@ func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T)
 	t.Parallel()
 	b := newBench(t, testdb.Postgres(t))
 	w := newWatch()
-	const rate, processes, workers = 200, 4, 8
+	const rate, processes, workers = 200, 4, 16
 	b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{PerSecond: rate}})
 	w.inRate(t, rate, processes, workers)
 }
@@ -170,7 +170,7 @@ func TestDrainer_limits_that_differ_leave_no_lane_unattended(t *testing.T) {
 	b.Append(b.Database.DB, drafts(40, func(i int) string { return fmt.Sprint(i) })...)
 	b.Eventually(func() bool { return b.Pending() == 0 }, "all is handled")
 	require.Equal(t, lanes, b.held("old"))
-	require.Equal(t, 1, b.Database.Count(t, "SELECT COUNT(*) FROM postbox_members"))
+	require.Equal(t, 1, b.Database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE sharing = 1"))
 	old.stop(t)
 	b.Append(b.Database.DB, drafts(80, func(i int) string { return fmt.Sprint(i) })[40:]...)
 	b.Eventually(func() bool { return b.Pending() == 0 }, "the other takes over")
@@ -291,7 +291,7 @@ func TestDrainer_limits_of_each_key_hold_up_no_other(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, unordered := range []bool{false, true} {
 			b := newBench(t, database)
-			b.Spool = spool.New(b.Statements, fmt.Sprintf("outbox%s%v", t.Name(), unordered), lanes)
+			b.Spool = spool.New(b.Statements, fmt.Sprintf("outbox%s%v", t.Name(), unordered))
 			c := config("one")
 			c.Unordered, c.Limits.EachKey.PerSecond = unordered, 2
 			const hot, cold = 300, 30

@@ -72,7 +72,7 @@ func (d *Drainer) keptLanes() map[int]bool {
 		}
 	}
 	for _, e := range d.scheduler.Lost() {
-		if number := e.Message.Ref.Lane; d.lanes.held[number] != nil && d.layout.Has(number) {
+		if number := e.Message.Ref.Lane; d.lanes.held[number] != nil {
 			lanes[number] = true
 		}
 	}
@@ -164,7 +164,7 @@ func (d *Drainer) hold(e *schedule.Entry) {
 func (d *Drainer) keepLane(e *schedule.Entry) { d.keep(d.lanes.of(e.Message)) }
 
 func (d *Drainer) keep(l *lane) {
-	if l != nil && l.leaving && d.layout.Has(l.number) {
+	if l != nil && l.leaving {
 		l.stay(pagesInMemory * d.config.PageSize)
 		d.shareLimits()
 		d.pollAt = time.Time{}

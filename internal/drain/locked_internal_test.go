@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -70,17 +69,16 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		const last = 1 // the lane that would go first
-		own := newOutbox(t, database, last+1)
-		for n := range counted {
-			key := fmt.Sprint(n)
+		const last = dialect.Lanes - 1 // the lane that would go first
+		own := newOutbox(t, database)
+		for _, key := range append(keysOf(0, counted/2), keysOf(last, counted/2)...) {
 			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: key, Key: key}}))
 		}
-		d, end := newStepped(database.DB, own, counted)
+		d, end := newStepped(database.DB, own, counted*dialect.Lanes)
 		t.Cleanup(end)
 		require.NoError(t, d.tryOpen(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
-		found, err := d.fetch(t.Context(), d.params(d.lanes.numbers(), counted))
+		found, err := d.fetch(t.Context(), d.params(d.lanes.numbers(), counted*dialect.Lanes))
 		require.NoError(t, err)
 		inLast := slices.IndexFunc(found.messages, func(m *spool.Message) bool { return m.Ref.Lane == last })
 		require.GreaterOrEqual(t, inLast, 0)
@@ -101,7 +99,7 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		require.Len(t, d.held.entries, 1, "the row is still locked")
 		require.False(t, d.lanes.held[last].leaving, "its lane stays")
 		d.giveAway()
-		require.True(t, d.lanes.held[0].leaving, "the other one goes")
+		require.True(t, d.lanes.held[last-1].leaving, "the one before it goes")
 		require.False(t, d.lanes.held[last].leaving)
 	})
 }

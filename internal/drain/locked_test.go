@@ -224,7 +224,9 @@ func TestLocked_G4_names_no_rows_of_a_transaction_that_is_about_to_end(t *testin
 		b := newBench(t, database)
 		b.Append(database.DB, draft("locked", "k"), draft("given up", "k"), draft("free", "k"))
 		handler := newSettling()
-		b.start(database.DB, handler, config("one"))
+		c := config("one")
+		c.PageSize = 3 * lanes
+		b.start(database.DB, handler, c)
 		batch := <-handler.got
 		require.Len(t, batch, 3)
 		db := database.Open(t)

@@ -23,7 +23,7 @@ type modelLane struct {
 // readLanes returns the lanes, and checks that under a fencing token a lane has one holder, ever.
 func (w *world) readLanes() map[int]modelLane {
 	lanes := map[int]modelLane{}
-	w.query("SELECT lane, COALESCE(holder, ''), token, expires_at, suspect FROM postbox_lanes", func(scan func(...any) error) error {
+	w.query("SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(m.expires_at, 0), l.suspect FROM postbox_lanes l LEFT JOIN postbox_members m ON m.spool = l.spool AND m.holder = l.holder", func(scan func(...any) error) error {
 		var number int
 		var lane modelLane
 		var expires int64

@@ -76,7 +76,7 @@ func (w *world) spawn() {
 		config.Feed = w.newFeed()
 	}
 	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
-	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name(), w.spool.Lanes()), p, config, p.logger)
+	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
 	p.d.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
 	p.d.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step

@@ -117,7 +117,7 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	case handler < 2:
 		w.effective = true
 	}
-	w.spool = spool.New(m.statements, fmt.Sprint("model ", m.runs), rapid.IntRange(1, 3).Draw(rt, "lanes"))
+	w.spool = spool.New(m.statements, fmt.Sprint("model ", m.runs))
 	var err error
 	w.id, err = w.spool.Open(w.ctx, m.db.DB)
 	require.NoError(rt, err)
@@ -313,6 +313,5 @@ func (w *world) expireGhosts() {
 
 // expire ends the leases of a process.
 func (w *world) expire(name string) {
-	w.exec("UPDATE postbox_lanes SET expires_at = 0 WHERE holder = ?", name)
 	w.exec("UPDATE postbox_members SET expires_at = 0 WHERE holder = ?", name)
 }

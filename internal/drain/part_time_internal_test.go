@@ -15,7 +15,7 @@ import (
 func TestSettlement_the_time_of_a_part_is_known_beside_the_drainers_goroutine(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	own := newOutbox(t, database, 2)
+	own := newOutbox(t, database)
 	d, end := newStepped(database.DB, own, 10)
 	t.Cleanup(end)
 	require.NoError(t, d.tryOpen(t.Context()))

@@ -109,14 +109,14 @@ func (w *plannedTables) storing(messages int) (all []planned) {
 // single are the statements that settle one message, and those that renew leases.
 func (w *plannedTables) single() []planned {
 	ready := w.refs("postbox_messages", dialect.StateReady)[0]
-	s, member := w.own.Statements, dialect.Member{Spool: w.spool, Holder: "one"}
+	s, member := w.own.Statements, dialect.JoinParams{Member: dialect.Member{Spool: w.spool, Holder: "one"}, InFlight: "{}", TTL: 1}
 	return []planned{
 		{name: "remove one", query: s.RemoveWhere(w.spool, []dialect.Ref{ready}, nil), rows: 1, changes: true},
 		{name: "remove one, on this server", query: s.RemoveWhere(w.spool, []dialect.Ref{ready}, w.seen), rows: 1, changes: true},
 		{name: "keep one", query: s.Keep(w.spool, []dialect.Ref{ready}), rows: 1},
 		{name: "load a payload", query: s.LoadPayload(w.spool, ready), rows: 1},
-		{name: "join", query: s.Join(dialect.JoinParams{Member: member, InFlight: "{}", TTL: 1}), changes: true},
-		{name: "renew", query: s.Renew(member, 1), changes: true},
-		{name: "held lanes", query: s.Held(member)},
+		{name: "join", query: s.Join(member), changes: true},
+		{name: "renew", query: s.Renew(member), changes: true},
+		{name: "held lanes", query: s.Held(member.Member)},
 	}
 }

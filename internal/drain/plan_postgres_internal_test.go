@@ -20,7 +20,7 @@ import (
 
 // Sizes of the tables on which plans are judged, and of what the statements ask for.
 const (
-	plannedLanes   = 32
+	plannedLanes   = dialect.Lanes
 	plannedReady   = 20_000
 	plannedWaiting = 4000
 	plannedRefs    = 100
@@ -186,14 +186,14 @@ type plannedTables struct {
 func newPlannedTables(t *testing.T) *plannedTables {
 	t.Helper()
 	database := testdb.Postgres(t)
-	w := &plannedTables{t: t, db: database, own: newOutbox(t, database, plannedLanes)}
+	w := &plannedTables{t: t, db: database, own: newOutbox(t, database)}
 	var err error
 	w.spool, err = w.own.Open(t.Context(), database.DB)
 	require.NoError(t, err)
 	for _, table := range []string{"postbox_messages", "postbox_waiting"} {
 		w.exec("ALTER TABLE " + table + " SET (autovacuum_enabled = false)")
 	}
-	lanes := w.own.Statements.FillLanes(w.spool, dialect.Layout{Lanes: plannedLanes})
+	lanes := w.own.Statements.FillLanes(w.spool)
 	w.exec(lanes.Text, lanes.Args...)
 	w.exec("UPDATE postbox_lanes SET token = lane + 1")
 	var server string

@@ -80,7 +80,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 		return err
 	}
 	taken := d.takeIn(params, found)
-	d.plan(everything, len(found.messages) > 0 && !d.moving, started, time.Now())
+	d.plan(everything, len(found.messages) > 0, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
 	} else if err := d.observeRead(ctx, params, found); err != nil {
@@ -131,7 +131,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 		return err
 	}
 	taken := d.takeIn(params, found)
-	d.plan(true, len(found.messages) > 0 && !d.moving, started, time.Now())
+	d.plan(true, len(found.messages) > 0, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
 	}
@@ -142,7 +142,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Layout: d.layout, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Spool: d.id, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 		LookFrom: d.watermark.lookFrom(),
 	}
 	d.excludes = d.excludedTopics()
@@ -177,8 +177,7 @@ func (d *Drainer) readAgain(excluded []string) {
 }
 
 // takeIn passes the messages found to the scheduler, unless operators have changed settings that this process has not
-// applied yet: a message that they removed may have held back others, which were not read. The same holds while messages are
-// in old lanes, see spool/oldlanes.go. It reports false for a read
+// applied yet: a message that they removed may have held back others, which were not read. It reports false for a read
 // that is thrown away, because a late transaction has ended or because the database went back.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
@@ -190,7 +189,6 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if found.version != d.control.version {
 		return true
 	}
-	d.settleLayout()
 	d.excluded = d.excludes
 	now := time.Now()
 	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)

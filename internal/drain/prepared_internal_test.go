@@ -19,11 +19,11 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *testdb.Database{"postgres-pq": testdb.Postgres, "mariadb": testdb.MySQL} { // pgx prepares by itself
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const lanes, others = 16, 14
+			const lanes, others = dialect.Lanes, 14
 			database := open(t)
 			db := database.Open(t)
 			db.SetMaxOpenConns(1)
-			own := newOutbox(t, database, lanes)
+			own := newOutbox(t, database)
 			d, end := newStepped(db, own, 10)
 			defer end()
 			d.config.History = 1
@@ -88,7 +88,7 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 func TestDrainer_counts_reads_that_are_prepared_and_fail(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		own := newOutbox(t, database, 1)
+		own := newOutbox(t, database)
 		d, end := newStepped(database.DB, own, 10)
 		defer end()
 		require.NoError(t, d.tryOpen(t.Context()))

@@ -68,7 +68,7 @@ func (p *process) kill() {
 // expire ends the leases of a process, as time does when it is too slow to renew them.
 func (p *process) expire() {
 	p.b.T.Helper()
-	p.b.Database.Exec(p.b.T, "UPDATE postbox_lanes SET expires_at = 0 WHERE holder = ?", p.name)
+	p.b.Database.Exec(p.b.T, "UPDATE postbox_members SET expires_at = 0 WHERE holder = ?", p.name)
 	p.b.Database.Exec(p.b.T, "DELETE FROM postbox_members WHERE holder = ?", p.name)
 }
 

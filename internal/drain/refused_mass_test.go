@@ -28,7 +28,7 @@ func (b *bench) countUnrenewed() (counts func() (tries, unrenewed int)) {
 		"CREATE SEQUENCE tries MINVALUE 0", "CREATE SEQUENCE unrenewed MINVALUE 0", "CREATE SEQUENCE renewals MINVALUE 0", "CREATE SEQUENCE seen MINVALUE 0",
 		"SELECT setval('tries', 0), setval('unrenewed', 0), setval('renewals', 0)",
 		"CREATE FUNCTION renewed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('renewals'); RETURN NULL; END $$",
-		"CREATE TRIGGER renewed AFTER UPDATE ON postbox_lanes FOR EACH STATEMENT EXECUTE FUNCTION renewed()",
+		"CREATE TRIGGER renewed AFTER UPDATE ON postbox_members FOR EACH STATEMENT EXECUTE FUNCTION renewed()",
 		`CREATE FUNCTION counted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM nextval('tries');
 			IF (SELECT n.last_value = s.last_value FROM renewals n, seen s) THEN PERFORM nextval('unrenewed'); END IF;

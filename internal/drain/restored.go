@@ -66,7 +66,7 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	switch {
 	case found.version == unknownVersion:
 		return "it no longer contains the spool", true
-	case found.version < d.control.version && found.version != dialect.VersionMoving:
+	case found.version < d.control.version:
 		return "it no longer contains the latest change by an operator", true
 	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
@@ -138,11 +138,11 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	if !d.reopen {
 		return nil
 	}
-	found, err := d.spool.Find(ctx, d.db, d.spool.Statements.FindSpool)
+	id, err := d.spool.Find(ctx, d.db, d.spool.Statements.FindSpool)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return d.spool.OpenError(err)
 	}
-	if err != nil || found.ID != d.id || found.Layout != d.layout {
+	if err != nil || id != d.id {
 		d.spool.Forget()
 	}
 	if err := d.tryOpen(ctx); err != nil {

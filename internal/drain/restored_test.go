@@ -24,7 +24,7 @@ func (b *bench) startLogged(db *sql.DB, handler drain.Handler, config drain.Conf
 	logger := enginetest.NewJournal()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	drainer := drain.New(db, spool.New(b.Statements, b.Spool.Name(), lanes), handler, config, logger)
+	drainer := drain.New(db, spool.New(b.Statements, b.Spool.Name()), handler, config, logger)
 	go func() { done <- drainer.Run(ctx) }()
 	b.T.Cleanup(func() {
 		cancel()
@@ -181,7 +181,7 @@ func TestDrainer_G6_a_token_that_the_database_has_forgotten_is_never_given_out_a
 		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10, holder = 'one before'")
 		b.Eventually(func() bool { return logger.Said("lost lanes") == 1 }, "it notices")
 		require.ErrorIs(t, b.settleNothing(batch), spool.ErrLost)
-		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10, holder = NULL, expires_at = 0")
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10, holder = NULL")
 		b.Eventually(held("one"), "it has them again")
 		for lane, token := range tokens() {
 			require.NotEqual(t, first[lane], token)
@@ -236,7 +236,7 @@ func TestDrainer_looks_up_its_spool_again_when_a_database_goes_back(t *testing.T
 		}
 		require.NoError(t, tx.Commit())
 		b.Eventually(func() bool { return logger.Said("starts over") > 0 }, "it notices")
-		b.Spool = spool.New(b.Statements, b.Spool.Name(), lanes)
+		b.Spool = spool.New(b.Statements, b.Spool.Name())
 		b.Append(database.DB, draft("after", "key"))
 		b.Eventually(func() bool { return len(handler.ids()) == 2 && b.Pending() == 0 }, "it goes on")
 	})

@@ -46,7 +46,7 @@ func TestDrainer_G2_takes_the_first_lane_although_it_keeps_another_one(t *testin
 		b.Eventually(func() bool { return log.Said(toldOfSetbacks) == 1 }, "it rests")
 		b.own("lane = 0")
 		b.Eventually(func() bool { return b.held("one") == 1 }, "it keeps one lane")
-		database.Exec(t, "UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE lane = 0")
+		database.Exec(t, "UPDATE postbox_lanes SET holder = NULL WHERE lane = 0")
 		b.Append(database.DB, draft("other", keyOf(0)))
 		b.Eventually(func() bool { return handler.tried("other") == 1 }, "it works again")
 		end()

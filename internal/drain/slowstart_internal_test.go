@@ -17,7 +17,7 @@ import (
 // Its clock is that of the test.
 func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, now *time.Time) {
 	t.Helper()
-	own := newOutbox(t, database, 1)
+	own := newOutbox(t, database)
 	drafts := make([]spool.Draft, 2*n)
 	for i := range drafts {
 		drafts[i] = spool.Draft{Topic: "orders", MessageID: fmt.Sprint(i)}

@@ -43,7 +43,7 @@ func TestDrainer_ends_when_its_file_is_moved_away_or_replaced(t *testing.T) {
 			handler := &recorder{}
 			db := database.Open(t)
 			ended := make(chan error, 1)
-			drainer := drain.New(db, spool.New(b.Statements, b.Spool.Name(), lanes), handler, config("one"), watermill.NopLogger{})
+			drainer := drain.New(db, spool.New(b.Statements, b.Spool.Name()), handler, config("one"), watermill.NopLogger{})
 			go func() { ended <- drainer.Run(t.Context()) }()
 			b.Eventually(func() bool { return b.Pending() == 0 }, "it works")
 

@@ -16,7 +16,7 @@ import (
 // sleeper is a drainer that has read a message, handed out nothing, and stands still when the test says so.
 func sleeper(t *testing.T, database *testdb.Database) (d *Drainer, still *time.Duration) {
 	t.Helper()
-	own := newOutbox(t, database, 1)
+	own := newOutbox(t, database)
 	require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders"}}))
 	d, end := newStepped(database.DB, own, 10)
 	t.Cleanup(end)
@@ -48,11 +48,11 @@ func TestDrainer_renews_and_applies_settings_at_once_after_it_stood_still(t *tes
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d, still := sleeper(t, database)
 		*still = 2 * time.Minute
-		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 0")
+		database.Exec(t, "UPDATE postbox_members SET expires_at = 0")
 		database.Exec(t, "UPDATE postbox_spools SET paused_at = 1, version = version + 1")
 		d.step(t.Context())
 		require.False(t, d.scheduler.Snapshot().LeaseOver)
-		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE expires_at > 0"))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE expires_at > 0"))
 		require.True(t, d.scheduler.Snapshot().Paused)
 	})
 }

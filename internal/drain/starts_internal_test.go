@@ -33,10 +33,10 @@ const counted = 20
 
 func newCounter(t *testing.T, database *testdb.Database) *counter {
 	t.Helper()
-	own := newOutbox(t, database, 1)
+	own := newOutbox(t, database)
 	drafts := make([]spool.Draft, counted)
-	for i := range drafts {
-		drafts[i] = spool.Draft{Topic: "orders", MessageID: fmt.Sprint(i)}
+	for i, key := range keysOf(0, counted) {
+		drafts[i] = spool.Draft{Topic: "orders", MessageID: fmt.Sprint(i), Key: key}
 	}
 	require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, drafts))
 	d, end := newStepped(database.DB, own, counted)
@@ -167,7 +167,7 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 		renewal, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = renewal.Rollback() }()
-		_, err = renewal.ExecContext(t.Context(), "UPDATE postbox_lanes SET expires_at = expires_at + 1")
+		_, err = renewal.ExecContext(t.Context(), "UPDATE postbox_members SET expires_at = expires_at + 1")
 		require.NoError(t, err)
 
 		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: c.d.spool.Statements.Isolation})

@@ -22,7 +22,7 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const excluded, span = 200, 20
-		own := newOutbox(t, database, 2)
+		own := newOutbox(t, database)
 		d, end := newStepped(database.DB, own, 10)
 		t.Cleanup(end)
 		d.handler = without{}

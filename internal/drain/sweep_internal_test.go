@@ -76,7 +76,7 @@ func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		db := database.Open(t)
 		db.SetMaxOpenConns(1)
-		d, end := newStepped(db, newOutbox(t, database, 1), 10)
+		d, end := newStepped(db, newOutbox(t, database), 10)
 		defer end()
 		require.NoError(t, d.tryOpen(t.Context()))
 		d.step(t.Context())
@@ -122,7 +122,7 @@ func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 func TestSweep_comes_after_the_read(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		own := newOutbox(t, database, 1)
+		own := newOutbox(t, database)
 		d, end := newStepped(database.Open(t), own, 20)
 		t.Cleanup(end)
 		d.configured.Workers = 0
@@ -163,7 +163,7 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 	database := testdb.Postgres(t)
 	db := database.Open(t)
 	db.SetMaxOpenConns(1)
-	own := newOutbox(t, database, 1)
+	own := newOutbox(t, database)
 	d, end := newStepped(db, own, 20)
 	t.Cleanup(end)
 	d.configured.Workers = 0

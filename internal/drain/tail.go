@@ -200,9 +200,7 @@ func (d *Drainer) takeTailed(ctx context.Context) error {
 		return nil
 	}
 	if l := d.lanes.held[t.queue[0].Lane]; !t.open || !l.tailed {
-		if d.notMoved.since.IsZero() { // else no read is complete for as long as a handler holds an old lane
-			d.wakeSoon()
-		}
+		d.wakeSoon()
 		return nil
 	}
 	room, _ := d.room()
@@ -236,23 +234,12 @@ func (d *Drainer) skipSeen() {
 	for len(t.queue) > 0 && d.skips(t.queue[0]) {
 		t.queue = t.queue[1:]
 	}
-	if len(t.queue) > 0 && d.oldLane(t.queue[0]) {
-		t.open = false
-	}
 }
-
-// oldLane reports whether a message is in a lane that the layout does not have. No later message is taken before a complete read has seen its
-// transaction: that read finds that the layout is another one, or is complete only after the message was moved to a lane of the layout.
-//
-// So no message is in an old lane when messages are taken. The last complete read has seen none. A later one that is ready comes through the
-// feed, before those that depend on it. No process hands out one that waits for its time before it was moved: a read that sees it sees the version of the layout,
-// too. And a transaction that moves messages changes the version, which is looked at before messages are taken.
-func (d *Drainer) oldLane(m tail.Message) bool { return !d.layout.Has(m.Lane) && !d.readSaw(m) }
 
 // skips reports whether a message is not to be taken, now or later.
 func (d *Drainer) skips(m tail.Message) bool {
 	l := d.lanes.held[m.Lane]
-	return (l == nil || l.leaving) && d.layout.Has(m.Lane) || d.readSaw(m)
+	return l == nil || l.leaving || d.readSaw(m)
 }
 
 // readSaw reports whether the last complete read has seen the transaction of a message.
@@ -301,7 +288,7 @@ func (d *Drainer) loadTailed(seen *tail.Snapshot, room int, excluded []string) {
 		m := t.queue[0]
 		if !d.skips(m) {
 			l := d.lanes.held[m.Lane]
-			if d.oldLane(m) || !l.tailed {
+			if !l.tailed {
 				poll = true
 				break
 			}

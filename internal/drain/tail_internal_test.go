@@ -2,15 +2,12 @@ package drain
 
 import (
 	"database/sql"
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -29,8 +26,8 @@ type tailed struct {
 func newTailed(t *testing.T) *tailed {
 	t.Helper()
 	database := testdb.Postgres(t)
-	own := newOutbox(t, database, 2)
-	d, end := newStepped(database.DB, own, 50)
+	own := newOutbox(t, database)
+	d, end := newStepped(database.DB, own, 10*dialect.Lanes)
 	t.Cleanup(end)
 	d.configured.Feed = tail.NewFeed(tail.Limits{Messages: 20, Inline: 100, Bytes: 2000})
 	d.configured.PollMax, d.config.PollMax = time.Hour, time.Hour
@@ -253,65 +250,4 @@ func TestTailing_takes_nothing_during_a_pause(t *testing.T) {
 	w.stepOnly()
 	require.Empty(t, w.inMemory())
 	require.True(t, w.control.paused)
-}
-
-// A producer that still has the old number of lanes writes to an old lane, and another one to the new lanes. No message of the feed is taken before the
-// message in the old lane is moved.
-func TestTailing_G3_a_message_in_an_old_lane_comes_before_later_ones_of_its_key(t *testing.T) {
-	t.Parallel()
-	w := newTailed(t)
-	w.begin()
-	stale := spool.New(w.spool.Statements, w.spool.Name(), 2)
-	_, err := stale.Open(t.Context(), w.db.DB)
-	require.NoError(t, err)
-	before := w.layout
-	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{}).Settling(0)
-	_, err = operator.SetLanes(t.Context(), w.spool.Name(), 3, func(operate.Progress) {})
-	require.NoError(t, err)
-	w.polls(func() bool { return w.layout != before && len(w.lanes.numbers()) == 3 && w.tailing.open })
-
-	tx := w.tx()
-	require.NoError(t, stale.Append(t.Context(), tx, spool.Run, []spool.Draft{order("a")}))
-	var transaction uint32
-	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
-	require.NoError(t, tx.Commit())
-	w.log(transaction, "a", w.db.DB)
-	require.True(t, w.stepOnly(), "a message in an old lane lets a read come")
-	require.Empty(t, w.inMemory())
-	w.log(w.commit(order("b")), "b", w.db.DB)
-	require.True(t, w.stepOnly())
-	require.Empty(t, w.inMemory(), "it would be handed out before the other one")
-	w.polls(func() bool { return len(w.inMemory()) > 0 })
-	require.Equal(t, []string{"a", "b"}, w.inMemory())
-	require.Zero(t, w.db.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE lane < 2"))
-	w.polls(func() bool { return w.tailing.open })
-	w.log(w.commit(order("c")), "c", w.db.DB)
-	w.stepOnly()
-	require.Equal(t, []string{"a", "b", "c"}, w.inMemory(), "the log is used again")
-}
-
-// No read is complete while a handler of another process holds an old lane with messages, however often this one reads.
-func TestTailing_reads_no_oftener_while_a_message_in_an_old_lane_cannot_be_moved(t *testing.T) {
-	t.Parallel()
-	w := newTailed(t)
-	w.begin()
-	stale := spool.New(w.spool.Statements, w.spool.Name(), 2)
-	_, err := stale.Open(t.Context(), w.db.DB)
-	require.NoError(t, err)
-	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{}).Settling(0)
-	_, err = operator.SetLanes(t.Context(), w.spool.Name(), 3, func(operate.Progress) {})
-	require.NoError(t, err)
-	w.polls(func() bool { return len(w.lanes.numbers()) == 3 && w.tailing.open })
-
-	w.db.Exec(t, "UPDATE postbox_lanes SET holder = 'another', expires_at = ? WHERE lane < 2", int64(math.MaxInt64))
-	tx := w.tx()
-	require.NoError(t, stale.Append(t.Context(), tx, spool.Run, []spool.Draft{order("a")}))
-	var transaction uint32
-	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
-	require.NoError(t, tx.Commit())
-	w.log(transaction, "a", w.db.DB)
-	require.True(t, w.stepOnly(), "a read finds out whether it can be moved")
-	w.polls(func() bool { return !w.notMoved.since.IsZero() })
-	require.False(t, w.stepOnly(), "the next read comes after a pause")
-	require.Empty(t, w.inMemory())
 }

@@ -34,7 +34,7 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
 			d := &Drainer{
-				spool: spool.New(statements, "outbox", 1), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: c.renewAt,
+				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: c.renewAt,
 				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
 			}
 			for n, want := range c.seconds {
@@ -62,7 +62,7 @@ func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
 		circuits := circuit.New(circuit.Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
 		defer circuits.Stop()
 		d := &Drainer{
-			spool: spool.New(statements, "outbox", 1), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now},
+			spool: spool.New(statements, "outbox"), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now},
 			config: Config{PollMin: time.Second, PollMax: time.Second, Renew: time.Second, Circuits: func() *circuit.Circuits { return circuits }},
 		}
 		began := time.Now()
@@ -109,7 +109,7 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
 			d := &Drainer{
-				spool: spool.New(statements, "outbox", 1), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: time.Now().Add(time.Minute),
+				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: time.Now().Add(time.Minute),
 				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
 			}
 			for n := range 2 * conflictsUntilLogged {
@@ -133,10 +133,10 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		d, end := newStepped(database.DB, newOutbox(t, database, 1), 10)
+		d, end := newStepped(database.DB, newOutbox(t, database), 10)
 		defer end()
 		d.configured.PollMin, d.configured.PollMax = time.Hour, time.Hour
-		renewed := func() int { return database.Count(t, "SELECT expires_at FROM postbox_lanes") }
+		renewed := func() int { return database.Count(t, "SELECT expires_at FROM postbox_members") }
 		step := func() time.Duration {
 			t.Helper()
 			d.step(t.Context())

@@ -104,10 +104,10 @@ func TestDrainer_says_that_the_server_ended_a_statement(t *testing.T) {
 		blocker, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = blocker.Rollback() }()
-		_, err = blocker.ExecContext(t.Context(), "UPDATE postbox_lanes SET suspect = suspect")
+		_, err = blocker.ExecContext(t.Context(), "UPDATE postbox_members SET sharing = sharing")
 		require.NoError(t, err)
 		if database.Dialect == postbox.MySQL { // which locks no row for what changes nothing
-			_, err = blocker.ExecContext(t.Context(), "SELECT lane FROM postbox_lanes FOR UPDATE")
+			_, err = blocker.ExecContext(t.Context(), "SELECT holder FROM postbox_members FOR UPDATE")
 			require.NoError(t, err)
 		}
 		b.Eventually(func() bool {

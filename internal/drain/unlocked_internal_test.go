@@ -17,7 +17,7 @@ import (
 func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		own := newOutbox(t, database, 1)
+		own := newOutbox(t, database)
 		d, end := newStepped(database.Open(t), own, 20)
 		t.Cleanup(end)
 		d.configured.Workers = 0

@@ -15,7 +15,7 @@ import (
 func TestWatermark_has_a_mark_before_the_first_read(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	own := newOutbox(t, database, 1)
+	own := newOutbox(t, database)
 	var drafts []spool.Draft
 	for range 50 {
 		drafts = append(drafts, spool.Draft{Topic: "orders", Key: "stuck"})

@@ -20,7 +20,7 @@ const (
 	// Patience is how long a test waits for something that must happen.
 	Patience = time.Minute
 	// Lanes is how many lanes the spool of a bench has.
-	Lanes = 8
+	Lanes = dialect.Lanes
 )
 
 // Bench is a spool on a database, with what a test needs around it.
@@ -42,7 +42,7 @@ func NewUnmigratedBench(t *testing.T, database *testdb.Database) *Bench {
 	t.Helper()
 	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
-	return &Bench{T: t, Database: database, Statements: statements, Spool: spool.New(statements, "outbox"+t.Name(), Lanes)}
+	return &Bench{T: t, Database: database, Statements: statements, Spool: spool.New(statements, "outbox"+t.Name())}
 }
 
 // Append stores messages.

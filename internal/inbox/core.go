@@ -21,7 +21,6 @@ import (
 type Config struct {
 	ClaimRetention      time.Duration
 	DeadLetterRetention time.Duration
-	Lanes               int
 	TxOptions           *sql.TxOptions
 	CloseTimeout        time.Duration
 }
@@ -99,7 +98,7 @@ func (c *Core) Spool(queue string) *spool.Spool {
 	c.spoolsMu.Lock()
 	defer c.spoolsMu.Unlock()
 	if c.spools[queue] == nil {
-		c.spools[queue] = spool.New(c.Statements, spool.QueuePrefix+queue, c.Lanes)
+		c.spools[queue] = spool.New(c.Statements, spool.QueuePrefix+queue)
 	}
 	return c.spools[queue]
 }

@@ -123,7 +123,7 @@ func (b *Bench) Drained() {
 // Renewed waits until the leases have been renewed so many times: whatever was under way has gone on meanwhile.
 func (b *Bench) Renewed(times int) {
 	b.T.Helper()
-	until := func() int { return b.Count(b.T, "SELECT MAX(expires_at) FROM postbox_lanes") }
+	until := func() int { return b.Count(b.T, "SELECT MAX(expires_at) FROM postbox_members") }
 	for last := until(); times > 0; times-- {
 		b.Eventually(func() bool { return until() > last }, "the leases are renewed")
 		last = until()

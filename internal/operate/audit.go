@@ -30,7 +30,6 @@ const (
 	ActDelete      = "delete"
 	ActEdit        = "edit"
 	ActReplay      = "replay"
-	ActSetLanes    = "set lanes"
 	ActDownload    = "download"
 
 	// The actions on the log of PostgreSQL, which package pgtail records.
@@ -42,7 +41,7 @@ const (
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActDownload, ActSetUpLog, ActRemoveLog,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActDownload, ActSetUpLog, ActRemoveLog,
 	}
 }
 

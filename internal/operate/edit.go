@@ -36,7 +36,7 @@ type Edit struct {
 // transaction.
 func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again Again) error {
 	var s *spool.Spool
-	var found spool.Found
+	var into int64
 	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
 	err := l.change(ctx, act, id, "edit", func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
@@ -47,7 +47,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again
 		if err != nil {
 			return err
 		}
-		if s, found, err = l.spoolOf(ctx, tx, letter); err != nil {
+		if s, into, err = l.spoolOf(ctx, tx, letter); err != nil {
 			return err
 		}
 		if err := l.recent(ctx, tx, letter, again); err != nil {
@@ -65,7 +65,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again
 		if err := l.release(ctx, tx, letter, editNote); err != nil {
 			return err
 		}
-		return s.AppendTo(ctx, tx, spool.Run, found, []spool.Draft{draft})
+		return s.AppendTo(ctx, tx, spool.Run, into, []spool.Draft{draft})
 	})
 	if err == nil {
 		l.announce(ctx, s)

@@ -42,18 +42,18 @@ type Operator struct {
 	audit      *Auditor
 	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
-	settling   time.Duration // how long processes may use a layout without reading it again
 }
 
 // NewOperator returns an operator for a database.
 func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, logger watermill.LoggerAdapter) *Operator {
-	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger, settling: spool.LayoutAge}
+	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
-// Settling returns the operator with another time before a change of lanes, for tests.
-func (o *Operator) Settling(d time.Duration) *Operator {
-	o.settling = d
-	return o
+// announce wakes the drainers of a spool.
+func (o *Operator) announce(ctx context.Context, s *spool.Spool) {
+	if err := s.Announce(ctx, o.db); err != nil {
+		o.logger.Debug("Postbox could not notify other processes, which will find the change when they poll", watermill.LogFields{"err": spool.LogText(err)})
+	}
 }
 
 // errInbox is returned for an action on pending messages of an inbox, which has none.
@@ -212,12 +212,12 @@ func (o *Operator) Known(ctx context.Context, name string) error {
 
 // find returns a spool in its stored form.
 func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
-	found, err := spool.Found{}, sql.ErrNoRows
+	id, err := int64(0), sql.ErrNoRows
 	if spool.CheckName(name) == nil { // else PostgreSQL returns an error, and MySQL ignores spaces at the end
-		found, err = spool.New(o.statements, name, 0).Find(ctx, o.db, o.statements.FindSpool)
+		id, err = spool.New(o.statements, name).Find(ctx, o.db, o.statements.FindSpool)
 	}
 	if err == nil {
-		return spool.Registered(o.statements, name, found), nil
+		return spool.Registered(o.statements, name, id), nil
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return nil, err

@@ -11,16 +11,13 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Overview is the state of a spool, with the settings that operators have stored.
 type Overview struct {
-	Name string
-	dialect.Layout
-	Moving      bool // messages are in old lanes, and none is handed out until they are moved
-	Members     int  // number of live drainers
+	Name        string
+	Members     int // number of live drainers
 	PausedSince time.Time
 	PausedKeys  int
 	// PausedTopics is the number of paused topics.
@@ -65,9 +62,9 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 		return nil, spool.Wrap("list outboxes and queues", err)
 	}
 	spools = slices.DeleteFunc(spools, (*Overview).isInbox)
-	byID, ids, layouts := make(map[int64]*Overview, len(spools)), make([]int64, len(spools)), make([]dialect.Layout, len(spools))
+	byID, ids := make(map[int64]*Overview, len(spools)), make([]int64, len(spools))
 	for i, s := range spools {
-		byID[s.id], ids[i], layouts[i] = s, s.id, s.Layout
+		byID[s.id], ids[i] = s, s.id
 	}
 	numbers, err := o.counts.Spools(ctx, ids)
 	if err != nil {
@@ -75,20 +72,6 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	}
 	for _, s := range spools {
 		s.Numbers = numbers[s.id]
-	}
-	for _, query := range o.statements.MovingLanes(ids, layouts) {
-		err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
-			var id int64
-			var used sql.NullInt64
-			if err := rows.Scan(&id, &used); err != nil {
-				return err
-			}
-			byID[id].Moving = used.Valid
-			return nil
-		})
-		if err != nil {
-			return nil, spool.Wrap("look for messages in old lanes", err)
-		}
 	}
 	if err := o.countStuck(ctx, ids, byID); err != nil {
 		return nil, spool.Wrap("count stuck keys", err)
@@ -133,7 +116,7 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 		s := &Overview{}
 		var paused sql.NullInt64
 		var settings string
-		if err := rows.Scan(&s.id, &s.Name, &s.First, &s.Lanes, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
+		if err := rows.Scan(&s.id, &s.Name, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
 			return nil, err
 		}
 		if paused.Valid {

@@ -1,8 +1,7 @@
 package operate
 
-// Progress says how far an action on many things has got, after each of its transactions, and now and then while it waits.
+// Progress says how far an action on many things has got, after each of its transactions.
 type Progress struct {
-	Done    int    // changed so far, all of it committed
-	Skipped int    // chosen, and not changeable
-	Waits   string // for what it waits; empty while it works
+	Done    int // changed so far, all of it committed
+	Skipped int // chosen, and not changeable
 }

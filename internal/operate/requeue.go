@@ -41,7 +41,7 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again
 	if err != nil {
 		return nil, err
 	}
-	s, found, err := l.spoolOf(ctx, tx, letter)
+	s, into, err := l.spoolOf(ctx, tx, letter)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again
 	if err := l.take(ctx, tx, letter); err != nil {
 		return nil, err
 	}
-	return s, s.AppendTo(ctx, tx, spool.Run, found, []spool.Draft{draft})
+	return s, s.AppendTo(ctx, tx, spool.Run, into, []spool.Draft{draft})
 }
 
 // Again says what the operator knows of a message that came from a broker and is published again.
@@ -93,28 +93,28 @@ func (l *DeadLetter) draft(again Again) (spool.Draft, error) {
 	return draft, l.address(&draft, again)
 }
 
-// spoolOf returns the spool through which the letter is sent again, as the transaction sees it.
-func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (s *spool.Spool, found spool.Found, err error) {
+// spoolOf returns the spool through which the letter is sent again, and its id, as the transaction sees it.
+func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (s *spool.Spool, id int64, err error) {
 	name := l.outbox
-	found.ID = letter.SpoolID
-	if found.ID == 0 { // the message came from a broker to an inbox, and is published again
-		found, err = spool.New(l.statements, name, 0).Find(ctx, tx, l.statements.FindSpool)
+	id = letter.SpoolID
+	if id == 0 { // the message came from a broker to an inbox, and is published again
+		id, err = spool.New(l.statements, name).Find(ctx, tx, l.statements.FindSpool)
 	} else {
-		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.First, &found.Lanes)
+		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, id).Scan(&name)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, found, l.noSpool(letter)
+		return nil, 0, l.noSpool(letter)
 	}
 	if err != nil {
-		return nil, found, fmt.Errorf("find spool: %w", err)
+		return nil, 0, fmt.Errorf("find spool: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s = l.spools[found.ID]; s == nil || s.Name() != name {
-		s = spool.New(l.statements, name, found.Lanes)
-		l.spools[found.ID] = s
+	if s = l.spools[id]; s == nil || s.Name() != name {
+		s = spool.New(l.statements, name)
+		l.spools[id] = s
 	}
-	return s, found, nil
+	return s, id, nil
 }
 
 func (l *Letters) noSpool(letter *DeadLetter) error {

@@ -53,12 +53,7 @@ func (o *Operator) StuckKeys(ctx context.Context, name string, limit int) ([]*St
 }
 
 func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*StuckKey, error) {
-	layout := s.Layout() // a message in an old lane waits until it is moved, and then it is found
-	lanes := make([]int, layout.Lanes)
-	for i := range lanes {
-		lanes[i] = layout.First + i
-	}
-	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), lanes, limit))
+	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +68,7 @@ func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	for _, p := range paused[:min(limit, len(paused))] {
 		if known[p.Key] == nil {
 			hash := postbox.KeyHash(p.Key)
-			known[p.Key] = &StuckKey{Key: p.Key, hash: hash, at: dialect.Head{Lane: spool.LaneOf(layout, hash)}}
+			known[p.Key] = &StuckKey{Key: p.Key, hash: hash, at: dialect.Head{Lane: spool.LaneOf(hash)}}
 			keys = append(keys, known[p.Key])
 		}
 		known[p.Key].PausedSince = p.Since

@@ -41,14 +41,14 @@ func burst(perSecond float64, batch int) int {
 	return max(1, batch, int(math.Ceil(min(perSecond/burstShare, math.MaxInt32))))
 }
 
-// share gives the gate the part of its limit that belongs to these lanes of the layout. What is saved up in the bucket stays, up
+// share gives the gate the part of its limit that belongs to these lanes. What is saved up in the bucket stays, up
 // to the new share.
-func (g *gate) share(now time.Time, held []int, layout dialect.Layout, batch int) {
+func (g *gate) share(now time.Time, held []int, batch int) {
 	g.slots = 0
 	for _, lane := range held {
-		g.slots += slotsOf(lane, g.limit.AtOnce, layout)
+		g.slots += slotsOf(lane, g.limit.AtOnce)
 	}
-	perSecond, most := g.limit.PerSecond*float64(len(held))/float64(layout.Lanes), 0
+	perSecond, most := g.limit.PerSecond*float64(len(held))/dialect.Lanes, 0
 	if len(held) > 0 {
 		most = burst(perSecond, batch)
 	}
@@ -63,14 +63,12 @@ func (g *gate) share(now time.Time, held []int, layout dialect.Layout, batch int
 
 // slotsOf returns how many of n slots belong to a lane. The slots are dealt to the lanes in turn. If there are too few
 // for that, the first lane has all of them, so that no lane is held without a slot: its holder works, and the others
-// stand by. An old lane has none.
-func slotsOf(lane, n int, layout dialect.Layout) int {
+// stand by.
+func slotsOf(lane, n int) int {
 	switch {
-	case !layout.Has(lane):
-		return 0
-	case n >= layout.Lanes:
-		return (n + layout.Next() - 1 - lane) / layout.Lanes
-	case lane == layout.First:
+	case n >= dialect.Lanes:
+		return (n + dialect.Lanes - 1 - lane) / dialect.Lanes
+	case lane == 0:
 		return n
 	default:
 		return 0
@@ -78,8 +76,8 @@ func slotsOf(lane, n int, layout dialect.Layout) int {
 }
 
 // Alone reports whether only the holder of the first lane may work, since a limit has too few slots for all lanes.
-func Alone(l postbox.Limits, lanes int) bool {
-	few := func(limit postbox.Limit) bool { return limit.AtOnce > 0 && limit.AtOnce < lanes }
+func Alone(l postbox.Limits) bool {
+	few := func(limit postbox.Limit) bool { return limit.AtOnce > 0 && limit.AtOnce < dialect.Lanes }
 	for _, topic := range l.Topics {
 		if few(topic) {
 			return true

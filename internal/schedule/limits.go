@@ -8,7 +8,6 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -22,7 +21,6 @@ import (
 type limits struct {
 	set    postbox.Limits
 	batch  int               // size of a gathered batch, which needs as many tokens; 0 if batches are not gathered
-	layout dialect.Layout    // all lanes of the spool
 	held   map[int]time.Time // lanes of this process, with the time since which they count
 	total  *gate             // nil if there is none
 	topics map[string]*gate
@@ -54,11 +52,11 @@ const fewKeys = 1000
 
 // SetLimits replaces the limits. All buckets begin empty. Call it again with the lanes of this process, see
 // [Scheduler.Share].
-func (s *Scheduler) SetLimits(set postbox.Limits, layout dialect.Layout) {
+func (s *Scheduler) SetLimits(set postbox.Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.limits
-	if old == nil && set.None() || old != nil && old.layout == layout && old.set.Equal(set) {
+	if old == nil && set.None() || old != nil && old.set.Equal(set) {
 		return
 	}
 	held := map[int]time.Time{}
@@ -73,7 +71,7 @@ func (s *Scheduler) SetLimits(set postbox.Limits, layout dialect.Layout) {
 	s.limits = nil
 	if !set.None() {
 		s.limits = &limits{
-			set: set, layout: layout, held: held, topics: map[string]*gate{}, keys: map[string]*gate{},
+			set: set, held: held, topics: map[string]*gate{}, keys: map[string]*gate{},
 			many: math.MaxInt, few: fewKeys, most: mostKeys, prune: fewKeys, crowd: map[*gate]struct{}{},
 		}
 		s.limits.begin(s)
@@ -172,12 +170,12 @@ func (l *limits) restart(held map[int]time.Time, now time.Time) {
 
 // reshare gives the gates their share of the lanes.
 func (l *limits) reshare(now time.Time) {
-	held := slices.DeleteFunc(slices.Sorted(maps.Keys(l.held)), func(lane int) bool { return !l.layout.Has(lane) })
+	held := slices.Sorted(maps.Keys(l.held))
 	if l.total != nil {
-		l.total.share(now, held, l.layout, l.batch)
+		l.total.share(now, held, l.batch)
 	}
 	for _, g := range l.topics {
-		g.share(now, held, l.layout, l.batch)
+		g.share(now, held, l.batch)
 	}
 }
 
@@ -211,7 +209,7 @@ func (s *Scheduler) Spares(kept []int) bool {
 		}
 		slots := 0
 		for _, lane := range kept {
-			slots += slotsOf(lane, g.limit.AtOnce, l.layout)
+			slots += slotsOf(lane, g.limit.AtOnce)
 		}
 		return g.running <= slots
 	}

@@ -16,13 +16,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-const ofLanes = 8
+const ofLanes = dialect.Lanes
+
+// allLanes are their numbers.
+func allLanes() (all []int) {
+	for lane := range ofLanes {
+		all = append(all, lane)
+	}
+	return all
+}
 
 // limiting is a scheduler with limits, which holds all lanes.
 func limiting(batchSize int, limits postbox.Limits) *Scheduler {
 	s := ready(batchSize)
-	s.SetLimits(limits, dialect.Layout{Lanes: ofLanes})
-	s.Share([]int{0, 1, 2, 3, 4, 5, 6, 7})
+	s.SetLimits(limits)
+	s.Share(allLanes())
 	return s
 }
 
@@ -145,7 +153,7 @@ func TestLimits_G8_shares_of_processes_that_come_and_go_never_add_up_to_more_tha
 			}
 			for i := range list {
 				list[i] = ready(1 + i)
-				list[i].SetLimits(postbox.Limits{Total: perSecond(rate)}, dialect.Layout{Lanes: ofLanes})
+				list[i].SetLimits(postbox.Limits{Total: perSecond(rate)})
 				list[i].Load(backlog(1000, "a", "b"))
 				defer stop(list[i])
 				r.work(list[i], 4, time.Millisecond)
@@ -165,49 +173,18 @@ func TestLimits_G8_shares_of_processes_that_come_and_go_never_add_up_to_more_tha
 
 func TestLimits_slots_of_all_lanes_are_those_of_the_limit(t *testing.T) {
 	t.Parallel()
-	for _, lanes := range []int{1, 2, 7, 32} {
-		for n := 1; n <= 70; n += 3 {
-			sum, layout := 0, dialect.Layout{First: 3, Lanes: lanes}
-			for lane := layout.First; lane < layout.Next(); lane++ {
-				slots := slotsOf(lane, n, layout)
-				sum += slots
-				alone := Alone(postbox.Limits{Total: atOnce(n)}, lanes)
-				require.Equal(t, alone && lane > layout.First, slots == 0, "no lane is held in vain")
-			}
-			require.Equal(t, n, sum)
-			require.Zero(t, slotsOf(layout.First-1, n, layout)+slotsOf(layout.Next(), n, layout), "no other lane has one")
+	for n := 1; n <= 70; n += 3 {
+		sum := 0
+		for lane := range ofLanes {
+			slots := slotsOf(lane, n)
+			sum += slots
+			alone := Alone(postbox.Limits{Total: atOnce(n)})
+			require.Equal(t, alone && lane > 0, slots == 0, "no lane is held in vain")
 		}
+		require.Equal(t, n, sum)
 	}
-	require.True(t, Alone(postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(7)}}, 8))
-	require.False(t, Alone(postbox.Limits{EachKey: atOnce(1), Total: perSecond(1)}, 8))
-}
-
-// What another process has used under the old lanes is not known.
-func TestLimits_shares_of_new_lanes_begin_with_nothing_saved_up(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const interval = time.Second/20 + time.Millisecond // after which one more may start
-		limits := postbox.Limits{Total: perSecond(20), EachKey: perSecond(20)}
-		s := limiting(1, limits)
-		s.Load([]*spool.Message{keyed(1, 1, true), keyed(2, 2, true), keyed(3, 3, true)})
-		pass(time.Second)
-		s.SetLimits(limits, dialect.Layout{First: ofLanes, Lanes: 2})
-		require.Nil(t, s.TryTake(), "the lanes are old ones")
-		s.Share([]int{ofLanes - 1})
-		require.Nil(t, s.TryTake())
-		pass(time.Second)
-		s.Share([]int{ofLanes, ofLanes + 1})
-		require.Nil(t, s.TryTake())
-		pass(interval)
-		require.NotNil(t, s.TryTake())
-		require.Nil(t, s.TryTake())
-		s.Share([]int{ofLanes})
-		pass(interval)
-		require.Nil(t, s.TryTake(), "it has half of the lanes")
-		pass(interval)
-		require.NotNil(t, s.TryTake())
-		stop(s)
-	})
+	require.True(t, Alone(postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes - 1)}}))
+	require.False(t, Alone(postbox.Limits{EachKey: atOnce(1), Total: perSecond(1)}))
 }
 
 func TestLimits_at_once_bound_what_runs_and_which_lanes_are_handed_back(t *testing.T) {
@@ -295,8 +272,8 @@ func TestLimits_let_a_gathered_batch_start_when_all_its_messages_may(t *testing.
 		s := New(4, &Gather{Due: func(time.Time) time.Time { return time.Time{} }})
 		s.Limit(2)
 		s.Extend(time.Now().Add(time.Hour))
-		s.SetLimits(postbox.Limits{Total: perSecond(1)}, dialect.Layout{Lanes: ofLanes})
-		s.Share([]int{0, 1, 2, 3, 4, 5, 6, 7})
+		s.SetLimits(postbox.Limits{Total: perSecond(1)})
+		s.Share(allLanes())
 		defer stop(s)
 		r := &record{}
 		s.Load(backlog(9, "a"))
@@ -317,7 +294,7 @@ func TestLimits_that_are_set_later_count_what_runs_and_go_without_a_trace(t *tes
 	s.Load(list)
 	first, second := s.TryTake(), s.TryTake()
 	limits := postbox.Limits{Total: atOnce(ofLanes), Topics: map[string]postbox.Limit{"a": atOnce(ofLanes)}, EachKey: atOnce(1)}
-	s.SetLimits(limits, dialect.Layout{Lanes: ofLanes})
+	s.SetLimits(limits)
 	s.Share([]int{3, 4})
 	require.Nil(t, s.TryTake(), "two run, and two lanes have two slots")
 	s.Finish(first, one(spool.Done))
@@ -330,7 +307,7 @@ func TestLimits_that_are_set_later_count_what_runs_and_go_without_a_trace(t *tes
 	key := s.TryTake()
 	require.Equal(t, []int64{9}, ids(key))
 	require.Nil(t, s.TryTake(), "the key has one at a time")
-	s.SetLimits(postbox.Limits{}, dialect.Layout{Lanes: ofLanes})
+	s.SetLimits(postbox.Limits{})
 	require.Equal(t, []int64{10}, ids(s.TryTake()))
 	s.Finish(key, one(spool.Done))
 	require.Nil(t, s.limits)

@@ -95,7 +95,7 @@ func TestLimits_G8_remember_few_keys(t *testing.T) {
 
 func TestLimits_G8_leave_out_of_reads_what_waits_for_them_in_great_number(t *testing.T) {
 	t.Parallel()
-	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes), "b": atOnce(ofLanes)}, EachKey: atOnce(1)})
+	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(8), "b": atOnce(8)}, EachKey: atOnce(1)})
 	take := func() (batches [][]*Entry) {
 		for batch := s.TryTake(); batch != nil; batch = s.TryTake() {
 			batches = append(batches, batch)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -75,7 +74,7 @@ func TestLimits_do_not_let_a_part_of_a_batch_wait_in_vain(t *testing.T) {
 		},
 		"the limit goes": {
 			limits: postbox.Limits{Total: perSecond(0.1)}, during: func(s *Scheduler, _ context.CancelFunc) {
-				s.SetLimits(postbox.Limits{}, dialect.Layout{Lanes: ofLanes})
+				s.SetLimits(postbox.Limits{})
 			}, allowed: true, after: recheck,
 		},
 	} {

@@ -14,22 +14,22 @@ const MaxAppendBytes = 4 << 20
 // Append inserts messages in their order. It uses one statement, or several if the database's packet limit or the work
 // of its driver requires that. Run it in a transaction if either all messages or none must be stored.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
-	found, err := s.OpenIn(ctx, db)
+	id, err := s.OpenIn(ctx, db)
 	if err != nil {
 		return err
 	}
-	return s.AppendTo(ctx, db, run, found, drafts)
+	return s.AppendTo(ctx, db, run, id, drafts)
 }
 
-// AppendTo is [Spool.Append] to the spool as the transaction of db has just read it.
-func (s *Spool) AppendTo(ctx context.Context, db Executor, run Runner, found Found, drafts []Draft) error {
+// AppendTo is [Spool.Append] to the spool with the id that the transaction of db has just read.
+func (s *Spool) AppendTo(ctx context.Context, db Executor, run Runner, id int64, drafts []Draft) error {
 	rows := make([]dialect.Row, 0, min(len(drafts), s.Statements.MaxAppend))
 	bytes := 0
 	flush := func() error {
 		if len(rows) == 0 {
 			return nil
 		}
-		for _, query := range s.Statements.Append(found.ID, rows) {
+		for _, query := range s.Statements.Append(id, rows) {
 			if err := run(ctx, db, query); err != nil {
 				return Wrap(fmt.Sprintf("append to spool %q", s.name), err)
 			}
@@ -42,7 +42,7 @@ func (s *Spool) AppendTo(ctx context.Context, db Executor, run Runner, found Fou
 		if err != nil {
 			return err
 		}
-		row.Lane = s.laneOf(found.Layout, row.KeyHash)
+		row.Lane = s.laneOf(row.KeyHash)
 		size := len(row.Payload) + len(row.Metadata)
 		if len(rows) == s.Statements.MaxAppend || bytes+size > MaxAppendBytes {
 			if err := flush(); err != nil {

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// IDAge is how old an id may be that is used.
+const IDAge = idAge
+
 // Looking says whether a search is under way.
 func (f *Finder) Looking() bool {
 	f.mu.Lock()

@@ -3,7 +3,6 @@ package spool
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,13 +39,13 @@ func (a Arrival) KeyHash() *int64 { return a.row.KeyHash }
 // After an error nothing was stored, unless the answer to the commit was lost. In that case a second call shows what
 // was stored.
 func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival) (known map[string]bool, err error) {
-	found, err := s.open(ctx, db)
+	id, err := s.Open(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	known = map[string]bool{}
-	if whole := s.ingestAll(found, arrivals); whole.Text != "" {
-		err = s.ingestWhole(ctx, db, prepared, found, whole, arrivals, known)
+	if whole := s.Statements.Ingest(id, claimsOf(arrivals), s.rows(arrivals)).Whole; whole.Text != "" {
+		err = s.ingestWhole(ctx, db, prepared, whole, arrivals, known)
 	} else {
 		err = s.ingestInParts(ctx, db, prepared, arrivals, known)
 	}
@@ -54,15 +53,6 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 		return nil, Wrap(fmt.Sprintf("append to spool %q", s.name), err)
 	}
 	return known, nil
-}
-
-// A layout may be too old when a statement is sent that has waited for a connection, or for the claims of others, although it was not when the call began. So
-// what is sent has the layout of that moment: a transaction takes it after the claims, see [Spool.OpenIn], and the single statement has the id of the spool
-// as a [currentID].
-
-// ingestAll returns the single statement, if the database has one.
-func (s *Spool) ingestAll(into Found, arrivals []Arrival) dialect.Query {
-	return s.Statements.Ingest(into.ID, claimsOf(arrivals), s.rows(into, arrivals)).Whole
 }
 
 func claimsOf(arrivals []Arrival) [][]byte {
@@ -73,65 +63,28 @@ func claimsOf(arrivals []Arrival) [][]byte {
 	return claims
 }
 
-func (s *Spool) rows(into Found, arrivals []Arrival) []dialect.Row {
+func (s *Spool) rows(arrivals []Arrival) []dialect.Row {
 	rows := make([]dialect.Row, len(arrivals))
 	for i, a := range arrivals {
 		rows[i] = a.row
-		rows[i].Lane = s.laneOf(into.Layout, a.row.KeyHash)
+		rows[i].Lane = s.laneOf(a.row.KeyHash)
 	}
 	return rows
 }
 
 // ingestWhole runs the single statement, which commits by itself.
 func (s *Spool) ingestWhole(
-	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, query dialect.Query, arrivals []Arrival, known map[string]bool,
+	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
 	var positions []int
-	query.Args[len(query.Args)-1] = currentID{spool: s, found: into}
 	err := UntilNoConflict(Conflicts(s.Statements.Kind), func() (err error) {
 		positions, err = selectInts(prepared.Query(ctx, db, query))
-		if errors.Is(err, errAged) {
-			positions, err = s.ingestOnConn(ctx, db, arrivals)
-		}
 		return err
 	})
 	for _, position := range positions {
 		known[string(arrivals[position-1].Claim)] = true
 	}
 	return err
-}
-
-// errAged means that a statement was not sent, since the layout of the spool has to be read again.
-var errAged = errors.New("the number of lanes was read too long ago")
-
-// currentID is the id of a spool as an argument of a statement whose rows have lanes of a layout. The statement fails with [errAged], and is not sent, if the layout is
-// too old by then: database/sql and drivers ask for the value of an argument when they have the connection.
-type currentID struct {
-	spool *Spool
-	found Found
-}
-
-// Value returns the id.
-func (c currentID) Value() (driver.Value, error) {
-	if c.spool.Aged() || c.spool.known() != c.found {
-		return nil, errAged
-	}
-	return c.found.ID, nil
-}
-
-// ingestOnConn runs the single statement, after it has read the layout on the same connection. So it does not wait for a connection in between.
-func (s *Spool) ingestOnConn(ctx context.Context, db *sql.DB, arrivals []Arrival) ([]int, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	into, err := s.OpenIn(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	query := s.ingestAll(into, arrivals)
-	return selectInts(conn.QueryContext(ctx, query.Text, query.Args...))
 }
 
 // selectInts returns the numbers that a query has selected. The commit is certain only after the last row.
@@ -173,7 +126,7 @@ func (s *Spool) ingestInParts(ctx context.Context, db *sql.DB, prepared *Prepare
 			if err != nil {
 				return err
 			}
-			_, err = execAll(ctx, tx, prepared, s.Statements.Append(into.ID, s.rows(into, rest)))
+			_, err = execAll(ctx, tx, prepared, s.Statements.Append(into, s.rows(rest)))
 			return err
 		})
 		switch {

@@ -1,6 +1,7 @@
 package spool_test
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestOpen_finds_a_spool_that_was_registered_after_the_transaction_began(t *t
 		var n int
 		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n))
 
-		another := spool.New(b.Statements, b.Spool.Name(), enginetest.Lanes)
+		another := spool.New(b.Statements, b.Spool.Name())
 		_, err = another.Open(t.Context(), database.DB)
 		require.NoError(t, err)
 
@@ -45,7 +46,7 @@ func TestOpen_G1_a_spool_registered_by_a_rolled_back_transaction_is_forgotten(t 
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)
-		fresh := spool.New(b.Statements, "fresh", enginetest.Lanes)
+		fresh := spool.New(b.Statements, "fresh")
 		write := func(executor func(tx *sql.Tx) spool.Executor, end func(tx *sql.Tx) error) {
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -60,7 +61,7 @@ func TestOpen_G1_a_spool_registered_by_a_rolled_back_transaction_is_forgotten(t 
 		write(plain, (*sql.Tx).Rollback)
 		write(wrapped, (*sql.Tx).Rollback)
 		write(anew, (*sql.Tx).Rollback)
-		_, err := spool.New(b.Statements, "another", enginetest.Lanes).Open(t.Context(), database.DB) // SQLite uses an id again
+		_, err := spool.New(b.Statements, "another").Open(t.Context(), database.DB) // SQLite uses an id again
 		require.NoError(t, err)
 		for range 3 {
 			write(plain, (*sql.Tx).Commit)
@@ -118,4 +119,41 @@ func TestFinder_finds_only_committed_spools(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		b.Eventually(func() bool { finder.Look(); return b.Spool.ID() != 0 }, "it is committed")
 	})
+}
+
+// A database that was restored may have given the spool another id. An id that was read lately is used without another query, and one that was not is
+// read in each transaction until it is read apart.
+func TestOpen_G2_an_id_is_read_again_before_it_is_too_old(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := enginetest.NewBench(t, database)
+	id, err := b.Spool.Open(t.Context(), database.DB)
+	require.NoError(t, err)
+	database.Exec(t, "UPDATE postbox_spools SET id = id + 7")
+	open := func() (found int64) {
+		require.NoError(t, spool.InTx(t.Context(), database.DB, b.Statements, func(tx *sql.Tx) (err error) {
+			found, err = b.Spool.OpenIn(t.Context(), tx)
+			return err
+		}))
+		return found
+	}
+	require.Equal(t, id, open())
+	b.Spool.Age(spool.IDAge)
+	require.Equal(t, id+7, open())
+	require.Equal(t, id, b.Spool.ID(), "what a transaction sees is for that transaction alone")
+	only := postbox.ExecFunc(func(context.Context, string, ...any) (int, error) { return 0, nil })
+	found, err := b.Spool.OpenIn(t.Context(), only)
+	require.NoError(t, err)
+	require.Equal(t, id, found, "it cannot ask")
+
+	finder := spool.NewFinder(b.Spool, database.DB)
+	defer finder.Close()
+	finder.Look()
+	b.Eventually(func() bool { return b.Spool.ID() == id+7 }, "it is read again")
+	require.False(t, b.Spool.Aged())
+	b.Spool.Age(spool.IDAge / 2)
+	finder.Look()
+	b.Eventually(func() bool { return !finder.Looking() }, "it is read again before a transaction has to")
+	b.Spool.Age(spool.IDAge / 2)
+	require.False(t, b.Spool.Aged())
 }

@@ -18,130 +18,112 @@ import (
 // has seen it. If an id that was rolled back were remembered, no forwarder would ever read the messages stored under
 // it. Or another outbox's forwarder would, since SQLite issues the id again.
 
-// Open finds the spool, or registers it with the configured number of lanes and commits. It returns [ErrName] if the name
-// cannot be stored. The stored number of lanes counts, whatever is configured.
-func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
-	found, err := s.open(ctx, db)
-	return found.ID, err
-}
-
-func (s *Spool) open(ctx context.Context, db *sql.DB) (Found, error) {
-	found, err := s.lookUp(ctx, db)
+// Open finds the spool, or registers it and commits, and returns its id. It returns [ErrName] if the name cannot be stored.
+func (s *Spool) Open(ctx context.Context, db *sql.DB) (id int64, err error) {
+	id, err = s.FindCommitted(ctx, db)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return found, err
+		return id, err
 	}
 	asked := time.Now()
 	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
-		found, err = s.register(ctx, tx)
+		id, err = s.register(ctx, tx)
 		return err
 	})
 	if err != nil {
-		return Found{}, err
+		return 0, err
 	}
-	s.remember(found, asked)
-	return found, nil
+	s.remember(id, asked)
+	return id, nil
 }
 
 // OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is known, and was read lately, the result is valid only
 // in this transaction. If the transaction cannot run queries, what is known is used whatever its age; the error is [ErrUnknown] if
 // nothing is known.
-func (s *Spool) OpenIn(ctx context.Context, tx Executor) (Found, error) {
-	found := s.known()
+func (s *Spool) OpenIn(ctx context.Context, tx Executor) (id int64, err error) {
+	id = s.ID()
 	if !s.Aged() {
-		return found, nil
+		return id, nil
 	}
 	if querier, asks := tx.(Querier); asks {
 		return s.register(ctx, querier)
 	}
-	if found.ID == 0 {
-		return Found{}, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
+	if id == 0 {
+		return 0, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
 	}
-	return found, nil
+	return id, nil
 }
 
 // ErrUnknown is returned if the id of a spool is not known and cannot be queried.
 var ErrUnknown = errors.New("its id in the database is not known yet, and the transaction cannot read it, since it can only execute statements")
 
 // register finds the spool in a transaction, or inserts it.
-func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
+func (s *Spool) register(ctx context.Context, tx Querier) (int64, error) {
 	if err := CheckName(s.name); err != nil {
-		return Found{}, s.OpenError(err)
+		return 0, s.OpenError(err)
 	}
-	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
+	id, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) {
-		if err := Run(ctx, tx, s.Statements.RegisterSpool(s.name, s.lanes)); err != nil {
-			return Found{}, fmt.Errorf("register spool %q: %w", s.name, err)
+		if err := Run(ctx, tx, s.Statements.RegisterSpool(s.name)); err != nil {
+			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
-		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
+		id, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
 	}
 	if err != nil {
-		return Found{}, s.OpenError(err)
+		return 0, s.OpenError(err)
 	}
-	return found, nil
+	return id, nil
 }
 
 // FindCommitted returns the id of a registered spool, and remembers it, or returns [sql.ErrNoRows]. It does not see
 // uncommitted rows, whatever isolation level the server gives to a statement outside a transaction.
 func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
-	found, err := s.lookUp(ctx, db)
-	return found.ID, err
-}
-
-func (s *Spool) lookUp(ctx context.Context, db *sql.DB) (Found, error) {
-	if found := s.known(); !s.Aged() {
-		return found, nil
+	if id := s.ID(); !s.Aged() {
+		return id, nil
 	}
 	if err := CheckName(s.name); err != nil {
-		return Found{}, s.OpenError(err)
+		return 0, s.OpenError(err)
 	}
 	asked := time.Now()
-	found, err := s.findCommitted(ctx, db)
-	if err != nil {
-		return Found{}, err
+	if id, err = s.findCommitted(ctx, db); err != nil {
+		return 0, err
 	}
-	s.remember(found, asked)
-	return found, nil
+	s.remember(id, asked)
+	return id, nil
 }
 
 // findCommitted reads the spool.
-func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (found Found, err error) {
+func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
 	if s.Statements.Isolate {
 		err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
-			found, err = s.Find(ctx, tx, s.Statements.FindSpool)
+			id, err = s.Find(ctx, tx, s.Statements.FindSpool)
 			return err
 		})
 	} else {
-		found, err = s.Find(ctx, db, s.Statements.FindSpool)
+		id, err = s.Find(ctx, db, s.Statements.FindSpool)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return Found{}, sql.ErrNoRows
+		return 0, sql.ErrNoRows
 	}
 	if err != nil {
-		return Found{}, s.OpenError(err)
+		return 0, s.OpenError(err)
 	}
-	return found, nil
+	return id, nil
 }
 
-// Found is the stored form of a spool.
-type Found struct {
-	ID int64
-	dialect.Layout
-}
-
-// Find looks up the spool by its name, with one of the statements for that.
-func (s *Spool) Find(ctx context.Context, db Querier, query string) (found Found, err error) {
+// Find looks up the id of the spool by its name, with one of the statements for that.
+func (s *Spool) Find(ctx context.Context, db Querier, query string) (id int64, err error) {
 	rows, err := db.QueryContext(ctx, query, s.name)
 	if err != nil {
-		return Found{}, err
+		return 0, err
 	}
 	defer func() { _ = rows.Close() }()
 	if !rows.Next() {
-		return Found{}, cmp.Or(rows.Err(), sql.ErrNoRows)
+		return 0, cmp.Or(rows.Err(), sql.ErrNoRows)
 	}
-	if err := rows.Scan(&found.ID, &found.First, &found.Lanes); err != nil {
-		return Found{}, err
+	if err := rows.Scan(&id); err != nil {
+		return 0, err
 	}
-	return found, rows.Close()
+	return id, rows.Close()
 }
 
 // OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the tables are missing
@@ -153,51 +135,40 @@ func (s *Spool) OpenError(err error) error {
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
-// remember stores a spool that is known to be committed. It was read at this time or later.
-func (s *Spool) remember(found Found, at time.Time) {
+// remember stores the id of a spool that is known to be committed. It was read at this time or later.
+func (s *Spool) remember(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored, s.readAt = found, at
+	s.id, s.readAt = id, at
 }
 
-// Adopt takes in another layout of the spool, which is known to be committed.
-func (s *Spool) Adopt(layout dialect.Layout) {
-	found := s.known()
-	found.Layout = layout
-	s.remember(found, time.Now())
-}
+// idAge is how long a process uses the id of a spool without reading it again: a database that was restored may have given
+// the spool another one.
+const idAge = 10 * time.Second
 
-// LayoutAge is how long a process that writes messages uses a layout without reading it again. Messages under an old layout are moved before they are
-// handled. But a database that has gone back to a state before a change gives out the numbers of the lost lanes once more. So a change waits for this
-// long: then no process uses a layout that was lost before, but in a transaction that has written with it and is still open.
-const LayoutAge = 10 * time.Second
+// refreshAge is from when on a [Finder] reads the id again. So the transactions of a busy process need not read it.
+const refreshAge = idAge / 2
 
-// Aged reports whether the spool is not known, or its layout is to be read again before it is used.
-func (s *Spool) Aged() bool { return s.olderThan(LayoutAge) }
+// Aged reports whether the id is not known, or is to be read again before it is used.
+func (s *Spool) Aged() bool { return s.olderThan(idAge) }
 
-// refreshAge is from when on a [Finder] reads a layout again. A busy process finds it before [LayoutAge] is over, and its transactions need not read it.
-const refreshAge = LayoutAge / 2
-
-// olderThan reports whether the spool is not known, or was read longer ago than this by either clock: the monotonic one stands still
+// olderThan reports whether the id is not known, or was read longer ago than this by either clock: the monotonic one stands still
 // while a virtual machine is suspended.
 func (s *Spool) olderThan(age time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	return s.stored.ID == 0 || now.Sub(s.readAt) >= age || now.Round(0).Sub(s.readAt) >= age
-}
-
-// known returns the remembered spool.
-func (s *Spool) known() Found {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stored
+	return s.id == 0 || now.Sub(s.readAt) >= age || now.Round(0).Sub(s.readAt) >= age
 }
 
 // ID returns the id of the spool, or 0 while it is not known to be committed.
-func (s *Spool) ID() int64 { return s.known().ID }
+func (s *Spool) ID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
 
-// Finder looks for a spool that other code has registered until it is known to be committed, and reads its layout again
+// Finder looks for a spool that other code has registered until it is known to be committed, and reads its id again
 // from time to time. It serves code that stores messages in transactions of others, and would have to query the spool in each
 // of them. It is safe for concurrent use.
 type Finder struct {
@@ -234,8 +205,8 @@ func (f *Finder) Look() {
 		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
 		asked := time.Now()
-		if found, err := f.spool.findCommitted(ctx, f.db); err == nil {
-			f.spool.remember(found, asked)
+		if id, err := f.spool.findCommitted(ctx, f.db); err == nil {
+			f.spool.remember(id, asked)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -252,11 +223,11 @@ func (f *Finder) Close() {
 }
 
 // Forget makes the next call of Open look for the spool again.
-func (s *Spool) Forget() { s.remember(Found{}, time.Time{}) }
+func (s *Spool) Forget() { s.remember(0, time.Time{}) }
 
 // Registered returns a spool that is known to be committed.
-func Registered(statements *dialect.Statements, name string, found Found) *Spool {
-	s := New(statements, name, found.Lanes)
-	s.remember(found, time.Now())
+func Registered(statements *dialect.Statements, name string, id int64) *Spool {
+	s := New(statements, name)
+	s.remember(id, time.Now())
 	return s
 }

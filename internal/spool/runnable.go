@@ -12,12 +12,12 @@ import (
 // message that waits for its time, for its next attempt, or, in an ordered spool, behind another message of its key. It
 // runs a drainer's read of all lanes, so it costs as much.
 func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool, error) {
-	stored, err := s.open(ctx, db)
+	id, err := s.Open(ctx, db)
 	if err != nil {
 		return false, err
 	}
-	params := dialect.FetchParams{Spool: stored.ID, Layout: stored.Layout, PerLane: 1, Due: 1, PausedKeys: true, Unordered: unordered}
-	for lane := stored.First; lane < stored.Next(); lane++ {
+	params := dialect.FetchParams{Spool: id, PerLane: 1, Due: 1, PausedKeys: true, Unordered: unordered}
+	for lane := range dialect.Lanes {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
 	}
 	query := s.Statements.Fetch(params)
@@ -30,18 +30,18 @@ func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool,
 	if err != nil {
 		return false, fmt.Errorf("read spool %q: %w", s.name, err)
 	}
-	var state, version int
+	var state int
 	targets := make([]any, len(columns))
 	for i := range targets {
 		targets[i] = new(any)
 	}
-	targets[0], targets[5] = &state, &version // see [dialect.Statements.Fetch]; the version is that of the meta row
+	targets[0] = &state // see [dialect.Statements.Fetch]
 	found := false
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
 			return false, fmt.Errorf("read spool %q: %w", s.name, err)
 		}
-		found = found || state != dialect.StateMeta || version == dialect.VersionMoving
+		found = found || state != dialect.StateMeta
 	}
 	return found, rows.Err()
 }

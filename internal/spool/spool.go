@@ -18,14 +18,8 @@ import (
 // connection that hangs.
 const StatementTimeout = 30 * time.Second
 
-// MaxLanes is the maximum number of lanes of a spool.
-const MaxLanes = dialect.MaxLanes
-
-// The default name of an outbox, and the default number of lanes of a spool.
-const (
-	DefaultOutbox = "outbox"
-	DefaultLanes  = 32
-)
+// DefaultOutbox is the default name of an outbox.
+const DefaultOutbox = "outbox"
 
 // QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the names of outboxes.
 const QueuePrefix = "inbox "
@@ -88,12 +82,11 @@ type Querier interface {
 type Spool struct {
 	Statements *dialect.Statements
 	name       string
-	lanes      int    // of a new spool
 	wakeUp     string // key of the wake-ups in this process
 
 	mu     sync.Mutex
-	stored Found     // empty until known to be committed, see registration.go
-	readAt time.Time // when stored was read
+	id     int64     // 0 until known to be committed, see registration.go
+	readAt time.Time // when the id was read
 	turn   int       // counts messages without a key
 }
 
@@ -139,11 +132,10 @@ func NameText(name string) string {
 	return text
 }
 
-// New returns a spool; [Spool.Open] and [Spool.OpenIn] find it in the database. A spool that is not there yet is registered with
-// the number of lanes.
-func New(statements *dialect.Statements, name string, lanes int) *Spool {
+// New returns a spool; [Spool.Open] and [Spool.OpenIn] find it in the database, or register it.
+func New(statements *dialect.Statements, name string) *Spool {
 	return &Spool{
-		Statements: statements, name: name, lanes: lanes,
+		Statements: statements, name: name,
 		wakeUp: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
 	}
 }
@@ -166,32 +158,16 @@ func (s *Spool) Channel() string {
 	return channel
 }
 
-// LaneOf returns the lane of a key under a layout, by the hash of the key.
-func LaneOf(layout dialect.Layout, hash int64) int {
-	return layout.First + postbox.Lane(hash, layout.Lanes)
-}
+// LaneOf returns the lane of a key, by its hash.
+func LaneOf(hash int64) int { return postbox.Lane(hash, dialect.Lanes) }
 
 // laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages without a key.
-func (s *Spool) laneOf(layout dialect.Layout, hash *int64) int {
+func (s *Spool) laneOf(hash *int64) int {
 	if hash != nil {
-		return LaneOf(layout, *hash)
+		return LaneOf(*hash)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn = (s.turn + 1) % layout.Lanes
-	return layout.First + s.turn
+	s.turn = (s.turn + 1) % dialect.Lanes
+	return s.turn
 }
-
-// Layout returns the lanes of the spool: the stored ones if the spool is known, else those of a new spool.
-func (s *Spool) Layout() dialect.Layout {
-	if found := s.known(); found.ID != 0 {
-		return found.Layout
-	}
-	return dialect.Layout{Lanes: s.lanes}
-}
-
-// Lanes returns the number of lanes of the layout.
-func (s *Spool) Lanes() int { return s.Layout().Lanes }
-
-// Configured returns the number of lanes with which the spool would be registered.
-func (s *Spool) Configured() int { return s.lanes }

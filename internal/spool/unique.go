@@ -79,7 +79,7 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 		_, err := run(ctx, db, query)
 		return err
 	}
-	free, err := s.lockUnique(ctx, db, run, into.ID, drafts)
+	free, err := s.lockUnique(ctx, db, run, into, drafts)
 	if err != nil {
 		return nil, Wrap(fmt.Sprintf("lock unique keys of spool %q", s.name), err)
 	}
@@ -153,14 +153,14 @@ var errUnknownFate = errors.New("receipts of the message are awaited, but the tr
 
 // appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
 // true, or returns an error if receipts of the message are awaited. A key of free is new, and locked.
-func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into Found, draft Draft, free map[string]bool) (stored bool, err error) {
+func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into int64, draft Draft, free map[string]bool) (stored bool, err error) {
 	row, err := newRow(draft)
 	if err != nil {
 		return false, err
 	}
-	row.Lane = s.laneOf(into.Layout, row.KeyHash)
-	digest := draft.digest(into.ID)
-	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: into.ID, Digest: digest, Replace: draft.Replace, Row: row})
+	row.Lane = s.laneOf(row.KeyHash)
+	digest := draft.digest(into)
+	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: into, Digest: digest, Replace: draft.Replace, Row: row})
 	isFree := unique.StoreFree.Text != "" && free[string(digest)]
 	delete(free, string(digest)) // from now on it has a message
 	for i := 0; i < len(unique.Before) && !isFree; i++ {

@@ -119,7 +119,7 @@ func TestRecorder_without_a_database_still_gives_what_the_process_measured(t *te
 	recorder, reader := newRecorder(t, postbox.Database{DB: d.DB, Dialect: d.Dialect}, otelmetrics.Config{Timeout: 10 * time.Millisecond})
 	recorder.Record(metrics.Stored, 2, "outbox", "outbox", "bytes \xff that are not UTF-8")
 	recorder.Series(metrics.Stored, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
-	recorder.Series(metrics.Lanes, "outbox", "outbox").Record(1) // is counted in the database
+	recorder.Series(metrics.Processes, "outbox", "outbox").Record(1) // is counted in the database
 	require.NoError(t, d.DB.Close())
 	values, err := collected(t, reader)
 	require.NoError(t, err, "with an error, the SDK would export nothing of the whole program")

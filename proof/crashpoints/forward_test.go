@@ -35,7 +35,7 @@ func (p *process) forward(ctx context.Context, config forwarder.Config) error {
 
 // forwarder returns a forwarder that waits for nothing.
 func (p *process) forwarder(database postbox.Database, config forwarder.Config) (*forwarder.Forwarder, error) {
-	config.Lanes, config.Concurrency = lanes, 2
+	config.Concurrency = 2
 	config.PollMin, config.PollMax, config.ProbeMin, config.ProbeMax = pollMin, pollMax, pollMin, pollMax
 	config.Retry, config.DeadLetterRetention = retry, -1
 	config.Classify = func(err error) postbox.ErrorClass {

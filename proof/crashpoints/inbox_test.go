@@ -21,7 +21,7 @@ const (
 
 func (p *process) store() (*inboxstore.Store, error) {
 	return inboxstore.New(p.w.database.On(p.db), inboxstore.Config{
-		Lanes: lanes, ClaimRetention: -1, DeadLetterRetention: -1,
+		ClaimRetention: -1, DeadLetterRetention: -1,
 	}, nil)
 }
 

@@ -15,11 +15,8 @@ import (
 // outboxName is the name of the outbox.
 const outboxName = spool.DefaultOutbox
 
-// lanes are few, so that messages which have nothing to do with each other share one.
-const lanes = 2
-
 func (p *process) outbox() (*forwarder.Publisher, error) {
-	return forwarder.NewPublisher(p.w.database.On(p.db), forwarder.PublisherConfig{Lanes: lanes}, nil)
+	return forwarder.NewPublisher(p.w.database.On(p.db), forwarder.PublisherConfig{}, nil)
 }
 
 const orders = 3
@@ -141,7 +138,7 @@ func (w *waiting) Done() <-chan struct{} {
 // publishAutocommit publishes two messages at once.
 func publishAutocommit(_ context.Context, p *process) error {
 	outbox, err := forwarder.NewPublisher(p.w.database.On(p.db), forwarder.PublisherConfig{
-		Lanes: lanes, AllowAutocommit: true,
+		AllowAutocommit: true,
 	}, nil)
 	if err != nil {
 		return err

@@ -51,7 +51,6 @@ var ages = []string{
 
 // expires are the statements by which the leases of a dead process run out.
 var expires = []string{
-	"UPDATE postbox_lanes SET expires_at = 0",
 	"UPDATE postbox_members SET expires_at = 0",
 	"UPDATE postbox_chores SET expires_at = 0",
 }

@@ -22,7 +22,7 @@ const (
 
 func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarder.PublisherConfig)) *forwarder.Publisher {
 	t.Helper()
-	config := forwarder.PublisherConfig{Lanes: 8}
+	config := forwarder.PublisherConfig{}
 	if change != nil {
 		change(&config)
 	}
@@ -36,7 +36,7 @@ func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarde
 func runForwarder(t *testing.T, database postbox.Database, to message.Publisher, change func(*forwarder.Config)) {
 	t.Helper()
 	config := forwarder.Config{
-		Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
+		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
 		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
 		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
 	}

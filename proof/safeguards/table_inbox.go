@@ -310,16 +310,4 @@ var ofTheInbox = []safeguard{
 		}},
 		packages: []string{module + "queue"}, tests: "TestBatch_G12",
 	},
-	{
-		name: "a message from a broker has the lane of the layout at the time when it is sent", guarantees: "G3",
-		edits: []edit{
-			{
-				file: "internal/spool/ingest.go",
-				from: "	if c.spool.Aged() || c.spool.known() != c.found {\n",
-				to:   "	if c.found.ID == 0 {\n",
-			},
-			{file: "internal/spool/ingest.go", from: "			into, err := s.OpenIn(ctx, tx)\n", to: "			into, err := s.known(), ctx.Err()\n"},
-		},
-		packages: []string{module + "internal/spool"}, tests: "from_a_broker_that_waited_for",
-	},
 }

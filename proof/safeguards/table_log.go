@@ -39,15 +39,6 @@ var ofTheLog = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "TestTailing",
 	},
 	{
-		name: "nothing is taken from the log behind a message in an old lane", guarantees: "G3",
-		edits: []edit{{
-			file: "internal/drain/tail.go",
-			from: "return (l == nil || l.leaving) && d.layout.Has(m.Lane) || d.readSaw(m)",
-			to:   "return l == nil || l.leaving || d.readSaw(m)",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "TestTailing",
-	},
-	{
 		name: "the log is that of the server that is read", guarantees: "G1, G3",
 		edits: []edit{{
 			file: "internal/drain/tail.go",

@@ -42,7 +42,7 @@ func newCast(t *testing.T, database *testdb.Database) *cast {
 }
 
 // headings of roles that are not named by their heading.
-var headings = map[string]string{"sources": "forwarder with sources", "unique_producer": "producer of unique keys", "history": "consumer with a history", "lane_operator": "operator of lanes"}
+var headings = map[string]string{"sources": "forwarder with sources", "unique_producer": "producer of unique keys", "history": "consumer with a history"}
 
 // grants returns the statements of the document for a role: those in the first block of SQL under its heading.
 func grants(t *testing.T, role string) []string {

@@ -1,7 +1,6 @@
 package security_test
 
 import (
-	"database/sql"
 	"testing"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -95,25 +92,4 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(acts), 12)
 	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
-}
-
-// changeLanes lets an operator change the number of lanes, and a forwarder move a message that a producer has written with the old number.
-func (p *play) changeLanes(t *testing.T) {
-	t.Helper()
-	set := func(db *sql.DB) error {
-		statements, err := spool.StatementsIn(p.database.On(db))
-		require.NoError(t, err)
-		operator := operate.NewOperator(db, statements, operate.NewAuditor(statements, ""), p.logger).Settling(0)
-		_, err = operator.SetLanes(t.Context(), spool.DefaultOutbox, 4, func(operate.Progress) {})
-		return err
-	}
-	stale, err := forwarder.NewPublisher(p.database.On(p.as(t, "", "stale", "producer")), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)
-	require.NoError(t, err)
-	defer func() { _ = stale.Close() }()
-	require.NoError(t, stale.Publish("orders", message.NewMessage("before", nil)))
-	err = set(p.as(t, "", "operator", "operator"))
-	require.True(t, forbidden(err), "%v", err)
-	require.NoError(t, set(p.as(t, "", "lane_operator", "operator", "lane_operator")))
-	require.NoError(t, stale.Publish("orders", message.NewMessage("after", nil)))
-	p.forward(t, nil, 0)
 }

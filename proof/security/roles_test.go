@@ -34,7 +34,6 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p := &play{cast: newCast(t, database), logger: newCapture()}
 			p.migrate(t)
 			p.forward(t, nil, 0) // it makes the outbox
-			p.changeLanes(t)
 			p.produce(t)
 			p.forward(t, errBroker, 2)
 			p.produceUnique(t)

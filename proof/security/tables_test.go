@@ -35,7 +35,7 @@ const (
 	readFailures    = `SELECT error FROM postbox_failures`
 	readHistory     = `SELECT payload FROM postbox_history`
 	pauseSpools     = `UPDATE postbox_spools SET paused_at = 1`
-	addSpool        = `INSERT INTO postbox_spools (name, lanes) VALUES ('mine', 1)`
+	addSpool        = `INSERT INTO postbox_spools (name) VALUES ('mine')`
 	stealLanes      = `UPDATE postbox_lanes SET token = 0`
 	readLanes       = `SELECT holder FROM postbox_lanes`
 	deleteOrders    = `DELETE FROM orders`

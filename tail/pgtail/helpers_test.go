@@ -18,8 +18,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -157,7 +155,7 @@ func (w *world) inTx(outbox string, do func(tx *sql.Tx, publish func(topic strin
 
 func (w *world) publisher(tx *sql.Tx, outbox string) func(topic string, messages ...*message.Message) {
 	w.Helper()
-	publisher, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Outbox: outbox, Lanes: map[string]int{"second": 4}[outbox]}, nil)
+	publisher, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Outbox: outbox}, nil)
 	require.NoError(w, err)
 	return func(topic string, messages ...*message.Message) {
 		w.Helper()
@@ -291,17 +289,6 @@ func (l *logger) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.lines)
-}
-
-// setLanes changes the number of lanes of the outbox.
-func (w *world) setLanes(n int) error {
-	statements, err := spool.StatementsIn(w.Postbox())
-	if err != nil {
-		return err
-	}
-	operator := operate.NewOperator(w.DB, statements, operate.NewAuditor(statements, ""), watermill.NopLogger{}).Settling(0)
-	_, err = operator.SetLanes(w.Context(), spool.DefaultOutbox, n, func(operate.Progress) {})
-	return err
 }
 
 func (w *world) rows() int { return w.Count(w.T, "SELECT COUNT(*) FROM postbox_messages") }

@@ -52,7 +52,6 @@ type judge struct {
 	answered  int // calls
 	disturbed int // processes that were killed, held, or lost their connection to the log
 	kills     int
-	moved     int             // how often the number of lanes was changed
 	fallen    []*modelProcess // killed by messages
 	log       []string
 	wrong     string // the first violation
@@ -171,7 +170,7 @@ func (j *judge) refuse(p *modelProcess, m *posted) error {
 		j.disturbed++
 		j.kills++
 		j.fallen = append(j.fallen, p)
-		if m.deaths > modelAttempts+1+j.moved { // one start that is not suspected, and those that are counted; in another lane no message is suspected
+		if m.deaths > modelAttempts+1 { // one start that is not suspected, and those that are counted
 			j.violation("%s has killed %d processes", m.id, m.deaths)
 		}
 		return errOutage

@@ -160,9 +160,7 @@ func (h *history) expire() {
 		}
 		holders = append(holders, p.holder)
 	}
-	for _, table := range []string{"postbox_lanes", "postbox_members"} {
-		h.Exec(h.T, "UPDATE "+table+" SET expires_at = 0 WHERE expires_at > 0 AND NOT holder = ANY (string_to_array(?, ','))", strings.Join(holders, ","))
-	}
+	h.Exec(h.T, "UPDATE postbox_members SET expires_at = 0 WHERE expires_at > 0 AND NOT holder = ANY (string_to_array(?, ','))", strings.Join(holders, ","))
 }
 
 // forget waits until the goroutines have ended of processes that were killed: in all they do, no server answers.
@@ -225,17 +223,4 @@ func (h *history) until(condition func() bool, what string) {
 		}
 		<-ticker.C
 	}
-}
-
-// setLanesOnce begins to change the number of lanes. It stays above that of the processes, all of which have lanes then.
-func (h *history) setLanesOnce() {
-	if h.lanes != nil {
-		return
-	}
-	n := []int{5, 32, 16}[h.draw(3, "lanes")]
-	h.say("set %d lanes", n)
-	h.judge.change(func() { h.judge.moved++ })
-	changed := make(chan error, 1)
-	h.lanes = changed
-	go func() { changed <- h.setLanes(n) }()
 }

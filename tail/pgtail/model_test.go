@@ -60,7 +60,6 @@ type history struct {
 	keys      []*modelKey
 	messages  int
 	open      []*transaction
-	lanes     chan error // gets the end of a change of the number of lanes, if one is under way
 }
 
 // -rapid.checks=1000 -rapid.steps=100 is a search for an afternoon.
@@ -122,7 +121,7 @@ func (h *history) actions() []func() {
 		h.write, h.write, h.write, h.write, h.burst, h.burst, h.commit, h.commit, h.rollBack,
 		h.start, h.stop, h.killOne, h.cut, h.takeOver, h.holdOne,
 		h.failKey, h.heal, h.heal, h.outage, h.loseAnswers, h.holdKey,
-		h.pause, h.resume, h.resume, h.letter, h.bury, h.setLanesOnce, h.settle, h.settle,
+		h.pause, h.resume, h.resume, h.letter, h.bury, h.settle, h.settle,
 	}
 }
 
@@ -143,13 +142,6 @@ func (h *history) check() {
 	}
 	for _, p := range h.alive {
 		p.mustRun()
-	}
-	select {
-	case err := <-h.lanes:
-		require.NoError(h, err, "set the number of lanes")
-		h.say("the number of lanes is changed")
-		h.lanes = nil
-	default:
 	}
 	require.NoError(h, h.judge.verdict())
 }

@@ -74,7 +74,6 @@ func TestTail_tells_of_changes(t *testing.T) {
 		}},
 		{"a pause", func() { require.NoError(t, operator.Pause(t.Context(), admin.Outbox("outbox"))) }},
 		{"its end", func() { require.NoError(t, operator.Resume(t.Context(), admin.Outbox("outbox"))) }},
-		{"another number of lanes", func() { require.NoError(t, w.setLanes(5)) }},
 		{"a process that joins", func() {
 			w.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 1 FROM postbox_spools WHERE name = 'outbox'")
 		}},

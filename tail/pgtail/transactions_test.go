@@ -121,7 +121,7 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 	follower := w.tail()
 	first, second := &broker{}, &broker{}
 	one := w.start(first, forwarder.Config{Tail: follower, PollMin: time.Hour}) // otherwise polls may find all of them
-	two := w.start(second, forwarder.Config{Tail: follower, PollMin: time.Hour, Outbox: "second", Lanes: 4})
+	two := w.start(second, forwarder.Config{Tail: follower, PollMin: time.Hour, Outbox: "second"})
 	w.follows(one, two)
 	w.done()
 	w.takes(func(m *message.Message) {

@@ -70,7 +70,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 	require.NoError(t, err)
 	return &bench{
 		T: t, database: database, statements: statements,
-		outbox: spool.New(statements, "outbox", 4), queue: spool.New(statements, spool.QueuePrefix+"fraud", 4),
+		outbox: spool.New(statements, "outbox"), queue: spool.New(statements, spool.QueuePrefix+"fraud"),
 	}
 }
 

@@ -146,15 +146,6 @@ func (s *session) missingRights(ctx context.Context, rights []right, role string
 	return findings, nil
 }
 
-// hasRights fails unless the role of the command has the rights, and says how to grant those that are missing.
-func (s *session) hasRights(ctx context.Context, rights []right, role string) error {
-	missing, err := s.missingRights(ctx, rights, role)
-	for _, f := range missing {
-		err = errors.Join(err, fmt.Errorf("%s: %s", f.Text, f.Fix))
-	}
-	return err
-}
-
 // try executes a statement in a transaction that is rolled back.
 func (s *session) try(ctx context.Context, query dialect.Query) error {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.statements.Isolation})

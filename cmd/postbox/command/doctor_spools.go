@@ -62,7 +62,7 @@ func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
 	}
 	var findings []finding
 	for _, trouble := range now {
-		same := func(of laneTrouble) bool { return of.target == trouble.target && of.moving == trouble.moving }
+		same := func(of laneTrouble) bool { return of.target == trouble.target }
 		if slices.ContainsFunc(before, same) {
 			findings = append(findings, trouble.finding()...)
 		}
@@ -73,18 +73,11 @@ func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
 // laneTrouble is about the lanes of a target.
 type laneTrouble struct {
 	target admin.Target
-	moving bool // messages are in old lanes
-	idle   int  // lanes that no process holds, although one lives
+	idle   int // lanes that no process holds, although one lives
 }
 
 func (t laneTrouble) finding() []finding {
 	of := recordOf(t.target)
-	if t.moving {
-		flag := "--" + of.Kind + " " + shellWord(of.Name)
-		return problem(
-			fmt.Sprintf("the number of lanes of %s was changed, and no message is handed out until those in old lanes are moved", of),
-			"postbox lanes "+flag+" shows who holds the old lanes, which have the lowest numbers: end handlers that hang there; if no process runs, start one")
-	}
 	return problem(
 		fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(t.idle, "lane"), of),
 		"look at the log of these processes for what keeps them, and restart the one that hangs")
@@ -92,15 +85,6 @@ func (t laneTrouble) finding() []finding {
 
 // laneTroubles returns what is wrong with lanes now.
 func (s *session) laneTroubles(ctx context.Context) (all []laneTrouble, err error) {
-	queues, err := s.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, info := range queues {
-		if info.MovingLanes {
-			all = append(all, laneTrouble{target: info.Target, moving: true})
-		}
-	}
 	err = s.query(ctx, s.statements.IdleLanes, func(rows *sql.Rows) error {
 		var name string
 		var idle laneTrouble

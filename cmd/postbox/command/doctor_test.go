@@ -156,10 +156,10 @@ func TestDoctor_finds_lanes_without_a_holder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	id := b.outboxID()
-	b.exec(b.statements.FillLanes(id, b.outbox.Layout()))
+	b.exec(b.statements.FillLanes(id))
 	require.Empty(t, b.findings(), "without a process no lane needs a holder")
 	b.join(id)
-	b.only("lanes", b.findings(), `problem: 4 lanes without a holder in outbox "outbox"`)
+	b.only("lanes", b.findings(), `problem: 32 lanes without a holder in outbox "outbox"`)
 }
 
 // The circuit of a topic is in the memory of a process, which says so in its heartbeats.
@@ -168,7 +168,7 @@ func TestDoctor_finds_a_broker_that_is_away(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "k"))
 	away := func(string, ...*message.Message) error { return &net.OpError{Op: "dial", Err: errors.New("refused")} }
-	f, err := forwarder.New(b.database.Postbox(), publisherFunc(away), forwarder.Config{Lanes: b.outbox.Lanes(), Lease: time.Second}, nil)
+	f, err := forwarder.New(b.database.Postbox(), publisherFunc(away), forwarder.Config{Lease: time.Second}, nil)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(context.WithoutCancel(t.Context())) }()

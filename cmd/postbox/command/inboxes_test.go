@@ -18,7 +18,7 @@ import (
 // received writes messages that the inboxes of the consumer billing have handled. Of the first one, the history has not kept all.
 func (b *bench) received(n int) {
 	b.Helper()
-	id, err := spool.New(b.statements, spool.InboxName("billing"), 1).Open(b.Context(), b.database.DB)
+	id, err := spool.New(b.statements, spool.InboxName("billing")).Open(b.Context(), b.database.DB)
 	require.NoError(b, err)
 	metadata, err := spool.EncodeMetadata(map[string]string{"about": "orders"})
 	require.NoError(b, err)

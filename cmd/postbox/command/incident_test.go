@@ -28,10 +28,12 @@ func incident(t *testing.T) *bench {
 	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Queue("fraud"), "customer-3"))
 
 	id := int64(b.database.Count(t, "SELECT id FROM postbox_spools"))
-	b.exec(b.statements.FillLanes(id, dialect.Layout{Lanes: 4}))
+	b.exec(b.statements.FillLanes(id))
 	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: `{"fraud":2}`, TTL: time.Hour.Microseconds()}))
-	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7, expires_at = ? WHERE lane < 2", time.Now().Add(time.Hour).UnixMicro())
-	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 41', token = 5, suspect = 1, expires_at = ? WHERE lane = 2", written.UnixMicro())
+	b.database.Exec(t, "DELETE FROM postbox_lanes WHERE lane > 3") // for short lists
+	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7 WHERE lane < 2")
+	b.database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES (?, 'host 41', '{}', ?)", id, written.UnixMicro())
+	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 41', token = 5, suspect = 1 WHERE lane = 2")
 	return b
 }
 
@@ -44,7 +46,7 @@ func TestCheck_tells_of_stuck_keys(t *testing.T) {
 		waits.Delay = time.Hour
 		b.append(b.queue, waits, draft("m-2", "fraud", "customer-1"))
 		id := int64(database.Count(t, "SELECT id FROM postbox_spools"))
-		b.exec(b.statements.FillLanes(id, dialect.Layout{Lanes: 4}))
+		b.exec(b.statements.FillLanes(id))
 		b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: "{}", TTL: time.Hour.Microseconds()}))
 		const told = `keys are stuck: "postbox keys stuck --queue fraud" lists them`
 		r := b.run("check")

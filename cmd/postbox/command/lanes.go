@@ -60,7 +60,6 @@ message, for "postbox messages show".`,
 	}
 	target.addTo(cmd)
 	cmd.Flags().BoolVar(&members, "members", false, "show the processes that share the lanes")
-	cmd.AddCommand(p.lanesSetCommand())
 	return cmd
 }
 

@@ -73,8 +73,6 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"pause":              "pause",
 		"resume":             "resume --queue fraud",
 		"set":                "set --concurrency 8 --attempts unlimited --poll-max 2s",
-		"lanes-set":          "lanes set 8 --yes",
-		"lanes-set-refused":  "lanes set 300 --yes",
 		"drain":              "drain --timeout 0s",
 		"check":              "check --max-age 5m",
 		"check-without-late": "check --max-age 36500d",

@@ -14,8 +14,6 @@ import (
 // queueRecord is the state of an outbox or a queue.
 type queueRecord struct {
 	targetRecord
-	Lanes        int            `json:"lanes"`
-	MovingLanes  bool           `json:"moving_lanes,omitempty"`
 	Processes    int            `json:"processes"`
 	PausedSince  time.Time      `json:"paused_since,omitzero"`
 	PausedKeys   int            `json:"paused_keys"`
@@ -56,7 +54,7 @@ type accuracyRecord struct {
 
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
-		targetRecord: recordOf(info.Target), Lanes: info.Lanes, MovingLanes: info.MovingLanes, Processes: info.Processes,
+		targetRecord: recordOf(info.Target), Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: callRecordOf(info.LongCall), Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
@@ -90,9 +88,6 @@ bound how many messages start in a second, and how many handlers run at a time,
 in all processes together: "config" is what processes are configured with, and
 "set" what an operator has stored, as with "postbox set".
 
-STATE is "moving to new lanes" while messages are in lanes of an earlier number
-of lanes: no message is handed out until they are moved. "postbox lanes" shows
-who holds their lanes, which have the lowest numbers.
 
 Numbers up to 10,000 are exact. What is above is counted by forwarders and
 subscribers from time to time: "~ 2,500,000 (40s ago)". Until one has counted
@@ -183,9 +178,6 @@ func stateOf(info admin.QueueInfo) string {
 
 // statesOf lists what keeps messages from being handed out.
 func statesOf(info admin.QueueInfo) (states []string) {
-	if info.MovingLanes {
-		states = append(states, "moving to new lanes")
-	}
 	if !info.PausedSince.IsZero() {
 		states = append(states, "paused")
 	}

@@ -26,16 +26,16 @@ INSERT INTO postbox_deployment (id, name) VALUES (1, $1) ON CONFLICT DO NOTHING
 SELECT identity FROM postbox_identity WHERE id = 1
 
 -- RegisterSpool
-INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO postbox_spools (name) VALUES ($1) ON CONFLICT DO NOTHING
 
 -- FindSpool
-SELECT id, first_lane, lanes FROM postbox_spools WHERE name = $1
+SELECT id FROM postbox_spools WHERE name = $1
 
 -- FindNewSpool
-SELECT id, first_lane, lanes FROM postbox_spools WHERE name = $1
+SELECT id FROM postbox_spools WHERE name = $1
 
 -- SpoolByID
-SELECT name, first_lane, lanes FROM postbox_spools WHERE id = $1
+SELECT name FROM postbox_spools WHERE id = $1
 
 -- PendingSpools
 SELECT s.name FROM postbox_spools s
@@ -44,34 +44,43 @@ ORDER BY s.name
 
 -- FillLanes
 INSERT INTO postbox_lanes (spool, lane)
-SELECT $1, lane FROM generate_series($2::integer, $3::integer) AS lane
+SELECT $1, lane FROM generate_series(0, 31) AS lane
 ON CONFLICT DO NOTHING
 
 -- Join
-INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($1, $2, $3, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $4)
-ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at
+INSERT INTO postbox_members (spool, holder, in_flight, expires_at, sharing) VALUES ($1, $2, $3, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $4, $5)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at, sharing = EXCLUDED.sharing
 
 -- Leave
 DELETE FROM postbox_members WHERE spool = $1 AND holder = $2
 
--- DropMembers
-DELETE FROM postbox_members WHERE spool = $1 AND expires_at < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - 3600000000
+-- ExpireMembers
+DELETE FROM postbox_members WHERE spool = $1 AND expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Renew
-UPDATE postbox_lanes SET expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1 WHERE spool = $2 AND holder = $3
+UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2, sharing = $3 WHERE spool = $4 AND holder = $5
+
+-- ReleaseAll
+UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + $1::bigint, holder = $2, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $3
-WHERE (spool, lane) IN (
-	SELECT spool, lane FROM postbox_lanes
-	WHERE spool = $4 AND (holder IS NULL OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-	ORDER BY lane LIMIT $5 FOR UPDATE SKIP LOCKED)
+                   token = GREATEST(token, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + $1::bigint, holder = $2
+WHERE spool = $3 AND lane IN (
+	WITH free AS MATERIALIZED (
+		SELECT lane, token FROM postbox_lanes WHERE spool = $4 AND (holder IS NULL OR holder NOT IN (SELECT w.holder FROM postbox_members w WHERE w.spool = $5))),
+	mine AS MATERIALIZED (
+		SELECT l.lane FROM free f JOIN postbox_lanes l ON l.lane = f.lane AND l.token = f.token
+		WHERE l.spool = $6 ORDER BY l.lane LIMIT $7 FOR UPDATE OF l SKIP LOCKED)
+	SELECT lane FROM mine)
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
 
 -- FreeLanes
+
+
+-- LockLanes
 
 
 -- HoldLane
@@ -82,94 +91,9 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = 
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id),
-       first_lane, lanes
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 WHERE s.id = $1
-
--- SetLanes
-UPDATE postbox_spools SET first_lane = $1, lanes = $2, version = CASE WHEN version < (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE version + 1 END WHERE id = $3 AND first_lane = $4 AND lanes = $5
-
--- HighestLane
-SELECT COALESCE(MAX(l.lane), -1) FROM postbox_lanes l WHERE l.spool = $1
-
--- BeginMove
-UPDATE postbox_spools SET version = version + 1 WHERE id = $1 AND first_lane = $2 AND lanes = $3
-
--- UsedOldLane
-SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
-
--- RowlessLane
-SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = $13 AND l.lane = q.lane)
-
--- OldLanes
-SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = $1 AND (l.lane < $2 OR l.lane >= $3) AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-ORDER BY l.lane FOR UPDATE SKIP LOCKED
-
--- RetireLanes
-UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = $1 AND lane IN (SELECT unnest($2::bigint[]))
-
--- RetiredLanes
-SELECT l.lane FROM postbox_lanes l WHERE l.spool = $1 AND l.lane < $2 AND l.holder = '' AND l.expires_at = 9223372036854775807
-
--- DropRetired
-DELETE FROM postbox_lanes WHERE lane IN (SELECT unnest($1::bigint[])) AND spool = $2 AND holder = '' AND expires_at = 9223372036854775807
-
--- OldLane
-SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = $1 AND (l.lane < $2 OR l.lane >= $3) AND l.holder = '' AND l.expires_at = 9223372036854775807
-  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $4 AND m.lane = l.lane ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-ORDER BY l.lane LIMIT 1
-
--- OfOldLane
-SELECT m.id, m.key_hash FROM postbox_messages m
-WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3
-ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4 FOR UPDATE SKIP LOCKED
-
--- MoveToLane
-WITH s AS MATERIALIZED (SELECT $1::bigint[] AS ids)
-UPDATE postbox_messages m SET lane = $2
-WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = ANY((SELECT ids FROM s)::bigint[])
 
 -- Impatient
 
@@ -475,15 +399,15 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
 
 -- Spools
-SELECT s.id, s.name, s.first_lane, s.lanes, s.paused_at, s.settings,
+SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
--- SpoolLanes
-SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
+-- SpoolIDs
+SELECT id FROM postbox_spools ORDER BY id
 
 -- LiveMembers
-SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -513,20 +437,20 @@ WHERE o.stray IS NOT NULL
 SELECT s.name, COUNT(*)
 FROM postbox_lanes l
 JOIN postbox_spools s ON s.id = l.spool
-WHERE l.lane >= s.first_lane AND l.lane < s.first_lane + s.lanes
-  AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-  AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+WHERE NOT EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.holder = l.holder AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+  AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)
 GROUP BY s.name
 ORDER BY s.name
 
 -- LaneHolders
-SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
+SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_lanes l
-WHERE spool = $1 AND NOT (l.holder = '' AND l.expires_at = 9223372036854775807)
-ORDER BY lane
+LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
+WHERE l.spool = $1
+ORDER BY l.lane
 
 -- MembersOf
-SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY holder
+SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1 ORDER BY holder
 
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
@@ -577,7 +501,7 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint))
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -691,7 +615,7 @@ SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint)) FOR UPDATE
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint)) FOR UPDATE
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -790,29 +714,6 @@ WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::big
 -- CountFewStuck
 
 
--- MovingLanes
-SELECT s.id AS spool,
-       COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane < s.first_lane ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane < s.first_lane ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane < s.first_lane ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1))
-FROM postbox_spools s
-WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($1::bigint[]))
-
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
@@ -905,62 +806,43 @@ SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 OR
 SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND h.done_at <= $3
 
 -- Ages
-WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 257)
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
-       COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane
+	ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane
+	ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
+	ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
-       COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
-       COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool DESC, m.state DESC, m.lane DESC, m.id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
        COALESCE(s.paused_at, 9223372036854775807), s.batches
-FROM (SELECT id, name, first_lane, lanes, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL, '' FROM (
+FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint
 
 -- UniqueKeysPage
-SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (SELECT u.lane) AS l(lane)
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m LIMIT 1) IS NULL
-  AND (SELECT 1 FROM postbox_messages m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at 
-  AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint)) LIMIT 1) IS NULL THEN 1 ELSE 0 END
+	LIMIT 1) AS m LIMIT 1) IS NULL THEN 1 ELSE 0 END
 FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
 -- RemoveUniqueKey
@@ -1046,46 +928,24 @@ SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND
 
 -- IdleLook
 WITH renewed AS (
-	UPDATE postbox_lanes l SET expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1
-	FROM unnest($2::smallint[], $3::bigint[]) AS h(lane, token)
-	WHERE l.spool = $4 AND l.holder = $5 AND l.lane = h.lane AND l.token = h.token
-	RETURNING 1),
-joined AS (
-	INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($6, $7, $8, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9)
-	ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at)
-SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $10 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint), CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $11 AND m.state = 0 AND m.lane < $12 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $13 AND m.state = 1 AND m.lane < $14 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $15 AND m.state = 2 AND m.lane < $16 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $17 AND m.state = 0 AND m.lane >= $18 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $19 AND m.state = 1 AND m.lane >= $20 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $21 AND m.state = 2 AND m.lane >= $22 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $23), -1) END, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+	UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 WHERE spool = $3 AND holder = $4
+	RETURNING 1)
+SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $5 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $6), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'),
        COALESCE((
-	SELECT TRUE FROM unnest($24::smallint[], $25::bigint[], $26::bigint[]) AS c(lane, after, up_to)
+	SELECT TRUE FROM unnest($7::smallint[], $8::bigint[], $9::bigint[]) AS c(lane, after, up_to)
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY postbox_messages m
-		WHERE m.spool = $27 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+		WHERE m.spool = $10 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 		ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
 	LIMIT 1), (
-	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $28 AND m.state > 0
+	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $11 AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $29 ORDER BY m.available_at,
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $12 ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
@@ -1232,17 +1092,11 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
-	  AND (SELECT 1 FROM (
-	SELECT u.lane
-	UNION ALL
-	SELECT g.lane::smallint
-	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
-	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
-	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1271,17 +1125,11 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 -- AppendUnique, replace true, state 0, statement 2
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
-CROSS JOIN LATERAL (
-	SELECT u.lane
-	UNION ALL
-	SELECT g.lane::smallint
-	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
-	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
-CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
+CROSS JOIN LATERAL (VALUES (0::smallint), (1::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
-	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1296,17 +1144,11 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 WITH d AS (
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
-CROSS JOIN LATERAL (
-	SELECT u.lane
-	UNION ALL
-	SELECT g.lane::smallint
-	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
-	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
-CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
+CROSS JOIN LATERAL (VALUES (0::smallint), (1::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
-	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1333,17 +1175,11 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
-	  AND (SELECT 1 FROM (
-	SELECT u.lane
-	UNION ALL
-	SELECT g.lane::smallint
-	FROM postbox_spools o CROSS JOIN generate_series(CASE WHEN u.lane < o.first_lane THEN u.lane + 1 ELSE o.first_lane END, o.first_lane + o.lanes - 1) AS g(lane)
-	WHERE o.id = u.spool AND u.lane NOT BETWEEN o.first_lane AND o.first_lane + o.lanes - 1 AND g.lane BETWEEN 0 AND 32767) AS l(lane)
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
-	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1365,7 +1201,7 @@ SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0
        $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
--- StuckHeads, one lane
+-- StuckHeads
 SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM (SELECT * FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -1380,7 +1216,410 @@ FROM (SELECT * FROM (
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) h
-ORDER BY id LIMIT $4) m
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $4 AND m.state = 2 AND m.lane = $5 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $7 AND m.state = 2 AND m.lane = $8 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $10 AND m.state = 2 AND m.lane = $11 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $12) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $13 AND m.state = 2 AND m.lane = $14 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $15) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $16 AND m.state = 2 AND m.lane = $17 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $18) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $19 AND m.state = 2 AND m.lane = $20 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $21) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $22 AND m.state = 2 AND m.lane = $23 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $24) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $25 AND m.state = 2 AND m.lane = $26 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $27) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $28 AND m.state = 2 AND m.lane = $29 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $30) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $31 AND m.state = 2 AND m.lane = $32 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $33) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $34 AND m.state = 2 AND m.lane = $35 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $36) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $37 AND m.state = 2 AND m.lane = $38 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $39) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $40 AND m.state = 2 AND m.lane = $41 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $42) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $43 AND m.state = 2 AND m.lane = $44 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $45) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $46 AND m.state = 2 AND m.lane = $47 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $48) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $49 AND m.state = 2 AND m.lane = $50 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $51) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $52 AND m.state = 2 AND m.lane = $53 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $54) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $55 AND m.state = 2 AND m.lane = $56 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $57) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $58 AND m.state = 2 AND m.lane = $59 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $60) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $61 AND m.state = 2 AND m.lane = $62 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $63) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $64 AND m.state = 2 AND m.lane = $65 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $66) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $67 AND m.state = 2 AND m.lane = $68 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $69) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $70 AND m.state = 2 AND m.lane = $71 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $72) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $73 AND m.state = 2 AND m.lane = $74 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $75) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $76 AND m.state = 2 AND m.lane = $77 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $78) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $79 AND m.state = 2 AND m.lane = $80 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $81) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $82 AND m.state = 2 AND m.lane = $83 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $84) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $85 AND m.state = 2 AND m.lane = $86 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $87) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $88 AND m.state = 2 AND m.lane = $89 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $90) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $91 AND m.state = 2 AND m.lane = $92 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $93) h
+UNION ALL SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $94 AND m.state = 2 AND m.lane = $95 AND m.key_hash IS NOT NULL
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $96) h
+ORDER BY id LIMIT $97) m
 ORDER BY m.id
 
 -- WaitingOfKeys, one lane
@@ -1442,26 +1681,10 @@ UNION ALL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
@@ -1501,26 +1724,10 @@ UNION ALL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
@@ -1570,26 +1777,10 @@ UNION ALL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $19::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $20 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $21 AND m.state = 0 AND m.lane < $22 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $23 AND m.state = 1 AND m.lane < $24 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 2 AND m.lane < $26 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $27 AND m.state = 0 AND m.lane >= $28 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $29 AND m.state = 1 AND m.lane >= $30 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 2 AND m.lane >= $32 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $33), -1) END, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
@@ -1641,26 +1832,10 @@ UNION ALL (
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $19::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $20 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.given >= 0 AND $21::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $22 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $23 AND m.state = 0 AND m.lane < $24 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $25 AND m.state = 1 AND m.lane < $26 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $27 AND m.state = 2 AND m.lane < $28 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $29 AND m.state = 0 AND m.lane >= $30 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $31 AND m.state = 1 AND m.lane >= $32 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $33 AND m.state = 2 AND m.lane >= $34 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $35), -1) END, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $20 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $22::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $23 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $24), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
@@ -1909,4 +2084,4 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
 VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8), (0, $9, $10, '', $11, $12, $13, $14, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $15, $16)
 
 -- Release
-UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])
+UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

@@ -112,9 +112,10 @@ func TestReadDatabase_reads_the_rows_that_Postbox_left(t *testing.T) {
 		SELECT 77, id, 'orders', 'done', '', '', 1000000, 2000000, 1 FROM postbox_spools WHERE name = 'outbox'`)
 	r.Exec(t, `INSERT INTO postbox_claims (claimed_at, claim_key) VALUES (1, 'stale')`)
 	r.Exec(t, `INSERT INTO postbox_lanes (spool, lane) SELECT id, 5 FROM postbox_spools WHERE name = 'outbox' ON CONFLICT DO NOTHING`)
-	r.Exec(t, `UPDATE postbox_lanes SET holder = 'h', token = token + 1, expires_at = 3000000
+	r.Exec(t, `INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'h', '{}', 3000000 FROM postbox_spools WHERE name = 'outbox'`)
+	r.Exec(t, `UPDATE postbox_lanes SET holder = 'h', token = token + 1
 		WHERE lane = 5 AND spool = (SELECT id FROM postbox_spools WHERE name = 'outbox')`)
-	r.Exec(t, `UPDATE postbox_lanes SET holder = NULL, expires_at = 0
+	r.Exec(t, `UPDATE postbox_lanes SET holder = NULL
 		WHERE lane = 5 AND spool = (SELECT id FROM postbox_spools WHERE name = 'outbox')`)
 	r.Exec(t, `UPDATE postbox_messages SET available_at = 4611686018427387904 WHERE message_id = 'no uuid' AND topic = 'orders'`)
 

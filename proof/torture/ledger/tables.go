@@ -59,11 +59,26 @@ const tables = `
 		before bigint NOT NULL,
 		at     bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000
 	);
+	CREATE TABLE torture_members (
+		spool  integer NOT NULL,
+		holder text NOT NULL,
+		until  bigint NOT NULL
+	);
 	CREATE INDEX ON torture_effects (message_id);
+	CREATE FUNCTION torture_note_member() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO torture_members (spool, holder, until) VALUES (OLD.spool, OLD.holder, OLD.expires_at);
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER torture_note_member AFTER DELETE ON postbox_members FOR EACH ROW EXECUTE FUNCTION torture_note_member();
+	CREATE FUNCTION torture_lease(of integer, who text) RETURNS bigint LANGUAGE sql AS $$
+		SELECT COALESCE((SELECT expires_at FROM postbox_members WHERE spool = of AND holder = who),
+			(SELECT MAX(until) FROM torture_members WHERE spool = of AND holder = who), 0)
+	$$;
 	CREATE FUNCTION torture_note_lease() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO torture_leases (spool, lane, token, holder, until, before)
-		VALUES (NEW.spool, NEW.lane, NEW.token, COALESCE(NEW.holder, ''), NEW.expires_at, OLD.expires_at);
+		VALUES (NEW.spool, NEW.lane, NEW.token, COALESCE(NEW.holder, ''), torture_lease(NEW.spool, NEW.holder), torture_lease(OLD.spool, OLD.holder));
 		RETURN NULL;
 	END $$;
 	CREATE TRIGGER torture_note_lease AFTER UPDATE ON postbox_lanes

@@ -3,43 +3,44 @@
 -- MySQL commits each of these statements by itself: IF NOT EXISTS lets a migration that was cut
 -- short run again. Each table names its character set: that of the database may lack letters.
 
--- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes
--- is part of the data, since it decides in which lane a key lives. What operators say of it
--- stands here too, and its version grows with every change, so that processes notice. history is
--- for how long (in microseconds) its drainers keep messages that are done, so that whoever
--- cleans up knows. batches is the age or the schedule by which a queue's messages are due, as
--- the code encodes it, so that whoever counts knows what is late.
+-- A spool is a durable queue of messages: an outbox, or a queue of an inbox. What operators say
+-- of it stands here too, and its version grows with every change, so that processes notice.
+-- history is for how long (in microseconds) its drainers keep messages that are done, so that
+-- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
+-- due, as the code encodes it, so that whoever counts knows what is late.
 CREATE TABLE IF NOT EXISTS {spools} (
 	id    INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	name  VARCHAR(255) NOT NULL UNIQUE,
-	lanes INT NOT NULL,
 	version BIGINT NOT NULL DEFAULT 0,
 	paused_at BIGINT,
 	settings VARCHAR(4096) NOT NULL DEFAULT '',
 	history BIGINT NOT NULL DEFAULT 0,
-	first_lane INT NOT NULL DEFAULT 0,
 	batches VARCHAR(4096) NOT NULL DEFAULT ''
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which
--- fencing token. A lane is suspect while one of its messages may have brought down the process
--- that held it.
+-- Who drains a lane, under which fencing token. The row changes when the holder does, and not
+-- while it stays: the lease is that of the holder, in the table of members. A lane whose holder is
+-- no member can be taken. It is suspect while one of its messages may have brought down the
+-- process that held it.
 CREATE TABLE IF NOT EXISTS {lanes} (
 	spool      INT NOT NULL,
 	lane       SMALLINT NOT NULL,
 	holder     VARCHAR(255),
 	token      BIGINT NOT NULL DEFAULT 0,
-	expires_at BIGINT NOT NULL DEFAULT 0,
 	suspect    SMALLINT NOT NULL DEFAULT 0,
 	PRIMARY KEY (spool, lane)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The processes that drain a spool, so that each can tell its fair share of the lanes.
+-- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
+-- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
+-- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
+-- one that stops, or stands by.
 CREATE TABLE IF NOT EXISTS {members} (
 	spool      INT NOT NULL,
 	holder     VARCHAR(255) NOT NULL,
 	in_flight  MEDIUMTEXT NOT NULL,
 	expires_at BIGINT NOT NULL,
+	sharing    SMALLINT NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -1,42 +1,43 @@
 -- +goose Up
 
--- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes
--- is part of the data, since it decides in which lane a key lives. What operators say of it
--- stands here too, and its version grows with every change, so that processes notice. history is
--- for how long (in microseconds) its drainers keep messages that are done, so that whoever
--- cleans up knows. batches is the age or the schedule by which a queue's messages are due, as
--- the code encodes it, so that whoever counts knows what is late.
+-- A spool is a durable queue of messages: an outbox, or a queue of an inbox. What operators say
+-- of it stands here too, and its version grows with every change, so that processes notice.
+-- history is for how long (in microseconds) its drainers keep messages that are done, so that
+-- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
+-- due, as the code encodes it, so that whoever counts knows what is late.
 CREATE TABLE {spools} (
 	id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	name       text NOT NULL UNIQUE,
-	lanes      integer NOT NULL,
 	version    bigint NOT NULL DEFAULT 0,
 	paused_at  bigint,
 	settings   text NOT NULL DEFAULT '',
 	history    bigint NOT NULL DEFAULT 0,
-	first_lane integer NOT NULL DEFAULT 0,
 	batches    text NOT NULL DEFAULT ''
 );
 
--- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which
--- fencing token. A lane is suspect while one of its messages may have brought down the process
--- that held it.
+-- Who drains a lane, under which fencing token. The row changes when the holder does, and not
+-- while it stays: the lease is that of the holder, in the table of members. A lane whose holder is
+-- no member can be taken. It is suspect while one of its messages may have brought down the
+-- process that held it.
 CREATE TABLE {lanes} (
 	spool      integer NOT NULL,
 	lane       smallint NOT NULL,
 	holder     text,
 	token      bigint NOT NULL DEFAULT 0,
-	expires_at bigint NOT NULL DEFAULT 0,
 	suspect    smallint NOT NULL DEFAULT 0,
 	PRIMARY KEY (spool, lane)
 ) WITH (fillfactor = 50);
 
--- The processes that drain a spool, so that each can tell its fair share of the lanes.
+-- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
+-- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
+-- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
+-- one that stops, or stands by.
 CREATE TABLE {members} (
 	spool      integer NOT NULL,
 	holder     text NOT NULL,
 	in_flight  text NOT NULL,
 	expires_at bigint NOT NULL,
+	sharing    smallint NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
 ) WITH (fillfactor = 50);
 

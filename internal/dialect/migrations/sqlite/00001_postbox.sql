@@ -1,42 +1,43 @@
 -- +goose Up
 
--- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes
--- is part of the data, since it decides in which lane a key lives. What operators say of it
--- stands here too, and its version grows with every change, so that processes notice. history is
--- for how long (in microseconds) its drainers keep messages that are done, so that whoever
--- cleans up knows. batches is the age or the schedule by which a queue's messages are due, as
--- the code encodes it, so that whoever counts knows what is late.
+-- A spool is a durable queue of messages: an outbox, or a queue of an inbox. What operators say
+-- of it stands here too, and its version grows with every change, so that processes notice.
+-- history is for how long (in microseconds) its drainers keep messages that are done, so that
+-- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
+-- due, as the code encodes it, so that whoever counts knows what is late.
 CREATE TABLE {spools} (
 	id    INTEGER PRIMARY KEY AUTOINCREMENT,
 	name  TEXT NOT NULL UNIQUE,
-	lanes INTEGER NOT NULL,
 	version INTEGER NOT NULL DEFAULT 0,
 	paused_at INTEGER,
 	settings TEXT NOT NULL DEFAULT '',
 	history INTEGER NOT NULL DEFAULT 0,
-	first_lane INTEGER NOT NULL DEFAULT 0,
 	batches TEXT NOT NULL DEFAULT ''
 );
 
--- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which
--- fencing token. A lane is suspect while one of its messages may have brought down the process
--- that held it.
+-- Who drains a lane, under which fencing token. The row changes when the holder does, and not
+-- while it stays: the lease is that of the holder, in the table of members. A lane whose holder is
+-- no member can be taken. It is suspect while one of its messages may have brought down the
+-- process that held it.
 CREATE TABLE {lanes} (
 	spool      INTEGER NOT NULL,
 	lane       INTEGER NOT NULL,
 	holder     TEXT,
 	token      INTEGER NOT NULL DEFAULT 0,
-	expires_at INTEGER NOT NULL DEFAULT 0,
 	suspect    INTEGER NOT NULL DEFAULT 0,
 	PRIMARY KEY (spool, lane)
 ) WITHOUT ROWID;
 
--- The processes that drain a spool, so that each can tell its fair share of the lanes.
+-- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
+-- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
+-- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
+-- one that stops, or stands by.
 CREATE TABLE {members} (
 	spool      INTEGER NOT NULL,
 	holder     TEXT NOT NULL,
 	in_flight  TEXT NOT NULL,
 	expires_at INTEGER NOT NULL,
+	sharing    INTEGER NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
 ) WITHOUT ROWID;
 

@@ -33,6 +33,9 @@ type QueueInfo struct {
 	Limits []LimitInfo
 	// LimitsDiffer tells whether processes are configured with different limits, as during a deployment. Limits then has the smallest ones.
 	LimitsDiffer bool
+	// Work is what its processes do with the messages, in words: the program, and for an outbox what is published to. More than one entry means that services
+	// share it that have the same name for it without meaning to, or that a deployment is under way: see Destination of forwarder.Config.
+	Work []string
 	// LongCall is the call of all its processes that has not returned for longest, or nil while none takes long. A handler that hangs shows here.
 	LongCall *Call
 	// Settings are what operators have stored.
@@ -122,7 +125,7 @@ func queueInfo(s *operate.Overview) QueueInfo {
 			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
 			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
 		},
-		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer,
+		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work,
 	}
 	if s.LongCall != nil {
 		info.LongCall = callOf(&s.LongCall.Call, s.LongCall.Process)

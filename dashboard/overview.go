@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -104,6 +105,7 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 			}
 		}
 		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
+		add(len(q.Work) > 1, fmt.Sprintf("is shared by processes that do different things with its messages: %s.", escaped(strings.Join(q.Work, "; "))), "See them", toTarget(processesPage, q.Target))
 		for _, outage := range q.Outages {
 			add(isHeldUp(q), outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
 		}

@@ -111,6 +111,17 @@ func TestMessage_that_is_parked_or_waits_for_a_time_says_so(t *testing.T) {
 	})
 }
 
+// Two services that have the same name for their outbox share one.
+func TestOverview_shows_services_that_share_an_outbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Work: "kafka of the shop"})
+	require.Contains(t, b.page("").text(), "Nothing needs attention.")
+	b.Beat("host 43", spool.Heartbeat{InFlight: map[string]int{}, Work: "kafka of the bank"})
+	b.restart(dashboard.Config{})
+	require.Contains(t, b.page("").text(), "Outbox outbox is shared by processes that do different things with its messages: kafka of the bank; kafka of the shop.")
+}
+
 // The last heartbeats tell of an outage for some seconds after its end.
 func TestOverview_needs_no_operator_for_an_outage_without_messages(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,7 @@ const (
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
 	Process     string        // the process name in failure records
+	Work        string        // what this drainer does with messages, see [spool.Heartbeat]
 	PageSize    int           // messages to read at once; see pagesInMemory
 	InlineBytes int           // a larger payload is loaded just before it is handled
 	MaxBytes    int           // bytes of such payloads in memory at a time; 0: no limit. A payload above the limit is handled alone

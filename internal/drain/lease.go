@@ -32,6 +32,9 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if err := d.learn(ctx); err != nil {
 		return err
 	}
+	if err := d.company.look(ctx, d); err != nil {
+		return err
+	}
 	d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
 	d.renewedAhead = ahead
 	d.giveAway()
@@ -149,7 +152,7 @@ func (d *Drainer) permit() {
 
 // heartbeat returns what operators see of this drainer.
 func (d *Drainer) heartbeat() string {
-	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits, LongCall: d.longCall()}
+	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits, LongCall: d.longCall(), Work: d.config.Work}
 	if d.config.Circuits != nil {
 		beat.Outages = d.config.Circuits().Outages()
 	}

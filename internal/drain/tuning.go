@@ -94,7 +94,7 @@ func InOrder(name string, least, most time.Duration) error {
 func (t Tuning) Config() Config {
 	process := spool.ProcessName()
 	return Config{
-		Holder: process + " " + postbox.NewMessageID(), Process: process,
+		Holder: process + " " + postbox.NewMessageID(), Process: process, Work: spool.Program(),
 		PageSize: *t.PageSize, InlineBytes: InlineBytes, MaxBytes: *t.MaxBytesInFlight, Workers: *t.Concurrency,
 		PollMin: *t.PollMin, PollMax: *t.PollMax, Lease: *t.Lease, Renew: *t.Lease / leaseRenewals, Retry: *t.Retry,
 	}

@@ -37,6 +37,8 @@ type Overview struct {
 	LimitsDiffer bool
 	// LongCall is the call that has not returned for longest, or nil.
 	LongCall *LongCall
+	// Work is what the live drainers do with messages, as they say.
+	Work []string
 	counts.Numbers
 
 	id int64
@@ -158,6 +160,9 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 		}
 		s.addOutages(beat.Outages)
 		s.addLimits(beat.Limits)
+		if i, known := slices.BinarySearch(s.Work, beat.Work); !known && beat.Work != "" {
+			s.Work = slices.Insert(s.Work, i, beat.Work)
+		}
 		if call := beat.LongCall; call != nil && (s.LongCall == nil || call.Since.Before(s.LongCall.Since)) {
 			s.LongCall = &LongCall{*call, holder}
 		}

@@ -24,6 +24,8 @@ type Heartbeat struct {
 	Limits   postbox.Limits       // that it is configured with
 	// LongCall is the call that has not returned for longest, or nil while none has run for long.
 	LongCall *Call
+	// Work says what the process does with the messages. All processes that share a spool should do the same.
+	Work string
 }
 
 // Call is a call of a publisher or a handler, with its first message.
@@ -34,13 +36,13 @@ type Call struct {
 	MessageID string
 }
 
-// storedHeartbeat is the stored form if there is an outage, a limit or a long call. Without one it is the map of the messages in flight alone, which earlier versions of
-// operators' programs can read.
+// storedHeartbeat is the stored form. That of a heartbeat without anything else is the map of the messages in flight alone.
 type storedHeartbeat struct {
 	InFlight map[string]int   `json:"in_flight"`
 	Outages  map[string]int64 `json:"outages,omitempty"` // µs
 	Limits   storedLimits     `json:"limits,omitzero"`
 	LongCall *storedCall      `json:"long_call,omitempty"`
+	Work     string           `json:"work,omitempty"`
 }
 
 type storedCall struct {
@@ -53,7 +55,7 @@ type storedCall struct {
 // Encode returns the stored form, with the outages that began first, and limits of the first topics.
 func (h Heartbeat) Encode() string {
 	var stored any = h.InFlight
-	if len(h.Outages) > 0 || !h.Limits.None() || h.LongCall != nil {
+	if len(h.Outages) > 0 || !h.Limits.None() || h.LongCall != nil || h.Work != "" {
 		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
 			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
 		})
@@ -61,7 +63,7 @@ func (h Heartbeat) Encode() string {
 		for _, topic := range topics[:min(len(topics), maxOutages)] {
 			outages[topic] = h.Outages[topic].UnixMicro()
 		}
-		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits), h.LongCall.store()}
+		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits), h.LongCall.store(), h.Work}
 	}
 	text, err := json.Marshal(stored)
 	if err != nil || h.InFlight == nil {
@@ -97,7 +99,7 @@ func DecodeHeartbeat(text []byte) (Heartbeat, error) {
 	if err := json.Unmarshal(text, &stored); err != nil {
 		return Heartbeat{}, fmt.Errorf("decode a heartbeat: %w", err)
 	}
-	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}, Limits: stored.Limits.limits()}
+	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}, Limits: stored.Limits.limits(), Work: stored.Work}
 	for topic, at := range stored.Outages {
 		h.Outages[topic] = time.UnixMicro(at)
 	}

@@ -3,7 +3,16 @@ package spool
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 )
+
+// Program returns the import path of the program, so that people can tell services apart.
+func Program() string {
+	if build, ok := debug.ReadBuildInfo(); ok && build.Path != "" {
+		return build.Path
+	}
+	return "unknown program"
+}
 
 // ProcessName returns host and process id, so that people who read failures and leases can tell processes apart.
 func ProcessName() string { return fmt.Sprintf("%s:%d", HostName(), os.Getpid()) }

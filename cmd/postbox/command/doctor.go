@@ -124,6 +124,7 @@ func (s *session) checks() []check {
 		{"processes", s.checkProcesses, true},
 		{"lanes", s.checkLanes, true},
 		{"outages", s.checkOutages, true},
+		{"services", s.checkServices, true},
 		{"calls", s.checkCalls, true},
 		{"operators", s.checkOperators, true},
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -102,6 +103,20 @@ func (s *session) queues(ctx context.Context) ([]admin.QueueInfo, error) {
 		return nil, err
 	}
 	return a.Queues(ctx)
+}
+
+// checkServices lists outboxes and queues whose processes do different things with the messages.
+func (s *session) checkServices(ctx context.Context) ([]finding, error) {
+	queues, err := s.queues(ctx)
+	var findings []finding
+	for _, info := range queues {
+		if len(info.Work) > 1 {
+			findings = append(findings, problem(
+				fmt.Sprintf("%s is shared by processes that do different things with its messages: %s", recordOf(info.Target), strings.Join(info.Work, "; ")),
+				"if that is no deployment, give each service a name of its own for it, or a prefix")...)
+		}
+	}
+	return findings, err
 }
 
 // checkOutages lists topics whose circuit is open in a process.

@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -160,6 +161,20 @@ func TestDoctor_finds_lanes_without_a_holder(t *testing.T) {
 	require.Empty(t, b.findings(), "without a process no lane needs a holder")
 	b.join(id)
 	b.only("lanes", b.findings(), `problem: 32 lanes without a holder in outbox "outbox"`)
+}
+
+// Each process says in its heartbeats what it does with messages.
+func TestDoctor_finds_services_that_share_an_outbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	id := b.outboxID()
+	b.exec(b.statements.FillLanes(id))
+	for _, of := range []string{"shop", "bank"} {
+		beat := spool.Heartbeat{InFlight: map[string]int{}, Work: "kafka of the " + of}
+		b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: of}, InFlight: beat.Encode(), TTL: time.Hour.Microseconds()}))
+	}
+	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'shop'")
+	b.only("services", b.findings(), `problem: outbox "outbox" is shared by processes that do different things with its messages: kafka of the bank; kafka of the shop`)
 }
 
 // The circuit of a topic is in the memory of a process, which says so in its heartbeats.

@@ -1,0 +1,78 @@
+package forwarder_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Two services that both have the default name for their outbox share one, and each publishes some of the other's messages. Both logs say so at once, and
+// so does what operators see.
+func TestForwarder_says_that_another_one_publishes_to_something_else(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const text = "Postbox shares messages with processes of another kind"
+		said := func(log *watermill.CaptureLoggerAdapter) (n int) {
+			for _, line := range log.Captured()[watermill.ErrorLogLevel] {
+				if line.Msg == text {
+					n++
+				}
+			}
+			return n
+		}
+		start := func(destination string) *watermill.CaptureLoggerAdapter {
+			log := watermill.NewCaptureLogger()
+			fwd, err := forwarder.New(database.On(database.Open(t)), &broker{}, forwarder.Config{Destination: destination}, log)
+			require.NoError(t, err)
+			run(t, fwd)
+			return log
+		}
+		shop := start("kafka of the shop")
+		same := start("kafka of the shop")
+		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
+		require.NoError(t, err)
+		work := func(processes int) (work []string) {
+			eventually(t, func() bool {
+				queues, err := operator.Queues(t.Context())
+				require.NoError(t, err)
+				if len(queues) != 1 || queues[0].Processes != processes {
+					return false
+				}
+				work = queues[0].Work
+				return true
+			}, "they are there")
+			return work
+		}
+		require.Equal(t, []string{"kafka of the shop"}, work(2))
+		require.Zero(t, said(shop)+said(same), "they do the same")
+
+		bank := start("kafka of the bank")
+		require.Equal(t, []string{"kafka of the bank", "kafka of the shop"}, work(3))
+		for _, log := range []*watermill.CaptureLoggerAdapter{shop, same, bank} {
+			eventually(t, func() bool { return said(log) == 1 }, "it is said once")
+		}
+	})
+}
+
+// Without a Destination, the program and the type of the publisher tell forwarders apart.
+func TestForwarder_tells_publishers_apart_by_their_type(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	fwd, err := forwarder.New(database.Postbox(), &broker{}, forwarder.Config{}, nil)
+	require.NoError(t, err)
+	run(t, fwd)
+	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		queues, err := operator.Queues(t.Context())
+		require.NoError(t, err)
+		return len(queues) == 1 && len(queues[0].Work) == 1 && queues[0].Work[0] == "github.com/postbox-go/watermill-postbox/forwarder.test publishes through *forwarder_test.broker"
+	}, "it is said")
+}

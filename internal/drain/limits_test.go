@@ -101,7 +101,7 @@ func (h *watched) Handle(ctx context.Context, batch []*spool.Message) []spool.Ou
 func (b *bench) comeAndGo(w *watch, limits postbox.Limits) {
 	b.T.Helper()
 	limited := func(c *drain.Config) {
-		c.Limits, c.Workers, c.BatchSize, c.PageSize = limits, 16, 1, 10*lanes
+		c.Limits, c.Workers, c.BatchSize, c.PageSize = limits, lanes, 1, 10*lanes
 	}
 	const part = 60
 	round := 0
@@ -150,7 +150,7 @@ func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T)
 	t.Parallel()
 	b := newBench(t, testdb.Postgres(t))
 	w := newWatch()
-	const rate, processes, workers = 200, 4, 16
+	const rate, processes, workers = 200, 4, lanes
 	b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{PerSecond: rate}})
 	w.inRate(t, rate, processes, workers)
 }

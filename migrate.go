@@ -23,7 +23,8 @@ import (
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
 // migration that was cut short there runs again from its start, which its statements allow. Migrate needs one
 // connection, and the right to create tables if there is a migration to run. It returns an error if db.Dialect is not that of the database, or if the
-// database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md.
+// database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md. It also refuses tables of
+// a state from before the first release, and changes nothing there.
 //
 // A migration waits half a second at most for another transaction on PostgreSQL, since all who
 // need the table wait behind it. It tries again a second later, and returns an error after ten
@@ -52,6 +53,11 @@ func Migrate(ctx context.Context, db Database) (err error) {
 		if err := statements.CheckServer(ctx, db.DB); err != nil && statements.Kind.Classify(err) != dialect.Conflict {
 			return finalError{err}
 		} else if err != nil { // such as a new file of SQLite that another process is just making
+			return err
+		}
+		if err := statements.CheckTables(ctx, db.DB); errors.Is(err, dialect.ErrUnfit) {
+			return finalError{err}
+		} else if err != nil {
 			return err
 		}
 		return migrate(ctx, db.DB, statements, files)

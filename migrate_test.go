@@ -9,7 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -37,6 +40,20 @@ func TestMigrate_F23_many_processes_start_at_once(t *testing.T) {
 		}
 		require.Equal(t, newest, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	})
+}
+
+// Such tables are of the months before the first release, when a lane had a lease of its own. Their migrations have higher numbers.
+func TestMigrate_refuses_tables_of_an_earlier_state(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		require.NoError(t, postbox.Migrate(t.Context(), database.Postbox()))
+		database.Exec(t, "ALTER TABLE postbox_lanes ADD COLUMN expires_at BIGINT NOT NULL DEFAULT 0")
+		require.ErrorContains(t, postbox.Migrate(t.Context(), database.Postbox()), "its tables are of a state from before the first release")
+		fwd, err := forwarder.New(database.Postbox(), gochannel.NewGoChannel(gochannel.Config{}, nil), forwarder.Config{}, nil)
+		require.NoError(t, err)
+		require.ErrorContains(t, fwd.Run(t.Context()), "its tables are of a state from before the first release")
 	})
 }
 

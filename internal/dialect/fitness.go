@@ -210,6 +210,8 @@ var reasons = map[string]string{
 	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,
+	"earlier": "its tables are of a state from before the first release, which this version cannot use: drop the tables of Postbox, " +
+		"or give these tables another Prefix, and call postbox.Migrate",
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
 		"ALTER SEQUENCE … CACHE 1, then restart all producers, since their sessions use up the ids that they have taken in advance, " +
 		"and start forwarders and queues only after that",

@@ -87,6 +87,9 @@ SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port,
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'`
 	s.Unfit = `SELECT ` + mysqlUnfit
+	s.UnfitTables = `
+SELECT COALESCE((SELECT MAX('earlier') FROM information_schema.COLUMNS
+	WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{lanes}' AND COLUMN_NAME = 'expires_at'), '')`
 	s.uniqueKeys(uniqueKeyGone)
 	s.ReadsUpTo = true
 	// MySQL has no such setting within a statement, and waits for innodb_lock_wait_timeout.

@@ -91,7 +91,8 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	tstamp     timestamp NOT NULL DEFAULT now()
 )`
 	s.UnfitTables = `
-SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')), '')`
+SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')),
+       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('{lanes}') AND attname = 'expires_at' AND NOT attisdropped), '')`
 	s.Behind = behind
 	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted

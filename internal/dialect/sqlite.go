@@ -67,6 +67,8 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 	s.uniqueKeys(uniqueKeyGone)
 	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
+	s.UnfitTables = `
+SELECT COALESCE((SELECT 'earlier' FROM pragma_table_info('{lanes}') WHERE name = 'expires_at'), '')`
 	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
 	s.MakeWritable = `PRAGMA query_only = 0`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`

@@ -6,7 +6,8 @@ SELECT CASE WHEN @@autocommit = 0 THEN 'autocommit'
 
 
 -- UnfitTables
-
+SELECT COALESCE((SELECT MAX('earlier') FROM information_schema.COLUMNS
+	WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'postbox_lanes' AND COLUMN_NAME = 'expires_at'), '')
 
 -- Behind
 

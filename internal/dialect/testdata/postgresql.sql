@@ -5,7 +5,8 @@
 
 
 -- UnfitTables
-SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')), '')
+SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')),
+       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('postbox_lanes') AND attname = 'expires_at' AND NOT attisdropped), '')
 
 -- Behind
 SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (

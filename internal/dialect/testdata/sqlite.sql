@@ -5,7 +5,7 @@ SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_ti
 PRAGMA wal_checkpoint(PASSIVE)
 
 -- UnfitTables
-
+SELECT COALESCE((SELECT 'earlier' FROM pragma_table_info('postbox_lanes') WHERE name = 'expires_at'), '')
 
 -- Behind
 

@@ -60,11 +60,11 @@ var ofTheLog = []safeguard{
 		name: "an idle drainer knows that a lease of its was lost", guarantees: "G6",
 		edits: []edit{{
 			file: "internal/drain/idle.go",
-			from: "calm := seen.renewed == len(params.Held) && ",
+			from: "calm := seen.renewed > 0 && ",
 			to:   "calm := ",
 		}, {
 			file: "internal/drain/idle.go",
-			from: "if seen.renewed == len(params.Held) {",
+			from: "if seen.renewed > 0 {",
 			to:   "if seen.renewed >= 0 {",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestIdle",

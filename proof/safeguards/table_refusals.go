@@ -78,7 +78,7 @@ var ofRefusals = []safeguard{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
 		edits: []edit{{
 			file: "internal/drain/settlement.go",
-			from: "		return max(d.config.Renew, LockPatience)\n",
+			from: "		return max(d.configured.Renew, LockPatience)\n",
 			to:   "		return spool.StatementTimeout\n",
 		}},
 		packages: []string{module + "queue"}, tests: "PoisonOutbox_that_hangs",
@@ -87,8 +87,8 @@ var ofRefusals = []safeguard{
 		name: "a dead letter that is refused leaves the memory", guarantees: "G8",
 		edits: []edit{{
 			file: "internal/drain/settle.go",
-			from: "			defer m.Unload() // many such messages may wait for another try\n",
-			to:   "",
+			from: "		if large {\n			m.Unload()",
+			to:   "		if large && ctx == nil {\n			m.Unload()",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "unloads_a_dead_letter",
 	},

@@ -72,7 +72,7 @@ func (s *Statements) Leave(m Member) Query {
 	return Query{Text: s.leave, Args: []any{m.Spool, m.Holder}}
 }
 
-// ReleaseAll gives all lanes of a member back.
+// ReleaseAll gives all lanes of a member back whose lease is lost, with the mark of lanes that were not handed back in order.
 func (s *Statements) ReleaseAll(m Member) Query {
 	return Query{Text: s.releaseAll, Args: []any{m.Spool, m.Holder}}
 }

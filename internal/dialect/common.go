@@ -68,8 +68,9 @@ DELETE FROM {members} WHERE spool = ? AND expires_at <= {now}`,
 		renew: `
 UPDATE {members} SET in_flight = ?, expires_at = {now} + ?, sharing = ? WHERE spool = ? AND holder = ?`,
 
+		// A message of such a lane may still run, and crash the process.
 		releaseAll: `
-UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ?`,
+UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?`,
 
 		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,

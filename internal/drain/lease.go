@@ -58,7 +58,7 @@ func (d *Drainer) member() dialect.Member {
 //
 // If another process has deleted the membership, the lease was over, and that process may be about to take the lanes. It knows the
 // members from before it takes any. So this drainer hands back the lanes that still have its name before it joins again: then
-// whoever takes one finds it free, and no lane has two holders.
+// whoever takes one finds it free, and no lane has two holders. The lanes are suspect, since messages of them may still run here.
 func (d *Drainer) enroll(ctx context.Context) error {
 	leave := d.stopping && len(d.lanes.held) == 0
 	if leave {

@@ -38,7 +38,7 @@ func TestLease_G6_a_member_that_was_deleted_has_no_lane_any_more(t *testing.T) {
 		require.Len(t, d.lanes.held, dialect.Lanes, "it takes them again")
 		for number, l := range d.lanes.held {
 			require.Greater(t, l.token, tokens[number])
-			require.False(t, l.suspect, "it has not crashed")
+			require.True(t, l.suspect, "a message that runs still may crash it")
 		}
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_members"))
 	})

@@ -58,7 +58,7 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at <= TIMESTAMPDIFF(MICR
 UPDATE postbox_members SET in_flight = ?, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, sharing = ? WHERE spool = ? AND holder = ?
 
 -- ReleaseAll
-UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ?
+UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,

@@ -62,7 +62,7 @@ DELETE FROM postbox_members WHERE spool = $1 AND expires_at <= (date_part('epoch
 UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2, sharing = $3 WHERE spool = $4 AND holder = $5
 
 -- ReleaseAll
-UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2
+UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = $1 AND holder = $2
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,

@@ -55,7 +55,7 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at <= CAST(unixepoch('su
 UPDATE postbox_members SET in_flight = ?, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, sharing = ? WHERE spool = ? AND holder = ?
 
 -- ReleaseAll
-UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ?
+UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,

@@ -52,11 +52,13 @@ func (p *program) doctorCommand() *cobra.Command {
   clock       the difference between the clocks of this machine and of the
               database
   processes   outboxes and queues with messages that no process handles
-  lanes       lanes without a holder, although processes are there, and messages
-              that have not been moved to new lanes for seconds
+  lanes       lanes without a holder, although processes are there
   outages     topics whose messages wait because the broker, or what the handler
               needs, is away, and since when
+  services    processes of different services that share an outbox or a queue
   calls       publishers and handlers that have not returned for 5 minutes
+  keys        keys whose first message has failed, and for how long
+  letters     dead letters that nobody has decided about
   operators   what operators have paused, and messages that wait for them
 
 The rights are tried with statements in transactions that are rolled back. Each
@@ -126,6 +128,8 @@ func (s *session) checks() []check {
 		{"outages", s.checkOutages, true},
 		{"services", s.checkServices, true},
 		{"calls", s.checkCalls, true},
+		{"keys", s.checkKeys, true},
+		{"letters", s.checkLetters, true},
 		{"operators", s.checkOperators, true},
 	}
 }

@@ -163,3 +163,50 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 	}
 	return findings, err
 }
+
+// checkKeys lists outboxes and queues with keys whose messages wait behind one that has failed.
+func (s *session) checkKeys(ctx context.Context) ([]finding, error) {
+	queues, err := s.queues(ctx)
+	var findings []finding
+	for _, info := range queues {
+		if info.StuckKeys == 0 {
+			continue
+		}
+		target := recordOf(info.Target)
+		findings = append(findings, finding{
+			Status: findingNotice, Text: fmt.Sprintf("%s in %s, for up to %s: later messages of a key wait behind one that has failed", count(info.StuckKeys, "stuck key"), target, span(info.StuckAge)),
+			Fix: "postbox keys stuck --" + target.Kind + " " + shellWord(target.Name) + " shows these messages and their errors; then postbox messages run-now or bury",
+		})
+	}
+	return findings, err
+}
+
+// checkLetters lists dead letters that no operator has resolved.
+func (s *session) checkLetters(ctx context.Context) ([]finding, error) {
+	queues, err := s.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	inboxes, err := a.Inboxes(ctx)
+	var findings []finding
+	note := func(n int, of, flag string) {
+		if n > 0 {
+			findings = append(findings, finding{
+				Status: findingNotice, Text: fmt.Sprintf("%s of %s", count(n, "dead letter"), of),
+				Fix: "postbox dead groups " + flag + " sorts them by what went wrong; then postbox dead requeue, resolve or delete --like ID",
+			})
+		}
+	}
+	for _, info := range queues {
+		target := recordOf(info.Target)
+		note(info.Dead, target.String(), "--"+target.Kind+" "+shellWord(target.Name))
+	}
+	for _, inbox := range inboxes {
+		note(inbox.Dead, "consumer "+nameCell(inbox.Consumer), "--consumer "+shellWord(inbox.Consumer))
+	}
+	return findings, err
+}

@@ -19,12 +19,14 @@ import (
 
 // Migrate brings the tables from any earlier version to the newest one.
 //
-// Any number of processes may call it at once: one of them runs each migration, and the others wait for it and find nothing left to
-// do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
-// migration that was cut short there runs again from its start, which its statements allow. Migrate needs one
-// connection, and the right to create tables if there is a migration to run. It returns an error if db.Dialect is not that of the database, or if the
-// database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md. It also refuses tables of
-// a state from before the first release, and changes nothing there.
+// Any number of processes may call it at once: one of them runs each migration, and the others wait
+// for it and find nothing left to do. On PostgreSQL and SQLite each migration is one transaction.
+// MySQL commits each statement by itself, so a migration that was cut short there runs again from
+// its start, which its statements allow. Migrate needs one connection, and the right to create
+// tables if there is a migration to run. It returns an error if db.Dialect is not that of the
+// database, or if the database is opened or set in a way in which Postbox could not keep its
+// promises: see docs/databases.md. It also refuses tables of a state from before the first release,
+// and changes nothing there.
 //
 // A migration waits half a second at most for another transaction on PostgreSQL, since all who
 // need the table wait behind it. It tries again a second later, and returns an error after ten

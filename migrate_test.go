@@ -43,7 +43,8 @@ func TestMigrate_F23_many_processes_start_at_once(t *testing.T) {
 	})
 }
 
-// Such tables are of the months before the first release, when a lane had a lease of its own. Their migrations have higher numbers.
+// Such tables are of the months before the first release, when a lane had a lease of its own. Their
+// migrations have higher numbers.
 func TestMigrate_refuses_tables_of_an_earlier_state(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -22,8 +22,8 @@ type Lane struct {
 	Holder string
 	// Held is true while the holder's lease lasts. A lane that is not held is taken by the next member that looks for lanes.
 	Held bool
-	// Until is when the lease of the holder ends, or has ended; the holder extends it while it lives. It is zero for a lane that was handed back, and for one
-	// whose holder was found dead.
+	// Until is when the lease of the holder ends, or has ended; the holder extends it while it
+	// lives. It is zero for a lane that was handed back, and for one whose holder was found dead.
 	Until time.Time
 	// Token is the fencing token of the last holder: it grows each time the lane changes its holder.
 	Token int64

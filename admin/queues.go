@@ -33,8 +33,10 @@ type QueueInfo struct {
 	Limits []LimitInfo
 	// LimitsDiffer tells whether processes are configured with different limits, as during a deployment. Limits then has the smallest ones.
 	LimitsDiffer bool
-	// Work is what its processes do with the messages, in words: the program, and for an outbox what is published to. More than one entry means that services
-	// share it that have the same name for it without meaning to, or that a deployment is under way: see Destination of forwarder.Config.
+	// Work is what its processes do with the messages, in words: the program, and for an outbox
+	// what is published to. More than one entry means that services share it that have the same
+	// name for it without meaning to, or that a deployment is under way: see Destination of
+	// forwarder.Config.
 	Work []string
 	// LongCall is the call of all its processes that has not returned for longest, or nil while none takes long. A handler that hangs shows here.
 	LongCall *Call
@@ -43,8 +45,9 @@ type QueueInfo struct {
 
 	// Pending is the number of messages that are neither done nor dead. The following four are parts of it, and overlap.
 	Pending int
-	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt. While no ready message of a
-	// queue with batches has waited until the time of its batch, none of them is due.
+	// Due is the number of messages that wait neither for the time that their producer asked for
+	// nor for their next attempt. While no ready message of a queue with batches has waited until
+	// the time of its batch, none of them is due.
 	Due int
 	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most, and never more than Pending: some may
 	// have been handled since. Processes that stop do not count.
@@ -63,9 +66,10 @@ type QueueInfo struct {
 	// differ, and 0 without one.
 	CountedAge time.Duration
 
-	// DueAge is for how long the oldest due message has been due, by the database's clock; 0 without one. A ready message is due since it was written;
-	// that of a queue with batches by age or on a schedule, since the time of its batch, also while no process runs.
-	// A scheduled or failed message is due since its time, or its next attempt, has come.
+	// DueAge is for how long the oldest due message has been due, by the database's clock; 0
+	// without one. A ready message is due since it was written; that of a queue with batches by age
+	// or on a schedule, since the time of its batch, also while no process runs. A scheduled or
+	// failed message is due since its time, or its next attempt, has come.
 	DueAge time.Duration
 	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending. It includes scheduled
 	// messages. Of messages that were written by transactions at the same time, it may be that of another one than the first.

@@ -44,8 +44,10 @@ type Config struct {
 	// held in memory. Experimental. Defaults to polling alone.
 	Tail Tail
 
-	// Destination says in words what the messages are published to, such as the name of the broker. All forwarders of an outbox should publish to the same: a process that finds another
-	// one with another Destination says so in its log, and so do postbox doctor and the dashboard. Defaults to the program and the type of the publisher.
+	// Destination says in words what the messages are published to, such as the name of the broker.
+	// All forwarders of an outbox should publish to the same: a process that finds another one with
+	// another Destination says so in its log, and so do postbox doctor and the dashboard. Defaults
+	// to the program and the type of the publisher.
 	Destination string
 
 	// Lease is how long a crashed process keeps its lanes. A living process renews its lease after a third of it.

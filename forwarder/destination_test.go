@@ -29,8 +29,8 @@ func (c *counting) Error(text string, _ error, _ watermill.LogFields) {
 
 func (c *counting) With(watermill.LogFields) watermill.LoggerAdapter { return c }
 
-// Two services that both have the default name for their outbox share one, and each publishes some of the other's messages. Both logs say so at once, and
-// so does what operators see.
+// Two services that both have the default name for their outbox share one, and each publishes some
+// of the other's messages. Both logs say so at once, and so does what operators see.
 func TestForwarder_says_that_another_one_publishes_to_something_else(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -325,8 +325,8 @@ func TestTransfer_wakes_the_drainer(t *testing.T) {
 	running.Wait()
 }
 
-// The server ends statements that take longer than a limit of the role. To store a page does, and to
-// store a few messages does not.
+// The server ends statements that take longer than a limit of the role. To store a page does, and
+// to store a few messages does not.
 func TestTransfer_G8_a_page_that_the_server_ends_is_halved(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {

@@ -120,7 +120,8 @@ func (h *history) look(ctx context.Context) error {
 	if found.id, err = spool.New(statements, h.name).Open(ctx, db); err != nil {
 		return fmt.Errorf("keep received messages: %w", err)
 	}
-	// Two copies of a message come here at the same time: on a server that gives statements a strict isolation, one would have a conflict.
+	// Two copies of a message come here at the same time: on a server that gives statements a
+	// strict isolation, one would have a conflict.
 	err = spool.InTx(ctx, db, statements, func(tx *sql.Tx) error { return spool.Run(ctx, tx, h.keeps(found.id)) })
 	if err != nil {
 		return fmt.Errorf("keep received messages: %w", err)

@@ -57,8 +57,8 @@ func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 	}
 }
 
-// A rule may say that a message whose time is over is done. Then its deadline must not keep that from
-// being stored: without it the handler would run at each delivery.
+// A rule may say that a message whose time is over is done. Then its deadline must not keep that
+// from being stored: without it the handler would run at each delivery.
 func TestInbox_G7_a_rule_makes_a_message_done_whose_time_is_over(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

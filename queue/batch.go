@@ -110,12 +110,14 @@ func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Out
 // lastKey is in the context of the last call of a scheduled time.
 type lastKey struct{}
 
-// LastBatch reports whether a call of a [BatchHandler] with this context is the last one of a scheduled time, for example
-// to send a report once. It is false without BatchConfig.Schedule, and with PerKey.
+// LastBatch reports whether a call of a [BatchHandler] with this context is the last one of a
+// scheduled time, for example to send a report once. It is false without BatchConfig.Schedule, and
+// with PerKey.
 //
-// The call may fail, and the messages of a failed call come again. Messages come in a later call, which is then the last
-// one again, if they failed, if an earlier message of their key failed, or if their transaction was open for more than a
-// second after the scheduled time. With a Concurrency above 1, earlier calls may still be running.
+// The call may fail, and the messages of a failed call come again. Messages come in a later call,
+// which is then the last one again, if they failed, if an earlier message of their key failed, or
+// if their transaction was open for more than a second after the scheduled time. With a Concurrency
+// above 1, earlier calls may still be running.
 func LastBatch(ctx context.Context) bool {
 	last, _ := ctx.Value(lastKey{}).(bool)
 	return last

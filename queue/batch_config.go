@@ -24,11 +24,12 @@ type BatchConfig struct {
 	Size int
 	// Age is the longest time that the oldest message waits for others, by the database's clock. Defaults to for ever.
 	Age time.Duration
-	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, or a descriptor such as "@daily". A cron
-	// expression may have seconds as an optional sixth field in front. At each scheduled time, all messages that were
-	// stored until then are handed out, in as few batches as Size allows: see [LastBatch]. Messages that are stored
-	// later wait for the next time, and are not held in memory. A scheduled time that passed while no process ran is
-	// made up for. Schedule cannot be combined with Age.
+	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, or a descriptor such as
+	// "@daily". A cron expression may have seconds as an optional sixth field in front. At each
+	// scheduled time, all messages that were stored until then are handed out, in as few batches as
+	// Size allows: see [LastBatch]. Messages that are stored later wait for the next time, and are
+	// not held in memory. A scheduled time that passed while no process ran is made up for.
+	// Schedule cannot be combined with Age.
 	//
 	// When clocks are set forward, a scheduled time that they skip comes immediately after the change. When
 	// clocks are set back, a scheduled time that clocks show twice comes once. A schedule whose minute or hour begins

@@ -45,8 +45,8 @@ func (c *calls) made() int {
 	return c.number
 }
 
-// Messages come one by one while the batch waits for its time. All that are committed within one second come in one call:
-// their number is far below Size.
+// Messages come one by one while the batch waits for its time. All that are committed within one
+// second come in one call: their number is far below Size.
 func TestBatch_schedule_hands_out_all_of_its_time_in_one_call(t *testing.T) {
 	t.Parallel()
 	for _, perKey := range []bool{false, true} {
@@ -128,7 +128,8 @@ func (l *lastly) add(ctx context.Context, messages []*message.Message) {
 	l.last = append(l.last, queue.LastBatch(ctx))
 }
 
-// A time that has passed is made up for: in as few calls as Size allows, and the handler knows the last one.
+// A time that has passed is made up for: in as few calls as Size allows, and the handler knows the
+// last one.
 func TestBatch_schedule_tells_the_last_call_of_its_time(t *testing.T) {
 	t.Parallel()
 	for name, transactional := range map[string]bool{"in a transaction": true, "without": false} {
@@ -195,8 +196,8 @@ func TestBatch_without_a_schedule_has_no_last_call(t *testing.T) {
 	})
 }
 
-// Messages wait for a time that has not come: nothing is late, also after the process has stopped. When it has passed,
-// they are late from then on, and not since they were stored.
+// Messages wait for a time that has not come: nothing is late, also after the process has stopped.
+// When it has passed, they are late from then on, and not since they were stored.
 func TestBatch_is_late_from_its_time_on(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

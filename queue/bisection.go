@@ -72,8 +72,9 @@ type bisection struct {
 	database *inbox.Inquiry // about the handler's last run
 }
 
-// handle handles a part of the batch, given by ascending indices. It postpones the part during an outage, or if the
-// process no longer waits for the handler. last is set if no other call of its scheduled time comes after it.
+// handle handles a part of the batch, given by ascending indices. It postpones the part during an
+// outage, or if the process no longer waits for the handler. last is set if no other call of its
+// scheduled time comes after it.
 func (b *bisection) handle(ctx context.Context, part []int, last bool) {
 	part = b.withoutWaiting(part)
 	queue := b.batch.queue

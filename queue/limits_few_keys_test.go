@@ -15,11 +15,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Four customers have messages, so most of the lanes of three processes are empty. While messages wait, the processes
-// together use the whole rate.
+// Four customers have messages, so most of the lanes of three processes are empty. While messages
+// wait, the processes together use the whole rate.
 //
-// Today a process does not get what another one leaves of its share: see docs/limits.md. So this test runs only with
-// POSTBOX_NEXT=1, until limits have no shares.
+// Today a process does not get what another one leaves of its share: see docs/limits.md. So this
+// test runs only with POSTBOX_NEXT=1, until limits have no shares.
 func TestLimits_few_keys_over_several_processes_use_the_whole_rate(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("POSTBOX_NEXT") == "" {

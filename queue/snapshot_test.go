@@ -15,8 +15,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// MariaDB 11.6.2 and later refuse to lock a row that has changed since the snapshot of a transaction. The process that handles a message renews its lease
-// meanwhile, and so must change no row that the transaction locks at its end.
+// MariaDB 11.6.2 and later refuse to lock a row that has changed since the snapshot of a
+// transaction. The process that handles a message renews its lease meanwhile, and so must change no
+// row that the transaction locks at its end.
 func TestQueue_G6_a_handler_in_a_transaction_may_run_longer_than_the_lease_under_snapshot_isolation(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)

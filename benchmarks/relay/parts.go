@@ -42,8 +42,9 @@ func Parts() measure.Scenario {
 	}
 }
 
-// parts says what is done with the statements of Postbox in a loop that otherwise is that of [floor], on Postbox's table, all in one lane:
-// reading finds what may run now, and removing checks the fencing token of the lane and the time of each message.
+// parts says what is done with the statements of Postbox in a loop that otherwise is that of
+// [floor], on Postbox's table, all in one lane: reading finds what may run now, and removing checks
+// the fencing token of the lane and the time of each message.
 type parts struct{ read, remove bool }
 
 // The only spool of the schema, and the fencing token of its lane.

@@ -46,7 +46,8 @@ func newWaitingWalk(spool int64) *walk {
 // pageOf counts a page of the messages of a lane, and returns the last id.
 type pageOf func(ctx context.Context, db *sql.DB, statements *dialect.Statements, p dialect.LanePage) (n int, last int64, err error)
 
-// alongLanes counts the messages of some states, lane by lane. A page of few messages goes on in the next lane.
+// alongLanes counts the messages of some states, lane by lane. A page of few messages goes on in
+// the next lane.
 func (w *walk) alongLanes(states ...int) func(context.Context, *sql.DB, *dialect.Statements, int) (bool, error) {
 	page := dialect.LanePage{Spool: w.spool}
 	count := pageOf(w.waiting)

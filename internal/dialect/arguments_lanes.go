@@ -56,8 +56,8 @@ func (s *Statements) Join(p JoinParams) Query {
 	return Query{Text: s.join, Args: []any{p.Spool, p.Holder, p.InFlight, p.TTL, p.sharing()}}
 }
 
-// Renew renews the member, and so the leases of all its lanes, also if they are over. If it changes no row, another process
-// has deleted the member, and may have taken its lanes.
+// Renew renews the member, and so the leases of all its lanes, also if they are over. If it changes
+// no row, another process has deleted the member, and may have taken its lanes.
 func (s *Statements) Renew(p JoinParams) Query {
 	return Query{Text: s.renew, Args: []any{p.InFlight, p.TTL, p.sharing(), p.Spool, p.Holder}}
 }
@@ -72,19 +72,20 @@ func (s *Statements) Leave(m Member) Query {
 	return Query{Text: s.leave, Args: []any{m.Spool, m.Holder}}
 }
 
-// ReleaseAll gives all lanes of a member back whose lease is lost, with the mark of lanes that were not handed back in order.
+// ReleaseAll gives all lanes of a member back whose lease is lost, with the mark of lanes that were
+// not handed back in order.
 func (s *Statements) ReleaseAll(m Member) Query {
 	return Query{Text: s.releaseAll, Args: []any{m.Spool, m.Holder}}
 }
 
-// FreeLanes returns numbers and tokens of up to the wanted number of lanes that may be taken, for LockLanes. Its text is
-// empty if Acquire chooses lanes by itself.
+// FreeLanes returns numbers and tokens of up to the wanted number of lanes that may be taken, for
+// LockLanes. Its text is empty if Acquire chooses lanes by itself.
 func (s *Statements) FreeLanes(spool int64, wanted int) Query {
 	return Query{Text: s.freeLanes, Args: []any{spool, spool, wanted}}
 }
 
-// LockLanes locks those of these lanes that nobody has taken meanwhile, and skips those that another transaction has
-// locked. It returns their numbers, for Acquire in the same transaction.
+// LockLanes locks those of these lanes that nobody has taken meanwhile, and skips those that
+// another transaction has locked. It returns their numbers, for Acquire in the same transaction.
 func (s *Statements) LockLanes(spool int64, free []HeldLane) Query {
 	tuples := make([][2]int64, len(free))
 	for i, l := range free {
@@ -93,8 +94,8 @@ func (s *Statements) LockLanes(spool int64, free []HeldLane) Query {
 	return Query{Text: s.lockLanes, Args: []any{List(tuples), spool}}
 }
 
-// Acquire takes lanes. Each gets a new token. A lane that the last holder did not give back also gets a mark. The process
-// must be a member before.
+// Acquire takes lanes. Each gets a new token. A lane that the last holder did not give back also
+// gets a mark. The process must be a member before.
 func (s *Statements) Acquire(p AcquireParams) Query {
 	args := []any{p.Later, p.Holder, p.Spool}
 	switch s.Kind {

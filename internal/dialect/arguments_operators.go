@@ -95,7 +95,8 @@ func (s *Statements) RemoveMessage(spool int64, r Ref) Query {
 	return Query{Text: s.removeMessage, Args: []any{spool, r.State, r.Lane, r.ID}}
 }
 
-// KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is stored already.
+// KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is
+// stored already.
 func (s *Statements) KeepBatches(spool int64, rule string) Query {
 	return Query{Text: s.keepBatches, Args: []any{rule, spool, rule}}
 }

@@ -281,7 +281,8 @@ const variants = 8
 
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
 //
-// canBeTaken is true for a lane that belongs to no member. A member whose lease is over is deleted first, in a statement before.
+// canBeTaken is true for a lane that belongs to no member. A member whose lease is over is deleted
+// first, in a statement before.
 const (
 	canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = ?))`
 	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`

@@ -63,8 +63,8 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
 	//
-	// The order names all columns of the index, since MySQL would sort all messages of the state if it left out those that are equal to a column of
-	// another table.
+	// The order names all columns of the index, since MySQL would sort all messages of the state if
+	// it left out those that are equal to a column of another table.
 	oldest := func(state int, table string) string {
 		return fmt.Sprintf(`COALESCE((SELECT MIN((
 	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = n.lane

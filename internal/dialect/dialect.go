@@ -34,8 +34,9 @@ const (
 	StateMeta = -1
 )
 
-// Lanes is the number of lanes of each spool, for ever: the lane of a stored message follows from it. A power of two could be
-// doubled, which splits each lane in two. More lanes cost more where each is read by itself.
+// Lanes is the number of lanes of each spool, for ever: the lane of a stored message follows from
+// it. A power of two could be doubled, which splits each lane in two. More lanes cost more where
+// each is read by itself.
 const Lanes = 32
 
 // ParkedFrom is the due time in microseconds from which on a retrying message counts as parked: it waits for an

@@ -2,9 +2,10 @@ package dialect
 
 // The statements of a drainer that has nothing to do while the log of its database tells what happens. PostgreSQL alone has them.
 
-// idleLook is all that such a drainer executes. It renews the lease, and
-// tells whether it has, how many members live, the version of the spool, the incarnation of the server, whether there is a
-// message in one of the ranges, or one that waits among the ready ones, and in how many microseconds the first message is due that waits for its time.
+// idleLook is all that such a drainer executes. It renews the lease, and tells whether it has, how
+// many members live, the version of the spool, the incarnation of the server, whether there is a
+// message in one of the ranges, or one that waits among the ready ones, and in how many
+// microseconds the first message is due that waits for its time.
 const idleLook = `
 WITH renewed AS (
 	UPDATE {members} SET in_flight = ?, expires_at = {now} + ? WHERE spool = ? AND holder = ?

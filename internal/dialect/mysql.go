@@ -31,8 +31,10 @@ SELECT ?, q.lane FROM (
 INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at), sharing = VALUES(sharing)`
 
-	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are locked first. The members are those of the snapshot of
-	// the search. So a lane is locked only if no process has taken it since: such a process may have joined since, too. Then it has another token.
+	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are
+	// locked first. The members are those of the snapshot of the search. So a lane is locked only
+	// if no process has taken it since: such a process may have joined since, too. Then it has
+	// another token.
 	s.freeLanes = `
 SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ?`
 
@@ -210,10 +212,10 @@ const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool
 const lockMessages = `
 FOR UPDATE /*!80000 OF m */ SKIP LOCKED`
 
-// mysqlServer identifies a server since its start. UUID_SHORT is a counter that begins at the second
-// of the start, times 2^24. No session outlives the server, so each session keeps what it found:
-// then only others can count so far that it seems to be the next second, which costs a read more.
-// On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
+// mysqlServer identifies a server since its start. UUID_SHORT is a counter that begins at the
+// second of the start, times 2^24. No session outlives the server, so each session keeps what it
+// found: then only others can count so far that it seems to be the next second, which costs a read
+// more. On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24))`
 
 const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`

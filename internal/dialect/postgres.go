@@ -37,8 +37,9 @@ ON CONFLICT DO NOTHING`
 INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at, sharing = EXCLUDED.sharing`
 
-	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for another lane. The members are those of the
-	// snapshot. So a lane counts only if no process has taken it since: such a process may have joined since, too. Then it has another token.
+	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for
+	// another lane. The members are those of the snapshot. So a lane counts only if no process has
+	// taken it since: such a process may have joined since, too. Then it has another token.
 	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?::bigint, holder = ?

@@ -14,8 +14,9 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1) AS m`
 
-// withoutMessage is true for a key u without a message that meets the condition on m, which has these columns. With the LIMIT,
-// the planner cannot make a join of it, which might read the whole table.
+// withoutMessage is true for a key u without a message that meets the condition on m, which has
+// these columns. With the LIMIT, the planner cannot make a join of it, which might read the whole
+// table.
 func withoutMessage(columns, condition string) string {
 	lookup := strings.NewReplacer("{columns}", columns, "{states}", "(0::smallint), (1::smallint), (2::smallint)").Replace(atUniqueKey)
 	return `(SELECT 1 FROM ` + lookup + condition + ` LIMIT 1) IS NULL`

@@ -12,9 +12,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// company is who shares the lanes of a drainer. Two services that have the same name for an outbox, or for a queue, share its
-// messages without meaning to, and each of them loses those that the other one takes. So each process says in its heartbeat what
-// it does with messages, and looks at what the others say when their number has changed.
+// company is who shares the lanes of a drainer. Two services that have the same name for an outbox,
+// or for a queue, share its messages without meaning to, and each of them loses those that the
+// other one takes. So each process says in its heartbeat what it does with messages, and looks at
+// what the others say when their number has changed.
 type company struct {
 	members int    // how many there were at the last look
 	told    string // what the log says of them

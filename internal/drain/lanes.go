@@ -27,7 +27,8 @@ type lane struct {
 	leftOut int64
 	// passed is the id up to which the lane had been read before it went back there, without what [Drainer.passing] says.
 	passed int64
-	// later is the first id that belongs to the next scheduled time, where the lane ends until then; 0 if there is none.
+	// later is the first id that belongs to the next scheduled time, where the lane ends until
+	// then; 0 if there is none.
 	later int64
 	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool

@@ -16,9 +16,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// upkeep renews the lease and reads which lanes this drainer holds. It takes or gives lanes so that each member has
-// its fair share. The process may act until the lease time has passed since the moment before the renewal was sent. The
-// database counts from a later moment, so it does not give the lanes to another process earlier.
+// upkeep renews the lease and reads which lanes this drainer holds. It takes or gives lanes so that
+// each member has its fair share. The process may act until the lease time has passed since the
+// moment before the renewal was sent. The database counts from a later moment, so it does not give
+// the lanes to another process earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
 	sent := time.Now()
 	d.stir(sent)
@@ -53,12 +54,14 @@ func (d *Drainer) member() dialect.Member {
 	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
 }
 
-// enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that stops or stands by is due no
-// share, so that the others take its lanes; one that stops leaves when it has none.
+// enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
+// stops or stands by is due no share, so that the others take its lanes; one that stops leaves when
+// it has none.
 //
-// If another process has deleted the membership, the lease was over, and that process may be about to take the lanes. It knows the
-// members from before it takes any. So this drainer hands back the lanes that still have its name before it joins again: then
-// whoever takes one finds it free, and no lane has two holders. The lanes are suspect, since messages of them may still run here.
+// If another process has deleted the membership, the lease was over, and that process may be about
+// to take the lanes. It knows the members from before it takes any. So this drainer hands back the
+// lanes that still have its name before it joins again: then whoever takes one finds it free, and
+// no lane has two holders. The lanes are suspect, since messages of them may still run here.
 func (d *Drainer) enroll(ctx context.Context) error {
 	leave := d.stopping && len(d.lanes.held) == 0
 	if leave {
@@ -189,7 +192,8 @@ func (d *Drainer) unfair() bool {
 // issues others.
 const tokenSpread = 1_000_000
 
-// acquire takes free lanes up to the fair share, after it has deleted the members whose leases are over.
+// acquire takes free lanes up to the fair share, after it has deleted the members whose leases are
+// over.
 func (d *Drainer) acquire(ctx context.Context) error {
 	wanted := d.share() - len(d.lanes.held)
 	if wanted <= 0 {

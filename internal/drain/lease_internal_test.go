@@ -27,8 +27,9 @@ func leasing(t *testing.T, database *testdb.Database) (d *Drainer, tokens map[in
 	return d, tokens
 }
 
-// Another process found that the lease was over, deleted the member, and is about to take its lanes, when this one comes back. It may keep none of them
-// under the token that it had: the other one knows the members from before it came back.
+// Another process found that the lease was over, deleted the member, and is about to take its
+// lanes, when this one comes back. It may keep none of them under the token that it had: the other
+// one knows the members from before it came back.
 func TestLease_G6_a_member_that_was_deleted_has_no_lane_any_more(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -44,7 +45,8 @@ func TestLease_G6_a_member_that_was_deleted_has_no_lane_any_more(t *testing.T) {
 	})
 }
 
-// While a process looks for lanes on MariaDB or MySQL, which takes it two statements, another one joins and takes them.
+// While a process looks for lanes on MariaDB or MySQL, which takes it two statements, another one
+// joins and takes them.
 func TestLease_G6_a_lane_is_not_taken_that_somebody_has_taken_meanwhile(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)

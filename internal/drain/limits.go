@@ -55,7 +55,8 @@ func (d *Drainer) standsBy() bool {
 	return d.alone() && !d.config.Exclusive && d.lanes.held[0] == nil
 }
 
-// spared returns those of these lanes that can be handed back without a running message losing its slot.
+// spared returns those of these lanes that can be handed back without a running message losing its
+// slot.
 func (d *Drainer) spared(lanes []int) (spared []int) {
 	if len(lanes) == 0 { // as in nearly each step: do not list what is held
 		return nil

@@ -176,9 +176,10 @@ func (d *Drainer) readAgain(excluded []string) {
 	}
 }
 
-// takeIn passes the messages found to the scheduler, unless operators have changed settings that this process has not
-// applied yet: a message that they removed may have held back others, which were not read. It reports false for a read
-// that is thrown away, because a late transaction has ended or because the database went back.
+// takeIn passes the messages found to the scheduler, unless operators have changed settings that
+// this process has not applied yet: a message that they removed may have held back others, which
+// were not read. It reports false for a read that is thrown away, because a late transaction has
+// ended or because the database went back.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
 		d.startOver(reason, lost)

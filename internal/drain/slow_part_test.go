@@ -12,8 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The server ends statements that take longer than a limit of the role. Failures stored together do,
-// and a few of them would not.
+// The server ends statements that take longer than a limit of the role. Failures stored together
+// do, and a few of them would not.
 func TestSettlement_G8_a_part_that_the_server_ends_is_halved(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -8,13 +8,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ticks knows the scheduled times of batches. A message belongs to the first one after it was stored. Messages of a time
-// that has not come are not held in memory, and hold up no others: until it comes, a lane ends before the first of them.
-// Within a lane, ids follow the order in which messages were stored, except for messages that are stored at the same moment.
+// ticks knows the scheduled times of batches. A message belongs to the first one after it was
+// stored. Messages of a time that has not come are not held in memory, and hold up no others: until
+// it comes, a lane ends before the first of them. Within a lane, ids follow the order in which
+// messages were stored, except for messages that are stored at the same moment.
 //
-// What is due goes out in as few batches as possible, so the drainer tells the scheduler when it has read all of it. A
-// transaction may have stored a message before the time and commit after it. So a read counts only when the watermark
-// has passed the ids that were given by then, and watches no late transaction, or after openAtTick: a transaction that is open for longer has its messages
+// What is due goes out in as few batches as possible, so the drainer tells the scheduler when it
+// has read all of it. A transaction may have stored a message before the time and commit after it.
+// So a read counts only when the watermark has passed the ids that were given by then, and watches
+// no late transaction, or after openAtTick: a transaction that is open for longer has its messages
 // in a later batch.
 type ticks struct {
 	next  time.Time // by the database's clock
@@ -33,7 +35,8 @@ const (
 // ticking reports whether batches have scheduled times.
 func (d *Drainer) ticking() bool { return d.config.Gather != nil && d.config.Gather.OnlyDue }
 
-// tick opens the lanes again if a scheduled time has come before a read. It reports true for a read that ended too early.
+// tick opens the lanes again if a scheduled time has come before a read. It reports true for a read
+// that ended too early.
 func (d *Drainer) tick(found *page) bool {
 	if !d.ticking() {
 		return false
@@ -53,7 +56,8 @@ func (d *Drainer) tick(found *page) bool {
 	return again
 }
 
-// leaveLater removes the messages of later scheduled times from a page. A message that waited for a time of its own stays.
+// leaveLater removes the messages of later scheduled times from a page. A message that waited for a
+// time of its own stays.
 func (d *Drainer) leaveLater(found *page) {
 	if !d.ticking() {
 		return
@@ -91,7 +95,8 @@ func (d *Drainer) load(params dialect.FetchParams, found *page) []*spool.Message
 	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
 }
 
-// untilTick returns a time, or an earlier one at which a scheduled time comes or what is due must be read.
+// untilTick returns a time, or an earlier one at which a scheduled time comes or what is due must
+// be read.
 func (d *Drainer) untilTick(at, now time.Time) time.Time {
 	switch {
 	case !d.ticking():

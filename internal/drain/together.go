@@ -8,10 +8,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// readTogether makes the read of all lanes begin at the lowest of their cursors, and returns the id up to which it
-// goes. This pays off if the read passes no more ids than it may find messages, and either so few messages wait that it
-// reaches the highest id, or most ids are those of messages that it may return. Otherwise it returns 0, and so it does if
-// lanes end at different ids because of a schedule.
+// readTogether makes the read of all lanes begin at the lowest of their cursors, and returns the id
+// up to which it goes. This pays off if the read passes no more ids than it may find messages, and
+// either so few messages wait that it reaches the highest id, or most ids are those of messages
+// that it may return. Otherwise it returns 0, and so it does if lanes end at different ids because
+// of a schedule.
 func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || d.ticking() {
 		return 0

@@ -1,5 +1,6 @@
-// Package due knows when the messages of a queue are due: at once, or, where they are handled in batches, by their age or
-// on a schedule. The rule of a queue is stored with it, so that whoever counts its messages knows which are late.
+// Package due knows when the messages of a queue are due: at once, or, where they are handled in
+// batches, by their age or on a schedule. The rule of a queue is stored with it, so that whoever
+// counts its messages knows which are late.
 package due
 
 import (
@@ -14,15 +15,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Rule says when a batch takes a message that is ready. The zero value is for messages that are due at once, and for
-// batches that wait for ever until they are full.
+// Rule says when a batch takes a message that is ready. The zero value is for messages that are due
+// at once, and for batches that wait for ever until they are full.
 type Rule struct {
 	Age      time.Duration  // how long the oldest message waits for others
 	Schedule string         // a cron expression; it excludes Age
 	Zone     *time.Location // of the schedule
 }
 
-// storedRule is the stored form of a rule. Another machine may not know the name of the zone, so it gets the offset too.
+// storedRule is the stored form of a rule. Another machine may not know the name of the zone, so it
+// gets the offset too.
 type storedRule struct {
 	Age      int64  `json:"age,omitempty"` // µs
 	Schedule string `json:"schedule,omitempty"`
@@ -33,7 +35,8 @@ type storedRule struct {
 // maxStored is the longest stored form.
 const maxStored = 4096
 
-// Encode returns the stored form: "" for the zero value, and for a schedule that is too long to be stored.
+// Encode returns the stored form: "" for the zero value, and for a schedule that is too long to be
+// stored.
 func (r Rule) Encode() string {
 	if r.Age == 0 && r.Schedule == "" {
 		return ""
@@ -50,7 +53,8 @@ func (r Rule) Encode() string {
 	return string(text)
 }
 
-// decode reads the stored form. What it cannot read, it takes for no rule: the messages then count as due at once.
+// decode reads the stored form. What it cannot read, it takes for no rule: the messages then count
+// as due at once.
 func decode(text string) (r Rule) {
 	var stored storedRule
 	if text == "" || json.Unmarshal([]byte(text), &stored) != nil {
@@ -92,8 +96,8 @@ func (r Rule) Times() (cron.Schedule, error) {
 // errNone is for a rule without a time.
 var errNone = errors.New("neither an age nor a schedule")
 
-// After returns a function that tells when a message is due that was stored at a time. A schedule does not store its last
-// time: a message belongs to the first scheduled time after it was stored.
+// After returns a function that tells when a message is due that was stored at a time. A schedule
+// does not store its last time: a message belongs to the first scheduled time after it was stored.
 func (r Rule) After() (func(stored time.Time) time.Time, error) {
 	times, err := r.Times()
 	switch {
@@ -107,7 +111,8 @@ func (r Rule) After() (func(stored time.Time) time.Time, error) {
 	return nil, errNone
 }
 
-// Ready returns since when the oldest ready message is due, or when it will be: [dialect.Never] without one.
+// Ready returns since when the oldest ready message is due, or when it will be: [dialect.Never]
+// without one.
 func Ready(a *dialect.Ages) int64 { return by(a, a.Ready) }
 
 func by(a *dialect.Ages, stored int64) int64 {
@@ -121,7 +126,8 @@ func by(a *dialect.Ages, stored int64) int64 {
 	return after(time.UnixMicro(stored)).UnixMicro()
 }
 
-// Since returns since when the oldest due message of a spool has been due: [dialect.Never] if none is.
+// Since returns since when the oldest due message of a spool has been due: [dialect.Never] if none
+// is.
 func Since(a *dialect.Ages) int64 {
 	waiting := a.Due
 	if a.Retrying == dialect.Never { // all that wait do so for a time of their own, and then for their batch

@@ -93,7 +93,8 @@ func (l *DeadLetter) draft(again Again) (spool.Draft, error) {
 	return draft, l.address(&draft, again)
 }
 
-// spoolOf returns the spool through which the letter is sent again, and its id, as the transaction sees it.
+// spoolOf returns the spool through which the letter is sent again, and its id, as the transaction
+// sees it.
 func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (s *spool.Spool, id int64, err error) {
 	name := l.outbox
 	id = letter.SpoolID

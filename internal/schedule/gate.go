@@ -41,8 +41,8 @@ func burst(perSecond float64, batch int) int {
 	return max(1, batch, int(math.Ceil(min(perSecond/burstShare, math.MaxInt32))))
 }
 
-// share gives the gate the part of its limit that belongs to these lanes. What is saved up in the bucket stays, up
-// to the new share.
+// share gives the gate the part of its limit that belongs to these lanes. What is saved up in the
+// bucket stays, up to the new share.
 func (g *gate) share(now time.Time, held []int, batch int) {
 	g.slots = 0
 	for _, lane := range held {

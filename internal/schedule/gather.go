@@ -13,12 +13,13 @@ import (
 type Gather struct {
 	// PerKey makes batches of one key each; a message without a key is a batch by itself.
 	PerKey bool
-	// Due returns the latest time at which a message stored at the given time must be handed out, both by the
-	// database's clock. The zero time means that it may wait for others for ever.
+	// Due returns the latest time at which a message stored at the given time must be handed out,
+	// both by the database's clock. The zero time means that it may wait for others for ever.
 	Due func(stored time.Time) time.Time
-	// OnlyDue hands out only messages that are due: a message that was stored after the end of a period belongs to the
-	// next one. A batch is smaller than it may be only if nothing else is due, so it waits until all that is due has
-	// been read. Otherwise a due message takes others along, and a full batch is handed out even if no message is due.
+	// OnlyDue hands out only messages that are due: a message that was stored after the end of a
+	// period belongs to the next one. A batch is smaller than it may be only if nothing else is
+	// due, so it waits until all that is due has been read. Otherwise a due message takes others
+	// along, and a full batch is handed out even if no message is due.
 	OnlyDue bool
 }
 
@@ -30,8 +31,8 @@ type heardOfReads struct {
 	full   bool      // nothing more is read until a message is settled
 }
 
-// LoadRead is [Scheduler.Load] for batches. It tells that messages were read at this time by the database's clock, and
-// whether all that was due then is in memory with them.
+// LoadRead is [Scheduler.Load] for batches. It tells that messages were read at this time by the
+// database's clock, and whether all that was due then is in memory with them.
 func (s *Scheduler) LoadRead(at time.Time, whole bool, messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +173,9 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	return batch
 }
 
-// mayGrow reports whether a batch of what is due should wait for more of it: until that has been read, and the messages
-// before it have run. It must be known of a full batch, too, whether it is the last one.
+// mayGrow reports whether a batch of what is due should wait for more of it: until that has been
+// read, and the messages before it have run. It must be known of a full batch, too, whether it is
+// the last one.
 func (s *Scheduler) mayGrow(due int, now time.Time) bool {
 	switch {
 	case s.reads.whole:

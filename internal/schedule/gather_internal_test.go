@@ -26,7 +26,8 @@ func at(id, key int64, minutes int) *spool.Message {
 	return m
 }
 
-// batchAt returns the batch that is complete so many minutes after noon, nil if none. All that is due then has been read.
+// batchAt returns the batch that is complete so many minutes after noon, nil if none. All that is
+// due then has been read.
 func (s *Scheduler) batchAt(minutes int) []*Entry {
 	if s.gather.OnlyDue {
 		s.LoadRead(noon.Add(time.Duration(minutes)*time.Minute), true, nil)
@@ -155,7 +156,8 @@ func TestGather_batch_is_handed_out_when_it_is_due(t *testing.T) {
 	s.Stop()
 }
 
-// Due times come from the database's clock. This process counts from the last read, whatever its own clock says.
+// Due times come from the database's clock. This process counts from the last read, whatever its
+// own clock says.
 func TestGather_G11_clock_of_the_database(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{0, -5 * time.Hour, 48 * time.Hour} {
@@ -170,7 +172,8 @@ func TestGather_G11_clock_of_the_database(t *testing.T) {
 	}
 }
 
-// What is due may be on pages that have not been read yet: only a full batch of which more is left goes before.
+// What is due may be on pages that have not been read yet: only a full batch of which more is left
+// goes before.
 func TestGather_a_period_waits_until_all_of_it_has_been_read(t *testing.T) {
 	t.Parallel()
 	s := gathering(Gather{OnlyDue: true})

@@ -24,7 +24,8 @@ type Heartbeat struct {
 	Limits   postbox.Limits       // that it is configured with
 	// LongCall is the call that has not returned for longest, or nil while none has run for long.
 	LongCall *Call
-	// Work says what the process does with the messages. All processes that share a spool should do the same.
+	// Work says what the process does with the messages. All processes that share a spool should do
+	// the same.
 	Work string
 }
 
@@ -36,7 +37,8 @@ type Call struct {
 	MessageID string
 }
 
-// storedHeartbeat is the stored form. That of a heartbeat without anything else is the map of the messages in flight alone.
+// storedHeartbeat is the stored form. That of a heartbeat without anything else is the map of the
+// messages in flight alone.
 type storedHeartbeat struct {
 	InFlight map[string]int   `json:"in_flight"`
 	Outages  map[string]int64 `json:"outages,omitempty"` // µs

@@ -42,8 +42,8 @@ type Message struct {
 	Spool   *Spool
 	Keep    bool
 	Guarded bool
-	// Due is the latest time at which a batch must take the message, by the database's clock; zero for never. Last is set
-	// for the messages of the last batch of a scheduled time.
+	// Due is the latest time at which a batch must take the message, by the database's clock; zero
+	// for never. Last is set for the messages of the last batch of a scheduled time.
 	Due  time.Time
 	Last bool
 }

@@ -121,8 +121,9 @@ func TestFinder_finds_only_committed_spools(t *testing.T) {
 	})
 }
 
-// A database that was restored may have given the spool another id. An id that was read lately is used without another query, and one that was not is
-// read in each transaction until it is read apart.
+// A database that was restored may have given the spool another id. An id that was read lately is
+// used without another query, and one that was not is read in each transaction until it is read
+// apart.
 func TestOpen_G2_an_id_is_read_again_before_it_is_too_old(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

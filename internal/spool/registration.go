@@ -18,7 +18,8 @@ import (
 // has seen it. If an id that was rolled back were remembered, no forwarder would ever read the messages stored under
 // it. Or another outbox's forwarder would, since SQLite issues the id again.
 
-// Open finds the spool, or registers it and commits, and returns its id. It returns [ErrName] if the name cannot be stored.
+// Open finds the spool, or registers it and commits, and returns its id. It returns [ErrName] if
+// the name cannot be stored.
 func (s *Spool) Open(ctx context.Context, db *sql.DB) (id int64, err error) {
 	id, err = s.FindCommitted(ctx, db)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -135,25 +136,27 @@ func (s *Spool) OpenError(err error) error {
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
-// remember stores the id of a spool that is known to be committed. It was read at this time or later.
+// remember stores the id of a spool that is known to be committed. It was read at this time or
+// later.
 func (s *Spool) remember(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id, s.readAt = id, at
 }
 
-// idAge is how long a process uses the id of a spool without reading it again: a database that was restored may have given
-// the spool another one.
+// idAge is how long a process uses the id of a spool without reading it again: a database that was
+// restored may have given the spool another one.
 const idAge = 10 * time.Second
 
-// refreshAge is from when on a [Finder] reads the id again. So the transactions of a busy process need not read it.
+// refreshAge is from when on a [Finder] reads the id again. So the transactions of a busy process
+// need not read it.
 const refreshAge = idAge / 2
 
 // Aged reports whether the id is not known, or is to be read again before it is used.
 func (s *Spool) Aged() bool { return s.olderThan(idAge) }
 
-// olderThan reports whether the id is not known, or was read longer ago than this by either clock: the monotonic one stands still
-// while a virtual machine is suspended.
+// olderThan reports whether the id is not known, or was read longer ago than this by either clock:
+// the monotonic one stands still while a virtual machine is suspended.
 func (s *Spool) olderThan(age time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,9 +171,9 @@ func (s *Spool) ID() int64 {
 	return s.id
 }
 
-// Finder looks for a spool that other code has registered until it is known to be committed, and reads its id again
-// from time to time. It serves code that stores messages in transactions of others, and would have to query the spool in each
-// of them. It is safe for concurrent use.
+// Finder looks for a spool that other code has registered until it is known to be committed, and
+// reads its id again from time to time. It serves code that stores messages in transactions of
+// others, and would have to query the spool in each of them. It is safe for concurrent use.
 type Finder struct {
 	spool *Spool
 	db    *sql.DB

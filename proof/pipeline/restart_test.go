@@ -98,7 +98,8 @@ func TestRestart_G2_a_message_whose_effect_was_lost_runs_again(t *testing.T) {
 }
 
 // A server that crashes gives ids again. Messages with such ids are published in their order, also
-// if producers have stored so many before the forwarder reads again that no id is below those it knew.
+// if producers have stored so many before the forwarder reads again that no id is below those it
+// knew.
 func TestRestart_G3_messages_with_ids_that_were_given_before_keep_their_order(t *testing.T) {
 	t.Parallel()
 	eachForgetful(t, func(t *testing.T, s forgetful) {

@@ -127,7 +127,8 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 	return err
 }
 
-// lateness is for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
+// lateness is for how long the oldest due message of a target has been due, and for how long an
+// operator has paused the target.
 type lateness struct {
 	target targetRecord
 	age    time.Duration

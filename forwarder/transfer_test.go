@@ -334,7 +334,7 @@ func TestTransfer_G8_a_page_that_the_server_ends_is_halved(t *testing.T) {
 		limit, slow := "statement_timeout=600", "CREATE TRIGGER slow AFTER INSERT ON postbox_messages FOR EACH ROW EXECUTE FUNCTION slow()"
 		if w.database.Dialect != postbox.PostgreSQL {
 			if !w.database.IsMariaDB(w.t) {
-				w.t.Skip("MySQL ends no statements that write")
+				w.t.Skip("MariaDB is missing: MySQL ends no statements that write")
 			}
 			limit, slow = "max_statement_time=0.6", "CREATE TRIGGER slow AFTER INSERT ON postbox_messages FOR EACH ROW DO SLEEP(0.02)"
 		} else {

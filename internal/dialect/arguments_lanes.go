@@ -15,12 +15,12 @@ type JoinParams struct {
 	Member
 	InFlight string // its heartbeat, as JSON
 	TTL      int64  // how long it is a member, and so holds its lanes, without a renewal
-	Aside    bool   // it is due no share of the lanes, since it stops or stands by
+	NoShare  bool   // it stops or stands by, and has no share of the lanes
 }
 
 // sharing is how the tables have it.
 func (p JoinParams) sharing() int {
-	if p.Aside {
+	if p.NoShare {
 		return 0
 	}
 	return 1
@@ -72,8 +72,7 @@ func (s *Statements) Leave(m Member) Query {
 	return Query{Text: s.leave, Args: []any{m.Spool, m.Holder}}
 }
 
-// ReleaseAll gives all lanes of a member back whose lease is lost, with the mark of lanes that were
-// not handed back in order.
+// ReleaseAll releases all lanes of a member whose lease is lost, and marks them as suspect.
 func (s *Statements) ReleaseAll(m Member) Query {
 	return Query{Text: s.releaseAll, Args: []any{m.Spool, m.Holder}}
 }

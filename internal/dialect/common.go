@@ -68,7 +68,7 @@ DELETE FROM {members} WHERE spool = ? AND expires_at <= {now}`,
 		renew: `
 UPDATE {members} SET in_flight = ?, expires_at = {now} + ?, sharing = ? WHERE spool = ? AND holder = ?`,
 
-		// A message of such a lane may still run, and crash the process.
+		// Its process may still handle a message of such a lane, and crash.
 		releaseAll: `
 UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?`,
 

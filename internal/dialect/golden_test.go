@@ -65,7 +65,7 @@ func printed(s *dialect.Statements) string {
 		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed().Text)
 	}
 	printUnique(&out, s)
-	fmt.Fprintf(&out, "-- StuckHeads\n%s\n\n", s.StuckHeads(1, 1).Text)
+	fmt.Fprintf(&out, "-- StuckHeads, one lane\n%s\n\n", s.StuckHeads(1, 1, 1).Text)
 	fmt.Fprintf(&out, "-- WaitingOfKeys, one lane\n%s\n\n", s.WaitingOfKeys(1, []*dialect.KeysOfLane{{}}, 1).Text)
 	fmt.Fprintf(&out, "-- AwaitReceipts, one\n%s\n\n", s.AwaitReceipts(make([]dialect.ReceiptRow, 1))[0].Text)
 	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)

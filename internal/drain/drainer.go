@@ -29,7 +29,7 @@ type Drainer struct {
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
 	id        int64
-	company   company
+	others    otherMembers
 	joined    bool   // it was a member when it looked last: see enroll
 	config    Config // with the stored settings
 	control   control

@@ -33,9 +33,6 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if err := d.learn(ctx); err != nil {
 		return err
 	}
-	if err := d.company.look(ctx, d); err != nil {
-		return err
-	}
 	d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
 	d.renewedAhead = ahead
 	d.giveAway()
@@ -46,7 +43,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if d.strays = d.moveStrays(ctx); d.strays == nil {
 		d.renewAt = sent.Add(d.config.Renew)
 	}
-	return nil
+	return d.others.compare(ctx, d)
 }
 
 // member returns the identity of this drainer in the database.
@@ -55,13 +52,15 @@ func (d *Drainer) member() dialect.Member {
 }
 
 // enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
-// stops or stands by is due no share, so that the others take its lanes; one that stops leaves when
-// it has none.
+// stops or stands by has no share of the lanes, so that the others take them. A drainer that stops
+// leaves the members when it holds no lane any more.
 //
-// If another process has deleted the membership, the lease was over, and that process may be about
-// to take the lanes. It knows the members from before it takes any. So this drainer hands back the
-// lanes that still have its name before it joins again: then whoever takes one finds it free, and
-// no lane has two holders. The lanes are suspect, since messages of them may still run here.
+// The renewal changes no row if another process has deleted the membership. The lease was over
+// then, and the other process may be taking the lanes at this moment. It has read the members
+// before. So this drainer first releases all lanes that still name it as their holder, and joins
+// the members again after that. Otherwise it would count as the holder of a lane that the other
+// process takes. The released lanes are suspect, because this process may still handle messages of
+// them.
 func (d *Drainer) enroll(ctx context.Context) error {
 	leave := d.stopping && len(d.lanes.held) == 0
 	if leave {
@@ -70,7 +69,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 	}
 	statements := d.spool.Statements
 	member := dialect.JoinParams{
-		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), Aside: d.stopping || d.standsBy(),
+		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), NoShare: d.stopping || d.standsBy(),
 	}
 	if d.joined {
 		renew := statements.Renew(member)

@@ -94,3 +94,21 @@ func TestLease_F25_a_renewal_changes_no_lane(t *testing.T) {
 		require.Len(t, d.lanes.held, dialect.Lanes)
 	})
 }
+
+// What other members do is compared after the lease has been extended.
+func TestLease_G6_is_extended_although_the_other_members_cannot_be_read(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	d, end := newStepped(database.DB, newOutbox(t, database), 10)
+	t.Cleanup(end)
+	require.NoError(t, d.tryOpen(t.Context()))
+	statement := d.spool.Statements.MembersOf
+	d.spool.Statements.MembersOf, d.members = "SELECT nothing", 2
+	require.True(t, d.scheduler.Snapshot().LeaseOver)
+	require.ErrorContains(t, d.upkeep(t.Context()), "read the members")
+	require.False(t, d.scheduler.Snapshot().LeaseOver)
+	require.Zero(t, d.others.members, "they are read again")
+	d.spool.Statements.MembersOf = statement
+	require.NoError(t, d.upkeep(t.Context()))
+	require.Equal(t, 2, d.others.members)
+}

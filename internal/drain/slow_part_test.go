@@ -21,7 +21,7 @@ func TestSettlement_G8_a_part_that_the_server_ends_is_halved(t *testing.T) {
 		limit := "statement_timeout=600"
 		if database.Dialect != postbox.PostgreSQL {
 			if !database.IsMariaDB(t) {
-				t.Skip("MySQL ends no statements that write")
+				t.Skip("MariaDB is missing: MySQL ends no statements that write")
 			}
 			limit = "max_statement_time=0.6"
 		}

@@ -96,7 +96,7 @@ func (b *bulk) part(ctx context.Context, letters []*DeadLetter) error {
 		return spool.Wrap("change dead letters", err)
 	}
 	for s := range did.woken {
-		b.letters.announce(ctx, s)
+		announce(ctx, b.letters.db, s, b.letters.logger)
 	}
 	b.progress.Done += did.count
 	b.progress.Skipped += len(did.stuck)

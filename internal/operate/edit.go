@@ -68,7 +68,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again
 		return s.AppendTo(ctx, tx, spool.Run, into, []spool.Draft{draft})
 	})
 	if err == nil {
-		l.announce(ctx, s)
+		announce(ctx, l.db, s, l.logger)
 	}
 	return err
 }

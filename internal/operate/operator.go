@@ -50,9 +50,9 @@ func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, log
 }
 
 // announce wakes the drainers of a spool.
-func (o *Operator) announce(ctx context.Context, s *spool.Spool) {
-	if err := s.Announce(ctx, o.db); err != nil {
-		o.logger.Debug("Postbox could not notify other processes, which will find the change when they poll", watermill.LogFields{"err": spool.LogText(err)})
+func announce(ctx context.Context, db *sql.DB, s *spool.Spool, logger watermill.LoggerAdapter) {
+	if err := s.Announce(ctx, db); err != nil {
+		logger.Debug("Postbox could not notify other processes, which will find the change when they poll", watermill.LogFields{"err": spool.LogText(err)})
 	}
 }
 
@@ -197,7 +197,7 @@ func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx
 	if err != nil {
 		return failedTo(what, name, err)
 	}
-	o.announce(ctx, s)
+	announce(ctx, o.db, s, o.logger)
 	return nil
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -140,9 +138,7 @@ func (r *replay) part(ctx context.Context, messages []*Listed) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	if err := r.to.Announce(ctx, r.db); err != nil {
-		r.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
-	}
+	announce(ctx, r.db, r.to, r.logger)
 	return nil
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -26,7 +24,7 @@ func (l *Letters) Requeue(ctx context.Context, id int64, again Again) error {
 		return err
 	})
 	if err == nil {
-		l.announce(ctx, s)
+		announce(ctx, l.db, s, l.logger)
 	}
 	return err
 }
@@ -158,10 +156,4 @@ func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) erro
 		return l.taken(ctx, tx, letter.ID)
 	}
 	return l.release(ctx, tx, letter, requeueNote)
-}
-
-func (l *Letters) announce(ctx context.Context, s *spool.Spool) {
-	if err := s.Announce(ctx, l.db); err != nil {
-		l.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
-	}
 }

@@ -53,7 +53,7 @@ func (o *Operator) StuckKeys(ctx context.Context, name string, limit int) ([]*St
 }
 
 func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*StuckKey, error) {
-	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
+	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), dialect.Lanes, limit))
 	if err != nil {
 		return nil, err
 	}

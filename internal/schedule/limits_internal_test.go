@@ -171,6 +171,28 @@ func TestLimits_G8_shares_of_processes_that_come_and_go_never_add_up_to_more_tha
 	}
 }
 
+// Two processes have two busy keys each, and the third one has none. Its share of the rate stays
+// unused, as docs/limits.md says.
+func TestLimits_few_keys_leave_a_part_of_the_rate_unused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, seconds = 10, 60
+		r, held := &record{}, allLanes()
+		for _, lanes := range [][]int{held[:11], held[11:22], held[22:]} {
+			s := ready(1)
+			s.SetLimits(postbox.Limits{Total: perSecond(rate)})
+			s.Share(lanes)
+			defer stop(s)
+			if lanes[0] < 22 {
+				s.Load(backlog(1000, "a", "b"))
+			}
+			r.work(s, 4, time.Millisecond)
+		}
+		pass(seconds * time.Second)
+		require.InDelta(t, rate*seconds*22/ofLanes, len(r.list()), 3)
+	})
+}
+
 func TestLimits_slots_of_all_lanes_are_those_of_the_limit(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 70; n += 3 {

@@ -58,7 +58,7 @@ func (p *program) doctorCommand() *cobra.Command {
   services    processes of different services that share an outbox or a queue
   calls       publishers and handlers that have not returned for 5 minutes
   keys        keys whose first message has failed, and for how long
-  letters     dead letters that nobody has decided about
+  letters     dead letters that no operator has resolved
   operators   what operators have paused, and messages that wait for them
 
 The rights are tried with statements in transactions that are rolled back. Each

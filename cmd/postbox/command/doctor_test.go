@@ -177,8 +177,8 @@ func TestDoctor_finds_services_that_share_an_outbox(t *testing.T) {
 	b.only("services", b.findings(), `problem: outbox "outbox" is shared by processes that do different things with its messages: kafka of the bank; kafka of the shop`)
 }
 
-// Two thousand messages may wait behind one that has failed, and nobody hangs and nothing is
-// paused.
+// A message that has failed holds back all later messages of its key. No call hangs then, and no
+// operator has paused anything.
 func TestDoctor_finds_stuck_keys_and_dead_letters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -1,0 +1,64 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// otherMembers are the processes that share the lanes with this one. Two services may use the same
+// name for an outbox or a queue by accident. Each of them then loses the messages that the other
+// one handles. So each process states in its heartbeat what it does with messages. Whenever the
+// number of members has changed, a process compares the statements of the others with its own.
+type otherMembers struct {
+	members  int    // their number when they were compared
+	reported string // the statements that the last line of the log names
+}
+
+var errOtherWork = errors.New("another process does something else with the messages that it shares with this one: give each service its own name for the outbox or queue, or its own Prefix. During a deployment this is expected")
+
+// compare logs once that other members do something else.
+func (o *otherMembers) compare(ctx context.Context, d *Drainer) error {
+	if d.members == o.members {
+		return nil
+	}
+	work, err := d.otherWork(ctx)
+	if err != nil {
+		return fmt.Errorf("read the members of spool %q: %w", d.spool.Name(), err)
+	}
+	o.members = d.members
+	named := strings.Join(work, ", ")
+	if named != "" && named != o.reported {
+		d.logger.Error("Postbox shares messages with processes of another kind", errOtherWork, watermill.LogFields{"spool": d.spool.Name(), "this": d.config.Work, "others": named})
+	}
+	o.reported = named
+	return nil
+}
+
+// otherWork returns what other members do with messages, if that differs from what this one does.
+func (d *Drainer) otherWork(ctx context.Context) (work []string, err error) {
+	rows, err := d.db.QueryContext(ctx, d.spool.Statements.MembersOf, d.id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var holder string
+		var text []byte
+		var until int64
+		if err := rows.Scan(&holder, &text, &until); err != nil {
+			return nil, err
+		}
+		if beat, err := spool.DecodeHeartbeat(text); err == nil && beat.Work != "" && beat.Work != d.config.Work {
+			work = append(work, beat.Work)
+		}
+	}
+	slices.Sort(work)
+	return slices.Compact(work), rows.Err()
+}

@@ -86,3 +86,8 @@ func (s unknownStmt) Exec(args []driver.Value) (driver.Result, error) {
 	}
 	return result, err
 }
+
+// QueryContext executes the statement.
+func (s unknownStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args) //nolint:forcetypeassert // all drivers of the tests have it
+}

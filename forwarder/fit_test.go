@@ -155,6 +155,19 @@ func look(t *testing.T, db *sql.DB) {
 	}, "the forwarder wants its connection")
 }
 
+// It said for ever that it could not reach its database: "sql: driver does not support non-default isolation level".
+func TestForwarder_refuses_a_driver_that_hides_the_BeginTx_of_another_one(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		fwd, err := forwarder.New(database.On(database.OpenUnknown(t)), &broker{}, forwarder.Config{}, nil)
+		require.NoError(t, err)
+		err = runBriefly(t, fwd)
+		require.ErrorContains(t, err, "hides BeginTx")
+		require.ErrorContains(t, err, "let it implement what the driver inside implements")
+	})
+}
+
 func TestForwarder_accepts_an_unknown_driver(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

@@ -46,6 +46,17 @@ func TestStore_G5_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T
 	require.NoError(t, store.Close())
 }
 
+func TestStore_refuses_a_driver_that_hides_the_BeginTx_of_another_one(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		store, err := inboxstore.New(database.On(database.OpenUnknown(t)), inboxstore.Config{}, nil)
+		require.NoError(t, err)
+		refuses(t, store, "hides BeginTx")
+		require.NoError(t, store.Close())
+	})
+}
+
 func refuses(t *testing.T, store *inboxstore.Store, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

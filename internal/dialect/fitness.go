@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -69,11 +70,11 @@ func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	return s.checkBegin(ctx, db)
 }
 
-// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On MySQL and
-// MariaDB it closes idle connections of the pool with such a session. A function of the user may have changed a single
-// session and returned its connection, and a pool hands out the most recently returned connection first.
+// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On servers it closes
+// idle connections of the pool with such a session. A function of the user may have changed a single session and
+// returned its connection, and a pool hands out the most recently returned connection first.
 func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
-	if s.Kind != MySQL { // on SQLite the connection may be the database
+	if s.Kind == SQLite { // the connection may be the database
 		return s.ask(ctx, db, s.Unfit)
 	}
 	for free := db.Stats().Idle; ; free-- {
@@ -91,7 +92,15 @@ func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
 		return HideAddress(err)
 	}
 	defer func() { _ = conn.Close() }()
-	err = s.ask(ctx, conn, s.Unfit)
+	err = conn.Raw(func(inner any) error {
+		if _, levels := inner.(driver.ConnBeginTx); !levels {
+			return s.CheckReason("levels")
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.ask(ctx, conn, s.Unfit)
+	}
 	if errors.Is(err, ErrUnfit) {
 		Discard(conn)
 	}
@@ -210,6 +219,8 @@ var reasons = map[string]string{
 	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,
+	"levels": "the driver around its driver hides BeginTx (driver.ConnBeginTx), so transactions cannot have an isolation level: " +
+		"let it implement what the driver inside implements",
 	"earlier": "its tables are of a state from before the first release, which this version cannot use: drop the tables of Postbox, " +
 		"or give these tables another Prefix, and call postbox.Migrate",
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +

@@ -42,9 +42,10 @@ func (d *Drainer) tick(found *page) bool {
 		return false
 	}
 	t, now := &d.ticks, time.Now()
-	come := !found.now.Before(t.next)
+	next := d.config.Gather.Due(found.now)
+	come := !next.Equal(t.next) // also if the clock went back across a time, which comes once more then
 	if come {
-		t.next, t.began, t.mark, t.whole = d.config.Gather.Due(found.now), now, d.watermark.marks, false
+		t.next, t.began, t.mark, t.whole = next, now, d.watermark.marks, false
 	}
 	t.at = now.Add(t.next.Sub(found.now))
 	again := false

@@ -1,7 +1,9 @@
 package drain
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"testing"
 	"time"
 
@@ -92,6 +94,50 @@ func TestLease_F25_a_renewal_changes_no_lane(t *testing.T) {
 		require.NoError(t, handler.QueryRowContext(t.Context(), "SELECT lane FROM postbox_lanes WHERE lane = 0 FOR UPDATE").Scan(&lane))
 		require.NoError(t, d.upkeep(t.Context()))
 		require.Len(t, d.lanes.held, dialect.Lanes)
+	})
+}
+
+// A process takes over the lanes of a crashed one, and is cut off from the database before its first
+// commit. The server keeps its session, and what it has locked, for hours.
+func TestLease_F25_a_process_that_is_cut_off_while_it_takes_over_stops_no_other_one(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		d, _ := leasing(t, database)
+		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'crashed', '{}', 1 FROM postbox_spools")
+		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed' WHERE lane > 15")
+		require.NoError(t, d.learn(t.Context()))
+		require.Len(t, d.lanes.held, 16)
+
+		db, gate := database.OpenGated(t)
+		other, end := newStepped(db, spool.New(d.spool.Statements, "outbox"), 10)
+		other.config.Holder = "cut off"
+		require.NoError(t, other.tryOpen(t.Context()))
+		cutOff, over := make(chan struct{}, 1), make(chan struct{})
+		gate.AtCommit(func(func() error) error {
+			cutOff <- struct{}{}
+			<-over
+			return driver.ErrBadConn
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := other.upkeep(t.Context()); err != nil {
+				cutOff <- struct{}{}
+			}
+		}()
+		t.Cleanup(func() {
+			close(over)
+			<-done
+			end()
+		})
+		select {
+		case <-cutOff:
+		case <-done: // it needs no transaction
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, d.upkeep(ctx))
+		require.False(t, d.scheduler.Snapshot().LeaseOver)
 	})
 }
 

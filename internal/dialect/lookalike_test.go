@@ -34,6 +34,10 @@ func (v versioned) Begin() (driver.Tx, error)                    { return nil, e
 func (v versioned) Close() error                                 { return nil }
 func (v versioned) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
 
+func (v versioned) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (v versioned) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if query != "SELECT version()" {
 		return nil, errors.ErrUnsupported

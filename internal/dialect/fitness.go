@@ -216,6 +216,7 @@ var reasons = map[string]string{
 		"set autocommit = 1 as the default of the server, or add autocommit=1 to the address",
 	"galera": "it is a node of a Galera cluster, and the driver prepares statements, after which MariaDB can commit half of a transaction: " +
 		"add interpolateParams=true to the address, see docs/databases.md",
+	"packet":       "max_allowed_packet is below 16 MiB (16777216), the default of MariaDB, so messages that are allowed could not be stored: raise it",
 	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,

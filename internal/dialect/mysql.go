@@ -88,7 +88,7 @@ SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ 
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'`
-	s.Unfit = `SELECT ` + mysqlUnfit
+	s.Unfit = `SELECT CASE WHEN @@max_allowed_packet < 16777216 THEN 'packet' ELSE ` + mysqlUnfit + ` END`
 	s.UnfitTables = `
 SELECT COALESCE((SELECT MAX('earlier') FROM information_schema.COLUMNS
 	WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{lanes}' AND COLUMN_NAME = 'expires_at'), '')`

@@ -1,6 +1,6 @@
 -- Unfit
-SELECT CASE WHEN @@autocommit = 0 THEN 'autocommit'
-	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END
+SELECT CASE WHEN @@max_allowed_packet < 16777216 THEN 'packet' ELSE CASE WHEN @@autocommit = 0 THEN 'autocommit'
+	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END END
 
 -- BesideWriter
 

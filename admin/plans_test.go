@@ -65,6 +65,41 @@ func TestBulk_G8_each_statement_reads_a_bounded_number_of_letters(t *testing.T) 
 	})
 }
 
+// A page of stuck keys is read along indexes, and PostgreSQL does not compile its statements, which took 0.7 s of 0.73.
+func TestStuckKeys_G8_a_page_reads_few_of_very_many(t *testing.T) {
+	t.Parallel()
+	const many, limit = 200_000, 100
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.Exec(t, "INSERT INTO postbox_spools (name) VALUES ('outbox')")
+		insert := `INSERT INTO %s (spool, state, lane, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+			SELECT %d, 2, n %% 32, n, 9000000000000000, 1700000000000000, 'orders', %[3]s, %[3]s, 'x', '{}', 1 FROM %[4]s`
+		table, bytes, numbers := "postbox_messages", "CAST(n AS CHAR)",
+			fmt.Sprintf("(WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 1000) SELECT a.n + 1000 * (b.n - 1) AS n FROM r a, r b WHERE b.n <= %d) s", many/1000)
+		analyze := "ANALYZE TABLE postbox_messages"
+		if database.Dialect == postbox.PostgreSQL {
+			table, bytes, numbers = "postbox_waiting", "convert_to(n::text, 'UTF8')", fmt.Sprintf("generate_series(1, %d) n", many)
+			analyze = "ANALYZE"
+		}
+		spool := database.Count(t, "SELECT id FROM postbox_spools WHERE name = 'outbox'")
+		database.Exec(t, fmt.Sprintf(insert, table, spool, bytes, numbers))
+		require.Equal(t, many, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+		database.Exec(t, analyze)
+		db, record := database.OpenRecorded(t)
+		operator, err := admin.New(database.On(db), admin.Config{}, nil)
+		require.NoError(t, err)
+		keys, err := operator.StuckKeys(t.Context(), admin.Outbox("outbox"), limit)
+		require.NoError(t, err)
+		require.Len(t, keys, limit)
+		asked := record.Take()
+		require.NotEmpty(t, asked)
+		for _, query := range asked {
+			reads := enginetest.Reads(t, database, dialect.Query{Text: query.Text, Args: query.Args})
+			require.LessOrEqual(t, reads, 4*dialect.Lanes*limit, query.Text) // MariaDB reads a page of each lane
+		}
+	})
+}
+
 // readsOfGeneric returns how many rows a statement reads with a plan for any arguments.
 func readsOfGeneric(t *testing.T, database *testdb.Database, query dialect.Query) (reads int) {
 	t.Helper()

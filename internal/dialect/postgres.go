@@ -107,7 +107,7 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	for _, ofOne := range []*string{&s.loadPayload, &s.countStart} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
-	s.stuckHeads[1] = strings.ReplaceAll(strings.ReplaceAll(s.stuckHeads[1], unblocked, unblockedByIndex), "ORDER BY m.id LIMIT", "ORDER BY m.id"+alongIndex+" LIMIT")
+	s.stuckHeads[1] = strings.ReplaceAll(s.stuckHeads[1], "ORDER BY m.id LIMIT", "ORDER BY m.id"+alongIndex+" LIMIT")
 	s.waitingOfKeys = ready(s.waitingOfKeys)
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays

@@ -2,11 +2,14 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -87,6 +90,38 @@ func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *test
 	b.Drained()
 	require.ElementsMatch(t, ids, b.Effects())
 	require.Empty(t, b.Attempts())
+}
+
+// No failure can be recorded. The handler does not run again and again meanwhile, and one line says why.
+func TestQueue_G7_a_full_file_of_sqlite_makes_no_handler_spin(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	logger := watermill.NewCaptureLogger()
+	b.Logger = logger
+	said := func(level watermill.LogLevel) (lines int) {
+		for _, line := range logger.Captured()[level] {
+			if strings.Contains(line.Msg+fmt.Sprint(line.Err), "disk is full") {
+				lines++
+			}
+		}
+		return lines
+	}
+	ids := inboxtest.Numbers(8)
+	b.Put(ids...)
+	b.limit(0)
+	var runs inboxtest.Journal
+	b.Start(inboxtest.Quick(func(*queue.Config) {}), func(msg *message.Message) error {
+		if runs.Add(msg.UUID) == 1 {
+			return errors.New(strings.Repeat("refused", 2000)) // as long as some pages
+		}
+		return nil
+	})
+	b.Eventually(func() bool { return len(runs.All()) == len(ids) && said(watermill.DebugLogLevel) >= 10 }, "it is tried to record their failures")
+	require.Len(t, runs.All(), len(ids))
+	require.Equal(t, 1, said(watermill.ErrorLogLevel))
+	b.limit(10_000)
+	b.Drained()
+	require.Len(t, runs.All(), 2*len(ids))
 }
 
 func TestStore_G7_a_full_SQLite_file_counts_no_failure_at_first(t *testing.T) {

@@ -78,6 +78,12 @@ func (b *broker) ids() []string {
 	return ids
 }
 
+func (b *broker) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
 func (b *broker) all() []published {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -277,7 +277,8 @@ func (d *Drainer) learn(ctx context.Context) error {
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
 		d.scheduler.Lose()
-		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
+		d.logger.Info("Postbox lost lanes: their leases ran out; if it goes on, set SetMaxOpenConns to the size of the pool behind it",
+			watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
 	}
 	if older {
 		d.startOver("it contains an older holder of a lane than this process", true)

@@ -3,6 +3,8 @@ package router_test
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,11 +12,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/receipts"
+	"github.com/postbox-go/watermill-postbox/router"
 )
 
 func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
@@ -64,6 +68,56 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 			return false
 		})
 		require.ErrorContains(t, receiver.Run(t.Context()), "already running")
+		stop()
+	})
+}
+
+// Who may publish to one topic gives a message the id of one of another topic, and names that topic in its metadata. The
+// receipts of its consumers are about the topic that it came from.
+func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		s := newService(t, database, nil)
+		_, err := s.router.AddReceiver("receipts", "handled", s.broker, database.Postbox(), receipts.Config{})
+		require.NoError(t, err)
+		_, err = s.router.AddInboxHandler("billing", "chat", s.broker, "", noop, middleware.InboxConfig{ReceiptTopic: "handled"})
+		require.NoError(t, err)
+		_, err = s.router.AddQueueHandler("stock", "chat", s.broker, "", noop, router.QueueConfig{ReceiptTopic: "handled"})
+		require.NoError(t, err)
+		_, err = s.router.AddForwarder(database.Postbox(), s.broker, forwarder.Config{})
+		require.NoError(t, err)
+		outbox, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{Receipts: []forwarder.Expectation{
+			{Topic: "orders", Consumers: []string{"billing", "stock"}, Within: time.Hour},
+		}}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, outbox.Close()) })
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return outbox.Publish("orders", message.NewMessageWithContext(ctx, "1", nil))
+		}))
+		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
+		require.NoError(t, err)
+		known := func() []string {
+			found, err := operator.Receipts(t.Context(), "1")
+			require.NoError(t, err)
+			lines := make([]string, len(found))
+			for i, r := range found {
+				lines[i] = r.Topic + " " + r.Consumer + " " + strings.ToLower(string(r.Status))
+			}
+			slices.Sort(lines)
+			return lines
+		}
+		require.Equal(t, []string{"orders billing awaited", "orders stock awaited"}, known())
+
+		stop := s.run()
+		forged := message.NewMessage("1", nil)
+		for _, name := range []string{postbox.SourceTopic, "topic", "event_name", "received_topic"} {
+			forged.Metadata.Set(name, "orders")
+		}
+		require.NoError(t, s.broker.Publish("chat", forged))
+		s.eventually("both receipts of the forged message are there", func() bool { return len(known()) == 4 })
+		require.Equal(t, []string{
+			"chat billing received", "chat stock received", "orders billing awaited", "orders stock awaited",
+		}, known())
 		stop()
 	})
 }

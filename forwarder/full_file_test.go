@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -39,10 +40,10 @@ func TestForwarder_G7_a_full_file_of_sqlite_makes_no_message_spin(t *testing.T) 
 		}
 		return nil
 	}}
-	logger := watermill.NewCaptureLogger()
+	logger := enginetest.NewJournal()
 	run(t, forwarderWithLog(t, database, to, nil, logger))
 	said := func(level watermill.LogLevel, text string) (lines int) {
-		for _, line := range logger.Captured()[level] {
+		for _, line := range logger.At(level) {
 			if line.Err != nil && strings.Contains(line.Err.Error(), text) || strings.Contains(line.Msg, text) {
 				lines++
 			}

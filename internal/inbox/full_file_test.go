@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -96,10 +97,10 @@ func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *test
 func TestQueue_G7_a_full_file_of_sqlite_makes_no_handler_spin(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
-	logger := watermill.NewCaptureLogger()
+	logger := enginetest.NewJournal()
 	b.Logger = logger
 	said := func(level watermill.LogLevel) (lines int) {
-		for _, line := range logger.Captured()[level] {
+		for _, line := range logger.At(level) {
 			if strings.Contains(line.Msg+fmt.Sprint(line.Err), "disk is full") {
 				lines++
 			}

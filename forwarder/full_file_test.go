@@ -17,6 +17,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
+// wholeJournal also remembers what is logged with fields.
+type wholeJournal struct{ *enginetest.Journal }
+
+func (j wholeJournal) With(watermill.LogFields) watermill.LoggerAdapter { return j }
+
 // A failure cannot be recorded while the file of SQLite is full. The message is not published again and again meanwhile,
 // the recording is tried again after pauses, and one line says why.
 func TestForwarder_G7_a_full_file_of_sqlite_makes_no_message_spin(t *testing.T) {
@@ -40,7 +45,7 @@ func TestForwarder_G7_a_full_file_of_sqlite_makes_no_message_spin(t *testing.T) 
 		}
 		return nil
 	}}
-	logger := enginetest.NewJournal()
+	logger := wholeJournal{enginetest.NewJournal()}
 	run(t, forwarderWithLog(t, database, to, nil, logger))
 	said := func(level watermill.LogLevel, text string) (lines int) {
 		for _, line := range logger.At(level) {

@@ -93,11 +93,16 @@ func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *test
 	require.Empty(t, b.Attempts())
 }
 
+// wholeJournal also remembers what is logged with fields.
+type wholeJournal struct{ *enginetest.Journal }
+
+func (j wholeJournal) With(watermill.LogFields) watermill.LoggerAdapter { return j }
+
 // No failure can be recorded. The handler does not run again and again meanwhile, and one line says why.
 func TestQueue_G7_a_full_file_of_sqlite_makes_no_handler_spin(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
-	logger := enginetest.NewJournal()
+	logger := wholeJournal{enginetest.NewJournal()}
 	b.Logger = logger
 	said := func(level watermill.LogLevel) (lines int) {
 		for _, line := range logger.At(level) {

@@ -74,7 +74,11 @@ func (s *Statements) Leave(m Member) Query {
 
 // ReleaseAll releases all lanes of a member whose lease is lost, and marks them as suspect.
 func (s *Statements) ReleaseAll(m Member) Query {
-	return Query{Text: s.releaseAll, Args: []any{m.Spool, m.Holder}}
+	args := []any{m.Spool, m.Holder}
+	if s.Kind == MySQL {
+		args = append(args, args...)
+	}
+	return Query{Text: s.releaseAll, Args: args}
 }
 
 // FreeLanes returns numbers and tokens of up to the wanted number of lanes that may be taken, for
@@ -99,7 +103,7 @@ func (s *Statements) Acquire(p AcquireParams) Query {
 	args := []any{p.Later, p.Holder, p.Spool}
 	switch s.Kind {
 	case MySQL:
-		args = append(args, List(p.Locked))
+		args = append([]any{List(p.Locked)}, args...)
 	case PostgreSQL:
 		args = append(args, p.Spool, p.Spool, p.Spool, p.Limit)
 	default:

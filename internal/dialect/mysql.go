@@ -31,7 +31,9 @@ SELECT ?, q.lane FROM (
 INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at), sharing = VALUES(sharing)`
 
-	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are
+	// An UPDATE waits for locks, whatever its sub-selects say. With innodb_snapshot_isolation it
+	// also waits for those of rows that it only passes over, such as a lane that a process has
+	// locked which was cut off. So changes of lanes look up each row, and those of other members are
 	// locked first. The members are those of the snapshot of the search. So a lane is locked only
 	// if no process has taken it since: such a process may have joined since, too. Then it has
 	// another token.
@@ -45,9 +47,15 @@ WHERE l.spool = ? AND l.token = s.token
 FOR UPDATE /*!80000 OF l */ SKIP LOCKED`
 
 	s.acquire = `
-UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, {now}) + ?, holder = ?
-WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)`
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.suspect = CASE WHEN l.holder IS NULL THEN l.suspect ELSE 1 END, l.token = GREATEST(l.token, {now}) + ?, l.holder = ?
+WHERE l.spool = ?`
+
+	// LIMIT keeps the search apart from the change, so that it locks nothing.
+	s.releaseAll = `
+UPDATE (SELECT lane FROM {lanes} WHERE spool = ? AND holder = ? LIMIT 32) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.suspect = 1, l.holder = NULL
+WHERE l.spool = ? AND l.holder = ?`
 
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
@@ -193,7 +201,9 @@ STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 SET m.starts = m.starts - 1
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0`,
 		releaseText: `
-UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.holder = NULL
+WHERE l.spool = ? AND l.holder = ?`,
 	}, fill)}
 	for variant, turn := range turns {
 		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))

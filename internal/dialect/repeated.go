@@ -185,7 +185,7 @@ func refTuples(refs []Ref) string {
 }
 
 func (r repeated) release(spool int64, holder string, lanes []int) Query {
-	return Query{Text: r.releaseText, Args: []any{spool, holder, List(lanes)}}
+	return Query{Text: r.releaseText, Args: []any{List(lanes), spool, holder}}
 }
 
 func (repeated) numbers(list []int64) any { return List(list) }

@@ -146,7 +146,7 @@ UPDATE {messages} SET starts = starts - 1 WHERE starts > 0 AND id IN (
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
 		releaseText: `
-UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
+UPDATE {lanes} SET holder = NULL WHERE lane IN (` + items + `) AND spool = ? AND holder = ?`,
 	}, sqliteFill(names))}
 	return s.finish(sqliteFill(names), unchanged)
 }

@@ -43,6 +43,49 @@ func TestDrainer_lanes_are_shared_out_fairly(t *testing.T) {
 	})
 }
 
+// A process is cut off in the middle of a settlement, which has a lane locked. Others take the
+// other lanes, and hand lanes back, without waiting for it: also on a MariaDB that has
+// innodb_snapshot_isolation, where a statement waits for each locked row that it passes over.
+func TestLease_F25_a_lane_that_a_frozen_process_has_locked_holds_up_no_others(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		db := database.DB
+		if database.IsMariaDB(t) {
+			db = database.OpenWith(t, "innodb_snapshot_isolation=1")
+		}
+		b := newBench(t, database)
+		handler := &recorder{}
+		one := b.start(db, handler, config("one"))
+		b.Eventually(func() bool { return b.held("one") == lanes }, "the lanes exist")
+		one.stop(t)
+		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'frozen', '{}', 1 FROM postbox_spools")
+		database.Exec(t, "UPDATE postbox_lanes SET holder = 'frozen'")
+		frozen, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = frozen.Rollback() }()
+		share := "FOR SHARE"
+		if database.IsMariaDB(t) {
+			share = "LOCK IN SHARE MODE"
+		}
+		var lane int
+		own := fmt.Sprintf("SELECT lane FROM postbox_lanes WHERE spool = %d AND lane = 5 ", database.Count(t, "SELECT id FROM postbox_spools"))
+		require.NoError(t, frozen.QueryRowContext(t.Context(), own+share).Scan(&lane))
+
+		two := b.start(db, handler, config("two"))
+		b.Eventually(func() bool { return b.held("two") == lanes-1 }, "it takes all others")
+		three := b.start(db, handler, config("three"))
+		b.Eventually(func() bool { return b.held("three") >= lanes/2-1 && b.held("two") <= lanes/2 }, "some change hands")
+		two.stop(t)
+		b.Eventually(func() bool { return b.held("three") == lanes-1 }, "and back")
+		database.Exec(t, "DELETE FROM postbox_members WHERE holder = 'three'")
+		b.Eventually(func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE holder = 'three'") == 1 && b.held("three") == lanes-1
+		}, "a member that was deleted hands back its lanes, and takes them anew")
+		require.Equal(t, 1, b.held("frozen"))
+		three.stop(t)
+	})
+}
+
 func TestDrainer_G6_lanes_of_a_crashed_process_change_hands_after_the_lease(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

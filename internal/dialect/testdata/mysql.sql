@@ -58,12 +58,14 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at <= TIMESTAMPDIFF(MICR
 UPDATE postbox_members SET in_flight = ?, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, sharing = ? WHERE spool = ? AND holder = ?
 
 -- ReleaseAll
-UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?
+UPDATE (SELECT lane FROM postbox_lanes WHERE spool = ? AND holder = ? LIMIT 32) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.suspect = 1, l.holder = NULL
+WHERE l.spool = ? AND l.holder = ?
 
 -- Acquire
-UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ?, holder = ?
-WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.suspect = CASE WHEN l.holder IS NULL THEN l.suspect ELSE 1 END, l.token = GREATEST(l.token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ?, l.holder = ?
+WHERE l.spool = ?
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
@@ -1172,4 +1174,6 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
 VALUES (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?)
 
 -- Release
-UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.holder = NULL
+WHERE l.spool = ? AND l.holder = ?

@@ -1098,4 +1098,4 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
 VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
 
 -- Release
-UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))
+UPDATE postbox_lanes SET holder = NULL WHERE lane IN (SELECT value FROM json_each(?)) AND spool = ? AND holder = ?

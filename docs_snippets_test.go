@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The guides show code that compiles: each part of their Go blocks stands, line for line, in an example or a test.
+// The guides show code that compiles: each part of their Go blocks stands, line for line, in an
+// example or a test.
 func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 	t.Parallel()
 	sources, err := filepath.Glob("examples/migrate-*/*.go")

@@ -65,7 +65,8 @@ func TestBulk_G8_each_statement_reads_a_bounded_number_of_letters(t *testing.T) 
 	})
 }
 
-// A page of stuck keys is read along indexes, and PostgreSQL does not compile its statements, which took 0.7 s of 0.73.
+// A page of stuck keys is read along indexes, and PostgreSQL does not compile its statements, which
+// took 0.7 s of 0.73.
 func TestStuckKeys_G8_a_page_reads_few_of_very_many(t *testing.T) {
 	t.Parallel()
 	const many, limit = 200_000, 100

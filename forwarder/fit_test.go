@@ -155,7 +155,8 @@ func look(t *testing.T, db *sql.DB) {
 	}, "the forwarder wants its connection")
 }
 
-// It said for ever that it could not reach its database: "sql: driver does not support non-default isolation level".
+// It said for ever that it could not reach its database: "sql: driver does not support non-default
+// isolation level".
 func TestForwarder_refuses_a_driver_that_hides_the_BeginTx_of_another_one(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -59,8 +59,8 @@ func openPatiently(dsn string, patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// lib/pq reads on when the context of a statement ends. With a dialer as in docs/databases.md the forwarder goes on, and
-// ends.
+// lib/pq reads on when the context of a statement ends. With a dialer as in docs/databases.md the
+// forwarder goes on, and ends.
 func TestForwarder_goes_on_after_a_silent_network_with_lib_pq(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)
@@ -90,8 +90,8 @@ func TestForwarder_goes_on_after_a_silent_network_with_lib_pq(t *testing.T) {
 	require.NoError(t, fwd.Close())
 }
 
-// silence passes connections on to a server until it falls silent: then half of an answer comes through on each
-// connection that is open, and nothing more. New ones work.
+// silence passes connections on to a server until it falls silent: then half of an answer comes
+// through on each connection that is open, and nothing more. New ones work.
 type silence struct {
 	dsn string
 	cut chan struct{} // has an answer that was cut off

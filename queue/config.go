@@ -101,9 +101,10 @@ type Config struct {
 	// outbox, and the end of the message. So the message has its effect once. Without Transactional a message is
 	// handled at least once, and TxFromContext finds nothing.
 	//
-	// The pool needs a connection for each running handler, and one more to renew the lease while all handlers run.
-	// With fewer connections the result is still correct: a message whose lease was lost is rolled back and handled
-	// again. Where database/sql has another pool behind it, as pgxpool, set SetMaxOpenConns to the size of that one.
+	// The pool needs a connection for each running handler, and one more to renew the lease while
+	// all handlers run. With fewer connections the result is still correct: a message whose lease
+	// was lost is rolled back and handled again. Where database/sql has another pool behind it, as
+	// pgxpool, set SetMaxOpenConns to the size of that one.
 	Transactional bool
 	// MicroBatch is the number of messages that are handled one after the other in one transaction, to share its
 	// commit. If one of them fails, all are rolled back and handled one by one, so their handlers run twice. Implies
@@ -142,8 +143,8 @@ type Config struct {
 	// Watermill's PoisonQueue. PoisonOutbox must be the publisher of an outbox, because it writes
 	// in the transaction that buries the message. While it rejects a dead letter, the key of that
 	// message waits. After a [postbox.PermanentError] the message is a dead letter without being
-	// published, and the log says so; a publisher of your own must return that error before it executes
-	// a statement, since PostgreSQL executes nothing after one that failed.
+	// published, and the log says so; a publisher of your own must return that error before it
+	// executes a statement, since PostgreSQL executes nothing after one that failed.
 	PoisonOutbox message.Publisher
 	PoisonTopic  string
 

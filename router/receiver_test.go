@@ -72,8 +72,8 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 	})
 }
 
-// Who may publish to one topic gives a message the id of one of another topic, and names that topic in its metadata. The
-// receipts of its consumers are about the topic that it came from.
+// Who may publish to one topic gives a message the id of one of another topic, and names that topic
+// in its metadata. The receipts of its consumers are about the topic that it came from.
 func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -70,9 +70,10 @@ func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	return s.checkBegin(ctx, db)
 }
 
-// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On servers it closes
-// idle connections of the pool with such a session. A function of the user may have changed a single session and
-// returned its connection, and a pool hands out the most recently returned connection first.
+// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them.
+// On servers it closes idle connections of the pool with such a session. A function of the user may
+// have changed a single session and returned its connection, and a pool hands out the most recently
+// returned connection first.
 func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
 	if s.Kind == SQLite { // the connection may be the database
 		return s.ask(ctx, db, s.Unfit)

@@ -33,9 +33,9 @@ ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expir
 
 	// An UPDATE waits for locks, whatever its sub-selects say. With innodb_snapshot_isolation it
 	// also waits for those of rows that it only passes over, such as a lane that a process has
-	// locked which was cut off. So changes of lanes look up each row, and those of other members are
-	// locked first. The members are those of the snapshot of the search. So a lane is locked only
-	// if no process has taken it since: such a process may have joined since, too. Then it has
+	// locked which was cut off. So changes of lanes look up each row, and those of other members
+	// are locked first. The members are those of the snapshot of the search. So a lane is locked
+	// only if no process has taken it since: such a process may have joined since, too. Then it has
 	// another token.
 	s.freeLanes = `
 SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ?`

@@ -58,9 +58,10 @@ GROUP BY w.wanted`
 		column{"COALESCE({now} - MIN(%s), 0)", "COALESCE(" + firstFailure + ", m.created_at)", failed})
 }
 
-// StuckHeads returns the retrying messages of the first lanes, [Lanes] for all of them, that have a key and no earlier retrying
-// message of it, in the order of their ids and up to a limit: the columns of [Statements.Pending],
-// the hash of the key, the time of the first failure or 0, and the text of the last one.
+// StuckHeads returns the retrying messages of the first lanes, [Lanes] for all of them, that have a
+// key and no earlier retrying message of it, in the order of their ids and up to a limit: the
+// columns of [Statements.Pending], the hash of the key, the time of the first failure or 0, and the
+// text of the last one.
 func (s *Statements) StuckHeads(spool int64, lanes, limit int) Query {
 	all := make([][]any, lanes)
 	for lane := range all {

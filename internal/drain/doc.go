@@ -12,8 +12,9 @@
 // drainer reads messages without claiming each, and keeps in memory which of them are in flight: a message costs one
 // insert and one delete. In SQL, the fencing token of the lane guards each settlement.
 //
-// The goroutine of [Drainer.Run] reads, settles and renews, one statement or one short transaction at a time, so a pool
-// with a single connection is enough. If the pool has a second connection, removals of messages that are simply done
-// run concurrently (removal.go). Workers run the handler. They use the database only to load a payload that was too
-// large to be read with its page, and to count the start of a suspect (starts.go).
+// The goroutine of [Drainer.Run] reads and renews, one statement or one short transaction at a
+// time. Beside it one removal of messages that are simply done (removal.go) and one settlement of
+// other outcomes (settlement.go) are under way. A pool with a single connection is enough: then
+// they take turns. Workers run the handler. They use the database only to load a payload that was
+// too large to be read with its page, and to count the start of a suspect (starts.go).
 package drain

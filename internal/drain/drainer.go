@@ -49,8 +49,8 @@ type Drainer struct {
 	reopen    bool  // the database went back, and the spool must be looked up again
 	fatal     error // ends Run, which returns it
 	scheduler *schedule.Scheduler
-	unsettled []*schedule.Entry // finished, except for the messages of the removal
-	portions  portions
+	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
+	settling  settling
 	removal   *removal
 	setbacks  setbacks
 	trouble   trouble
@@ -96,7 +96,7 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
 		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: schedule.New(config.BatchSize, config.Gather),
 		stride:  stride{span: firstStride},
-		removal: newRemoval(), portions: newPortions(), slowStart: schedule.SlowStart{Now: time.Now},
+		removal: newRemoval(), settling: settling{portions: newPortions(), ended: make(chan settledPart, 1)}, slowStart: schedule.SlowStart{Now: time.Now},
 		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	if !config.Unprepared {
@@ -266,7 +266,9 @@ func (d *Drainer) tryOpen(live context.Context) error {
 			return fmt.Errorf("store when batches of spool %q are due: %w", d.spool.Name(), err)
 		}
 	}
-	d.id = id
+	if d.id != id { // a settlement may be under way, and reads it
+		d.id = id
+	}
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
@@ -284,7 +286,8 @@ func (d *Drainer) resize() {
 	}
 }
 
-// step performs all due work, in the order that the scheduler relies on: settle, then fetch.
+// step performs all due work, in the order that the scheduler relies on: it takes the results of
+// settlements, then it reads.
 func (d *Drainer) step(live context.Context) {
 	rests := d.trouble.rests(time.Now())
 	err := d.settleFinished(live)
@@ -331,7 +334,7 @@ func (d *Drainer) step(live context.Context) {
 		d.dropUnfit(ctx, err)
 		return
 	}
-	if !d.removal.failed { // otherwise the next removal tells whether the trouble is over
+	if !d.removal.failed && !d.settling.failed { // otherwise the next one tells whether the trouble is over
 		d.stepSucceeded()
 	}
 }

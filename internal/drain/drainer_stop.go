@@ -141,7 +141,7 @@ func (d *Drainer) renewInTime(ctx context.Context) error {
 
 // unsettledYet returns the messages that this drainer has tried to settle, or is about to.
 func (d *Drainer) unsettledYet() []*schedule.Entry {
-	return slices.Concat(d.unsettled, d.removal.waiting, d.held.entries, d.setbacks.resting)
+	return slices.Concat(d.unsettled, d.settling.part, d.removal.waiting, d.held.entries, d.setbacks.resting)
 }
 
 // unrecorded returns how many of these messages have an outcome that must be stored.

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"database/sql"
 	"strconv"
 	"strings"
@@ -47,6 +48,32 @@ func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func())
 		d.workers.Wait()
 		d.removal.running.Wait() // it needs the prepared statements
 		d.prepared.Close()
+	}
+}
+
+// settleUnsettled settles what has ended, except for messages that are simply done.
+func (d *Drainer) settleUnsettled(ctx context.Context) error {
+	start := d.removal.start
+	d.removal.start = func(work func()) { work() }
+	defer func() { d.removal.start = start }()
+	for d.settleBeside(ctx) {
+		if err := d.takeSettled(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginUnsettled begins to settle a part of what has ended. What it returns lets the part end.
+func (d *Drainer) beginUnsettled(ctx context.Context) (end func() error) {
+	start := d.removal.start
+	var work func()
+	d.removal.start = func(begun func()) { work = begun }
+	d.settleBeside(ctx)
+	d.removal.start = start
+	return func() error {
+		work()
+		return d.takeSettled(ctx)
 	}
 }
 

@@ -91,8 +91,8 @@ func (d *Drainer) told(now time.Time) (changes int64, told bool) {
 // atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know is told.
 func (d *Drainer) atRest(now time.Time) bool {
 	inMemory, _ := d.scheduler.Size()
-	busy := inMemory > 0 || len(d.unsettled)+len(d.removal.waiting)+d.removal.underWay+len(d.held.entries)+len(d.setbacks.resting)+len(d.tailing.queue) > 0
-	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.removal.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
+	busy := inMemory > 0 || len(d.tailing.queue) > 0
+	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.removal.failed || d.settling.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
 		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
 	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
 }

@@ -192,8 +192,8 @@ func (d *Drainer) unfair() bool {
 const tokenSpread = 1_000_000
 
 // acquire takes free lanes up to the fair share, after it has deleted the members whose leases are
-// over. That is no transaction: a process that was cut off within it would keep the rows locked, and
-// all others from taking lanes, until the server ends its session.
+// over. That is no transaction: a process that was cut off within it would keep the rows locked,
+// and all others from taking lanes, until the server ends its session.
 func (d *Drainer) acquire(ctx context.Context) error {
 	wanted := d.share() - len(d.lanes.held)
 	if wanted <= 0 {

@@ -97,8 +97,8 @@ func TestLease_F25_a_renewal_changes_no_lane(t *testing.T) {
 	})
 }
 
-// A process takes over the lanes of a crashed one, and is cut off from the database before its first
-// commit. The server keeps its session, and what it has locked, for hours.
+// A process takes over the lanes of a crashed one, and is cut off from the database before its
+// first commit. The server keeps its session, and what it has locked, for hours.
 func TestLease_F25_a_process_that_is_cut_off_while_it_takes_over_stops_no_other_one(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -93,9 +93,11 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 		d.hold(d.scheduler.TakeFinished()[0])
 
-		d.members, d.renewAt, d.held.tryAt = 2, time.Time{}, time.Time{}
-		require.NoError(t, d.settleFinished(t.Context()))
-		require.False(t, d.renewalDue(), "the leases are renewed")
+		d.members, d.unsettled, d.held.entries = 2, d.held.entries, nil
+		tried := d.beginUnsettled(t.Context())
+		require.NoError(t, d.upkeep(t.Context()))
+		require.True(t, d.lanes.held[last].leaving, "it is to be handed back")
+		require.NoError(t, tried())
 		require.Len(t, d.held.entries, 1, "the row is still locked")
 		require.False(t, d.lanes.held[last].leaving, "its lane stays")
 		d.giveAway()

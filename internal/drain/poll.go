@@ -21,7 +21,7 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 func (d *Drainer) room() (room int, full bool) {
 	size, _ := d.scheduler.Size()
 	page := d.pageSize().messages
-	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page) + d.scheduler.Beside()
+	leaving := min(d.removal.underWay+len(d.settling.part), page) + min(len(d.setbacks.resting), page) + d.scheduler.Beside()
 	return roomBeside(size-leaving, page)
 }
 
@@ -213,7 +213,6 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		d.remember(params, found, safe)
 	}
 	for _, m := range d.load(params, found) {
-		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
 		d.lanes.unload(m)
 	}
 	d.given = found.given

@@ -45,8 +45,8 @@ func (b *bench) countUnrenewed() (counts func() (tries, unrenewed int)) {
 	}
 }
 
-// Each failure that the database refuses to write costs a transaction, and hundreds of them take longer than a lease. Renewals are due in the time of each,
-// and do not wait for them.
+// Each failure that the database refuses to write costs a transaction, and hundreds of them take
+// longer than a lease. Renewals are due in the time of each, and do not wait for them.
 func TestDrainer_G6_leases_are_renewed_while_many_failures_are_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)

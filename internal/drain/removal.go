@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -14,9 +15,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// removal is the settlement of messages that are simply done. It runs concurrently with the drainer's reads, on a
-// connection of its own if the pool has one. Messages in memory are not read again, so the result of a read does not
-// depend on whether these rows are gone yet. All other outcomes are settled before the next read.
+// removal is the settlement of messages that are simply done. It runs concurrently with the
+// drainer's reads, on a connection of its own if the pool has one. Messages in memory are not read
+// again, so the result of a read does not depend on whether these rows are gone yet. All other
+// outcomes are settled in parts, see settlement.go.
 type removal struct {
 	waiting  []*schedule.Entry
 	underWay int // number of messages in the running removal; 0: none is running
@@ -58,10 +60,10 @@ func newRemoval() *removal {
 	return r
 }
 
-// settleFinished settles the messages that the workers finished, or begins to. It keeps messages that cannot be settled
-// now for the next step. Until then nothing is fetched, because a read would return messages that must wait.
+// settleFinished begins to settle the messages that the workers finished, and takes the results of
+// what ended.
 func (d *Drainer) settleFinished(ctx context.Context) error {
-	err := d.takeRemoved(ctx)
+	err := d.takeEnded(ctx)
 	for _, e := range d.held.take(time.Now()) {
 		d.revoke(e)
 		d.unsettled = append(d.unsettled, e)
@@ -77,33 +79,43 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 			d.unsettled = append(d.unsettled, e)
 		}
 	}
-	if err != nil {
-		return err
+	for err == nil && (d.settleBeside(ctx) || d.removeBeside(ctx)) {
+		err = d.takeEnded(ctx)
 	}
-	for {
-		if err := d.settleUnsettled(ctx); err != nil || len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
-			return err
-		}
-		d.removeBeside(ctx)
-		if err := d.takeRemoved(ctx); err != nil {
-			return err
-		}
-	}
+	return err
 }
 
-func (d *Drainer) removeBeside(ctx context.Context) {
+// takeEnded processes the results of the part and of the removal that have ended.
+func (d *Drainer) takeEnded(ctx context.Context) error {
+	removed := d.takeRemoved(ctx)
+	return cmp.Or(removed, d.takeSettled(ctx))
+}
+
+// beside runs work on a goroutine of its own, for as long as a statement may take.
+func (d *Drainer) beside(ctx context.Context, work func(ctx context.Context)) (abort context.CancelFunc) {
+	ctx, abort = context.WithTimeout(context.WithoutCancel(ctx), spool.StatementTimeout)
+	d.removal.start(func() {
+		defer abort()
+		work(ctx)
+	})
+	return abort
+}
+
+// removeBeside begins to remove the messages that are done, and reports whether there were any.
+func (d *Drainer) removeBeside(ctx context.Context) bool {
+	if len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
+		return false
+	}
 	entries := d.removal.waiting[:min(d.removal.size.now, len(d.removal.waiting))]
 	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
 	how := d.manner(len(d.held.entries) > 0 || d.lockFirst)
 	d.scheduler.Await(true)
-	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), spool.StatementTimeout) //nolint:gosec // it is called at the end
-	abort := d.removal.abort
-	d.removal.start(func() {
-		defer abort()
+	d.removal.abort = d.beside(ctx, func(ctx context.Context) {
 		left, err := d.removeEntries(ctx, entries, how)
 		d.removal.ended <- removed{entries: entries, left: left, err: err}
 		d.scheduler.Await(false)
 	})
+	return true
 }
 
 // manner says how done messages are removed.
@@ -234,18 +246,27 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 	}
 	for {
 		err := d.settleFinished(ctx)
-		if d.removal.underWay > 0 { // also after an error, so that the removal ends and its messages are counted
-			stop := context.AfterFunc(ctx, d.removal.abort)
-			if endErr := d.endRemoval(ctx, <-d.removal.ended); err == nil {
-				err = endErr
-			}
-			stop()
-		} else if err == nil && len(d.removal.waiting) == 0 {
-			return nil
+		for d.removal.underWay > 0 || len(d.settling.part) > 0 { // also after an error, so that all messages are counted
+			err = cmp.Or(err, d.awaitEnded(ctx))
 		}
-		if err != nil {
+		if err != nil || len(d.removal.waiting)+len(d.unsettled) == 0 {
 			return err
 		}
+	}
+}
+
+// awaitEnded waits until the removal or the settlement under way ends, or ctx, which ends both.
+func (d *Drainer) awaitEnded(ctx context.Context) error {
+	for _, abort := range []context.CancelFunc{d.removal.abort, d.settling.abort} {
+		if abort != nil {
+			defer context.AfterFunc(ctx, abort)()
+		}
+	}
+	select {
+	case r := <-d.removal.ended:
+		return d.endRemoval(ctx, r)
+	case r := <-d.settling.ended:
+		return d.endPart(ctx, r)
 	}
 }
 
@@ -301,18 +322,6 @@ func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 	}
 }
 
-// waitsAgain reports whether a message still keeps its key closed.
-func (d *Drainer) waitsAgain(e *schedule.Entry) bool {
-	switch e.Outcome.Verdict {
-	case spool.Wait, spool.Again:
-		return true
-	case spool.Retry, spool.Dead:
-		return d.next(e) != bury
-	default:
-		return false
-	}
-}
-
 // forget drops messages that are settled.
 func (d *Drainer) forget(entries []*schedule.Entry) {
 	d.overcome(entries)
@@ -329,9 +338,8 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 		case e.Hidden:
 			d.lanes.lower(ref.Lane, 1)
 			d.pollAt = time.Time{}
-		case e.Outcome.Verdict == spool.Postpone || ref.State == dialect.StateRetrying && !d.waitsAgain(e):
-			d.lanes.lower(ref.Lane, ref.ID)
-			d.pollAt = time.Time{}
+		case e.Outcome.Verdict == spool.Postpone || ref.State == dialect.StateRetrying && wayOf(e) != fail:
+			d.readFrom(ref)
 		}
 		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
 			d.lanes.unload(e.Message) // still exposed, if it was
@@ -339,5 +347,13 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 			d.lanes.settled(e.Message)
 		}
 	}
-	d.scheduler.Settled(entries)
+	for _, ref := range d.scheduler.Settled(entries) {
+		d.readFrom(ref)
+	}
+}
+
+// readFrom makes the next read begin with this message, and be soon.
+func (d *Drainer) readFrom(ref dialect.Ref) {
+	d.lanes.lower(ref.Lane, ref.ID)
+	d.pollAt = time.Time{}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -36,13 +37,16 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &Drainer{lanes: held(0), scheduler: schedule.New(1, nil)}
+			d := &Drainer{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}}
 			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: 3}, c.head
 			d.lanes.held[1].cursor = read
 			retried := ofLane(7, 3)
 			retried.Ref.State, retried.Attempts = dialect.StateRetrying, c.attempts
 			entry := schedule.NewEntry(retried)
 			entry.Outcome = c.outcome
+			if entries := []*schedule.Entry{entry}; wayOf(entry) == fail {
+				d.noteFates(settledPart{part: entries, fates: []dialect.Failed{d.fate(entry)}})
+			}
 			d.forget([]*schedule.Entry{entry})
 			require.Equal(t, c.from, d.lanes.held[1].cursor)
 		})

@@ -111,23 +111,23 @@ func (d *Drainer) fate(e *schedule.Entry) dialect.Failed {
 	return f
 }
 
-// logEnds says of messages that were settled that they are not tried again by themselves.
-func (d *Drainer) logEnds(entries []*schedule.Entry) {
-	texts := map[next]string{
-		park: "Postbox parked a message: it waits for an operator, and so do later messages with its ordering key",
-		bury: "Postbox moved a message to the dead letters",
+// logEnd says of a message that was settled if it is not tried again by itself.
+func (d *Drainer) logEnd(e *schedule.Entry, f dialect.Failed) {
+	text := "Postbox moved a message to the dead letters"
+	switch {
+	case f.Dead:
+	case f.Delay == dialect.ParkDelay:
+		text = "Postbox parked a message: it waits for an operator, and so do later messages with its ordering key"
+	default:
+		return
 	}
-	for _, e := range entries {
-		if text := texts[d.next(e)]; text != "" {
-			d.logger.Error(text, e.Outcome.Err, watermill.LogFields{
-				"spool": d.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
-			})
-		}
-	}
+	d.logger.Error(text, e.Outcome.Err, watermill.LogFields{
+		"spool": d.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
+	})
 }
 
-// hasHook reports whether Buried is called for a message.
-func (d *Drainer) hasHook(e *schedule.Entry) bool { return d.config.Buried != nil && d.next(e) == bury }
+// hooked reports whether Buried is called for a message.
+func (d *Drainer) hooked(f dialect.Failed) bool { return f.Dead && d.configured.Buried != nil }
 
 // causeOf returns why a message becomes a dead letter.
 func causeOf(e *schedule.Entry) dialect.Cause {
@@ -147,16 +147,13 @@ func causeOf(e *schedule.Entry) dialect.Cause {
 func (d *Drainer) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
 	for _, e := range entries {
 		m := e.Message
-		if !d.hasHook(e) {
-			continue
-		}
 		large := !m.Loaded // its payload, see unload
 		if large {
 			if _, err := d.loadPayload(ctx, tx, m); err != nil {
 				return err
 			}
 		}
-		err := d.config.Buried(ctx, m, m.Attempts+1, e.Outcome.Err)
+		err := d.configured.Buried(ctx, m, m.Attempts+1, e.Outcome.Err)
 		if large {
 			m.Unload() // a part may have many such messages, and many may wait for another try
 		}

@@ -1,12 +1,12 @@
 package drain
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -23,8 +23,12 @@ import (
 //
 // A part that is refused, or out of time, is halved, and the next parts are as small. A message
 // that is refused by itself rests, see setback.go. So one rule covers messages that the database
-// refuses, a slow network, and a database that is overloaded. Between two parts the leases are
-// renewed when that is due.
+// refuses, a slow network, and a database that is overloaded.
+//
+// One part at a time is settled, beside the reads and the removal of messages that are done. Its
+// messages stay in memory, with their keys closed, until the drainer's goroutine takes the result
+// between two reads. So no read can hand out one of them, or a later message of its key, whether or
+// not it saw what was written.
 
 const (
 	// maxSettle bounds the number of messages that one statement settles, firstSettle that of the
@@ -53,7 +57,7 @@ func (p *partSize) worked(n int) {
 }
 
 // partTime returns how long the statements of a part may take. A message by itself gets the time
-// until the next renewal. Removals and workers ask it, too, so it does not read d.config.
+// until the next renewal, since that may need the only connection.
 func (d *Drainer) partTime(n int) time.Duration {
 	if n == 1 {
 		return max(d.configured.Renew, LockPatience)
@@ -87,23 +91,7 @@ func (d *Drainer) inPart(ctx context.Context, n int, settle func(ctx context.Con
 	return err
 }
 
-// settleUnsettled settles the messages whose outcomes must be in the database before the next read.
-func (d *Drainer) settleUnsettled(ctx context.Context) error {
-	stopped := map[int64]error{}
-	for len(d.unsettled) > 0 {
-		if !d.reopen && d.mayRenew() && d.renewalDue() {
-			if err := d.inTime(ctx, d.renew); err != nil {
-				return err
-			}
-		}
-		if err := d.inTime(ctx, func(ctx context.Context) error { return d.settlePart(ctx, stopped) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// inTime runs work with the time that a step has. Settling takes as many of these as it needs.
+// inTime runs work with the time that a step has.
 func (d *Drainer) inTime(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
@@ -128,6 +116,7 @@ func newPortions() (p portions) {
 	for by := range p {
 		p[by] = partSize{now: firstSettle, most: maxSettle}
 	}
+	p[nothing].now = math.MaxInt
 	return p
 }
 
@@ -138,168 +127,252 @@ func wayOf(e *schedule.Entry) way {
 	case spool.Retry, spool.Dead, spool.Wait, spool.Again:
 		return fail
 	case spool.Postpone:
-		return takeBack
-	default:
-		return nothing
+		if e.Message.Started > 0 || e.Outcome.Locked {
+			return takeBack
+		}
 	}
+	return nothing
 }
 
-// nextPart returns messages that one transaction settles, in the order of their ids.
-func (d *Drainer) nextPart() (part []*schedule.Entry, by way) {
-	slices.SortStableFunc(d.unsettled, func(a, b *schedule.Entry) int { return cmp.Or(cmp.Compare(wayOf(a), wayOf(b)), byID(a, b)) })
-	by = wayOf(d.unsettled[0])
-	hooked := 0
-	for i, e := range d.unsettled {
-		if by == fail && d.hasHook(e) {
-			hooked++
-		}
-		if i == d.portions[by].now || wayOf(e) != by || hooked > maxHooked {
-			return d.unsettled[:i:i], by
-		}
-	}
-	return slices.Clone(d.unsettled), by
+// settling is the part that is being settled.
+type settling struct {
+	portions portions
+	part     []*schedule.Entry // empty if none is
+	failed   bool              // the last part failed, for a reason other than its messages
+	ended    chan settledPart
+	abort    context.CancelFunc // of the part
 }
 
-// settlePart settles a part, or makes the next parts smaller. A failed message is not written
-// before an earlier failed message of its key: stopped holds the keys of those that could not be
-// settled, with the reason.
-func (d *Drainer) settlePart(ctx context.Context, stopped map[int64]error) error {
-	part, by := d.nextPart()
-	if by == fail {
-		if i := slices.IndexFunc(part, func(e *schedule.Entry) bool { return e.Message.HasKey && stopped[e.Message.KeyHash] != nil }); i >= 0 {
-			behind := part[i]
-			d.unsettled = slices.Delete(d.unsettled, i, i+1)
-			d.stopBehind(ctx, behind, stopped[behind.Message.KeyHash])
-			return nil
-		}
+// settledPart is the result of the settlement of a part.
+type settledPart struct {
+	by     way
+	part   []*schedule.Entry
+	fates  []dialect.Failed // of messages that failed
+	locked map[int64]bool   // rows that are locked
+	gone   []*schedule.Entry
+	left   leftover // of a removal
+	took   time.Duration
+	err    error
+}
+
+// settleBeside begins to settle a part, and reports whether there was one.
+func (d *Drainer) settleBeside(ctx context.Context) bool {
+	if len(d.settling.part) > 0 {
+		return false
 	}
-	for _, e := range part {
+	d.stopBehind(ctx)
+	if len(d.unsettled) == 0 {
+		d.settling.failed = false
+		return false
+	}
+	r := d.nextPart()
+	for _, e := range r.part {
 		e.Refused, e.Kept = false, false
 	}
-	began := time.Now()
-	locked, err := d.settleBy(ctx, by, part)
-	switch {
-	case err == nil:
-		if time.Since(began) < d.partTime(2)/2 { // a part of half as many again will be in time
-			d.portions[by].worked(len(part))
+	if r.by == nothing {
+		d.conclude(ctx, r.part, nil)
+		return true
+	}
+	how := d.manner(true)
+	d.settling.part = r.part
+	d.settling.abort = d.beside(ctx, func(ctx context.Context) {
+		began := time.Now()
+		d.settlePart(ctx, &r, how)
+		r.took = time.Since(began)
+		d.settling.ended <- r
+		d.scheduler.Signal()
+	})
+	return true
+}
+
+// nextPart takes messages that one transaction settles: of those that have waited longest, as many
+// as are settled in the same way. It has them in the order of their ids.
+func (d *Drainer) nextPart() (r settledPart) {
+	r.by = wayOf(d.unsettled[0])
+	var others []*schedule.Entry
+	hooked := 0
+	for _, e := range d.unsettled {
+		if wayOf(e) != r.by || len(r.part) == d.settling.portions[r.by].now || hooked == maxHooked {
+			others = append(others, e)
+			continue
 		}
-		d.unsettled = d.unsettled[len(part):]
-		if by == fail {
-			stop(stopped, part, locked)
+		if r.part = append(r.part, e); r.by == fail && d.hooked(d.fate(e)) {
+			hooked++
 		}
-		d.conclude(ctx, part, locked)
-	case !d.isRefusal(err):
-		return err
-	case len(part) == 1:
-		d.unsettled = d.unsettled[1:]
-		if m := part[0].Message; by == fail && m.HasKey {
-			stopped[m.KeyHash] = err
+	}
+	slices.SortStableFunc(r.part, byID)
+	if r.by == fail {
+		for _, e := range r.part {
+			r.fates = append(r.fates, d.fate(e))
 		}
-		d.rest(ctx, part[0], err)
+	}
+	d.unsettled = others
+	return r
+}
+
+// errBehind is the reason why a failed message waits for an earlier one of its key.
+var errBehind = errors.New("an earlier message of its key cannot be settled")
+
+// stopBehind lets failed messages wait as an earlier failed message of their key does, which cannot
+// be settled. If they were written before it, the next holder of the lane could begin with them.
+func (d *Drainer) stopBehind(ctx context.Context) {
+	held, resting := firstFailed(d.held.entries), firstFailed(d.setbacks.resting)
+	if len(held)+len(resting) == 0 {
+		return
+	}
+	d.unsettled = slices.DeleteFunc(d.unsettled, func(e *schedule.Entry) bool {
+		m := e.Message
+		behind := func(first map[int64]int64) bool { id, is := first[m.KeyHash]; return is && id < m.Ref.ID }
+		switch {
+		case wayOf(e) != fail || !m.HasKey:
+			return false
+		case behind(held):
+			d.hold(e)
+		case behind(resting):
+			d.rest(ctx, e, errBehind)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// firstFailed returns the lowest id of the failed messages of each key.
+func firstFailed(entries []*schedule.Entry) map[int64]int64 {
+	first := map[int64]int64{}
+	for _, e := range entries {
+		if m := e.Message; wayOf(e) == fail && m.HasKey && (first[m.KeyHash] == 0 || m.Ref.ID < first[m.KeyHash]) {
+			first[m.KeyHash] = m.Ref.ID
+		}
+	}
+	return first
+}
+
+// settlePart settles a part. It uses nothing that belongs to the drainer's goroutine.
+func (d *Drainer) settlePart(ctx context.Context, r *settledPart, how manner) {
+	switch r.by {
+	case remove:
+		r.left, r.err = d.removeEntries(ctx, r.part, how)
+		r.locked = r.left.locked
+	case fail:
+		r.err = d.settleFailed(ctx, r)
 	default:
-		d.portions[by].halve(len(part))
+		r.locked, r.err = d.takeBackStarts(ctx, r.part)
+	}
+}
+
+// takeSettled processes the result of a part that has been settled.
+func (d *Drainer) takeSettled(ctx context.Context) error {
+	select {
+	case r := <-d.settling.ended:
+		return d.endPart(ctx, r)
+	default:
+		return nil
+	}
+}
+
+// endPart processes the result of a part. A part that the database refuses is tried again in
+// smaller and smaller ones.
+func (d *Drainer) endPart(ctx context.Context, r settledPart) error {
+	d.settling.part, d.settling.failed = nil, r.err != nil && !d.isRefusal(r.err)
+	size := &d.settling.portions[r.by]
+	switch {
+	case r.err == nil:
+		if r.took < d.partTime(2)/2 { // a part of half as many again will be in time
+			size.worked(len(r.part))
+		}
+		d.noteLeft(r.part, r.left)
+		d.noteFates(r)
+		d.conclude(ctx, r.part, r.locked)
+	case d.settling.failed:
+		d.settleAgain(r.part)
+		return r.err
+	case len(r.part) == 1:
+		d.rest(ctx, r.part[0], r.err)
+	default:
+		d.settleAgain(r.part)
+		size.halve(len(r.part))
 	}
 	return nil
 }
 
-// stop closes the keys of failed messages that are locked.
-func stop(stopped map[int64]error, part []*schedule.Entry, locked map[int64]bool) {
+// settleAgain puts messages back that could not be settled. The drainer may have started over
+// since.
+func (d *Drainer) settleAgain(part []*schedule.Entry) {
 	for _, e := range part {
-		if e.Message.HasKey && locked[e.Message.Ref.ID] {
-			stopped[e.Message.KeyHash] = spool.ErrRowLocked
-		}
+		d.revoke(e)
 	}
+	d.unsettled = slices.Concat(part, d.unsettled)
 }
 
-// stopBehind does with a failed message what became of an earlier one of its key.
-func (d *Drainer) stopBehind(ctx context.Context, e *schedule.Entry, reason error) {
-	if errors.Is(reason, spool.ErrRowLocked) {
-		d.hold(e)
-	} else {
-		d.rest(ctx, e, reason)
-	}
-}
-
-// settleBy settles messages, and returns the ids of those that it leaves out because their rows are
-// locked.
-func (d *Drainer) settleBy(ctx context.Context, by way, part []*schedule.Entry) (locked map[int64]bool, err error) {
-	switch by {
-	case remove:
-		left, err := d.removeEntries(ctx, part, d.manner(true))
-		if err == nil {
-			d.noteLeft(part, left)
-		}
-		return left.locked, err
-	case fail:
-		return d.settleFailed(ctx, part)
-	case takeBack:
-		return d.takeBackStarts(ctx, part)
-	default:
-		return nil, nil
-	}
-}
-
-// settleFailed writes the outcomes of messages that failed. A message that is no longer as it was
+// noteFates notes what has been written of failed messages. A message that is no longer as it was
 // read may have another process by now, or was settled by a try whose answer was lost: it is read
 // again.
-func (d *Drainer) settleFailed(ctx context.Context, part []*schedule.Entry) (locked map[int64]bool, err error) {
-	defer d.settledIn(d.configured.Meter.Now())
-	fates, read := make([]dialect.Failed, len(part)), make([]dialect.AsRead, len(part))
-	for i, e := range part {
-		fates[i] = d.fate(e)
-		read[i] = fates[i].AsRead
+func (d *Drainer) noteFates(r settledPart) {
+	for _, e := range r.gone {
+		d.refused(e)
 	}
-	var settled, gone []*schedule.Entry
+	for i, f := range r.fates {
+		e := r.part[i]
+		if e.Refused || r.locked[f.ID] {
+			continue
+		}
+		d.logEnd(e, f)
+		if f.Dead && f.State == dialect.StateRetrying { // its key goes on, and was not read behind it
+			d.readFrom(f.Ref)
+		}
+	}
+}
+
+// settleFailed writes the outcomes of messages that failed.
+func (d *Drainer) settleFailed(ctx context.Context, r *settledPart) error {
+	defer d.settledIn(d.configured.Meter.Now())
+	read := make([]dialect.AsRead, len(r.part))
+	for i, f := range r.fates {
+		read[i] = f.AsRead
+	}
 	var committed func()
-	err = d.inPart(ctx, len(part), func(ctx context.Context, tx *sql.Tx) error {
-		var mine map[int64]bool
-		if mine, locked, err = d.spool.LockAsRead(ctx, tx, d.id, read); err != nil {
+	err := d.inPart(ctx, len(r.part), func(ctx context.Context, tx *sql.Tx) error {
+		mine, locked, err := d.spool.LockAsRead(ctx, tx, d.id, read)
+		if err != nil {
 			return err
 		}
-		locked = maps.Clone(locked)
-		addBehind(locked, part)
-		settled, gone = nil, nil
+		r.locked, r.gone = maps.Clone(locked), nil
+		addBehind(r.locked, r.part)
 		var write, hooked []dialect.Failed
-		for i, e := range part {
-			switch {
-			case locked[e.Message.Ref.ID]:
-				continue
-			case !mine[e.Message.Ref.ID]:
-				gone = append(gone, e)
-				continue
-			case d.hasHook(e):
-				hooked = append(hooked, fates[i])
+		var dead []*schedule.Entry
+		for i, e := range r.part {
+			switch f := r.fates[i]; {
+			case r.locked[f.ID]:
+			case !mine[f.ID]:
+				r.gone = append(r.gone, e)
+			case d.hooked(f):
+				hooked, dead = append(hooked, f), append(dead, e)
 			default:
-				write = append(write, fates[i])
+				write = append(write, f)
 			}
-			settled = append(settled, e)
 		}
 		ctx, committed = postbox.ContextWithHooks(ctx, tx)
-		err := d.writeFailed(ctx, tx, write)
+		err = d.writeFailed(ctx, tx, write)
 		if err == nil && len(hooked) > 0 {
-			err = d.buryHooked(ctx, tx, settled, hooked)
+			err = d.buryHooked(ctx, tx, dead, hooked)
 		}
 		if err == nil {
-			err = d.takeBackIn(ctx, tx, gone)
+			err = d.takeBackIn(ctx, tx, r.gone)
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		committed()
 	}
-	committed()
-	for _, e := range gone {
-		d.refused(e)
-	}
-	d.logEnds(settled)
-	return locked, nil
+	return err
 }
 
 func (d *Drainer) writeFailed(ctx context.Context, tx *sql.Tx, failed []dialect.Failed) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return d.spool.SettleFailed(ctx, tx, d.id, d.config.Process, failed)
+	return d.spool.SettleFailed(ctx, tx, d.id, d.configured.Process, failed)
 }
 
 // buryHooked settles dead messages for which Buried is called. It may take long, so what depends on

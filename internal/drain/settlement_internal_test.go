@@ -63,9 +63,9 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 	})
 }
 
-// The drainer may find in the middle of a settlement, while it renews its leases, that its database has gone back. It then settles what
-// waited for a removal or for a lock, too.
-// Also covers G6.
+// The drainer may find while a settlement is under way, when it renews its leases, that its
+// database has gone back. It then settles what waited for a removal or for a lock, too. Also covers
+// G6.
 func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -82,10 +82,11 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 		d.unsettled = finished[1:2:2]
 		d.hold(finished[2])
 		database.Exec(t, "UPDATE postbox_lanes SET token = token - 1")
-		d.renewAt = time.Time{}
 
-		require.NoError(t, d.settleUnsettled(t.Context()))
+		end := d.beginUnsettled(t.Context())
+		require.NoError(t, d.upkeep(t.Context()))
 		require.True(t, d.reopen, "it has started over")
+		require.NoError(t, end())
 		inMemory, _ := d.scheduler.Size()
 		require.Equal(t, inMemory, len(d.unsettled)+len(d.removal.waiting)+len(d.held.entries)+len(d.setbacks.resting), "each will be settled")
 	})
@@ -119,7 +120,7 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	d := c.d
 	refused := 0
 	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
-	d.config.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
+	d.configured.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
 		require.True(t, m.Loaded, "the outbox has its payload")
 		refused++
 		return errNotAll
@@ -154,7 +155,8 @@ func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *tes
 	require.Equal(t, spool.Postpone, finished[0].Outcome.Verdict)
 }
 
-// A step that fails for another reason while the leases are due leaves the renewal to the next settlement that takes long.
+// A step that fails for another reason while the leases are due leaves the renewal to the next
+// step.
 func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
@@ -162,12 +164,11 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.scheduler.Limit(counted)
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
-	d.unsettled = d.scheduler.TakeFinished()
 	d.renewAt = time.Time{}
 	d.stepFailed(errNotAll)
 	require.True(t, d.trouble.renewal)
 	d.trouble.until = time.Now() // its pause is over
 
-	require.NoError(t, d.settleUnsettled(t.Context()))
+	d.step(t.Context())
 	require.False(t, d.renewalDue())
 }

@@ -76,6 +76,67 @@ func TestSettlement_G6_leases_are_kept_while_many_failures_are_stored_slowly(t *
 	})
 }
 
+// A message that fails is stored in a transaction that takes long. Meanwhile others are read,
+// handled and removed, and those with its key are not.
+func TestSettlement_G8_others_go_on_while_a_failure_is_stored(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		release := b.holdFailures()
+		c := config("one")
+		c.Lease, c.Renew = time.Hour, 10*time.Minute // so that the part is not late
+		c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}.WithDefaults(1)
+		handler := &recorder{do: func(m *spool.Message) error {
+			if m.MessageID == "00000" {
+				return errTest
+			}
+			return nil
+		}}
+		b.Append(database.DB, drafts(1, func(int) string { return "bad" })...)
+		b.start(database.DB, handler, c)
+		b.Eventually(func() bool { return handler.tried("00000") == 1 }, "the message fails")
+
+		good := func(key string, ids ...string) {
+			for _, id := range ids {
+				b.Append(database.DB, spool.Draft{Topic: "orders", MessageID: id, Key: key})
+			}
+		}
+		good("bad", "behind", "further behind")
+		good("good", "first", "second")
+		b.Eventually(func() bool { return handler.tried("second") == 1 && b.Pending() == 3 }, "those of another key go on")
+		good("third", "third")
+		b.Eventually(func() bool { return handler.tried("third") == 1 && b.Pending() == 3 }, "and on")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+		require.Zero(t, handler.tried("behind")+handler.tried("further behind"))
+
+		release()
+		b.Eventually(func() bool { return b.Pending() == 0 && b.Dead() == 1 }, "its key goes on, since it is dead")
+		require.Equal(t, []string{"first", "second", "third", "behind", "further behind"}, handler.ids())
+	})
+}
+
+// holdFailures makes the storing of failures wait for what it returns.
+func (b *bench) holdFailures() (release func()) {
+	b.T.Helper()
+	db := b.Database
+	text, begin, end := "CREATE TRIGGER held AFTER INSERT ON postbox_failures FOR EACH ROW DO GET_LOCK(DATABASE(), 600)", "DO GET_LOCK(DATABASE(), 0)", "DO RELEASE_LOCK(DATABASE())"
+	if db.Dialect == postbox.PostgreSQL {
+		db.Exec(b.T, "CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(hashtext(current_schema())); RETURN NULL; END $$")
+		text, begin, end = "CREATE TRIGGER held AFTER INSERT ON postbox_failures FOR EACH ROW EXECUTE FUNCTION held()",
+			"SELECT pg_advisory_lock(hashtext(current_schema()))", "SELECT pg_advisory_unlock(hashtext(current_schema()))"
+	}
+	db.Exec(b.T, text)
+	conn, err := db.DB.Conn(b.T.Context())
+	require.NoError(b.T, err)
+	b.T.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.ExecContext(b.T.Context(), begin)
+	require.NoError(b.T, err)
+	return func() {
+		_, err := conn.ExecContext(b.T.Context(), end)
+		require.NoError(b.T, err)
+	}
+}
+
 // slowFailures makes the database take this many seconds to store each failure.
 func (b *bench) slowFailures(seconds string) {
 	b.T.Helper()

@@ -125,6 +125,7 @@ func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 		entry := schedule.NewEntry(lost)
 		entry.Outcome = spool.Outcome{Verdict: spool.Retry, Err: errNotAll}
 		c.d.unsettled = []*schedule.Entry{entry}
+		c.d.removal.start = func(work func()) { work() }
 		require.NoError(t, c.d.settleFinished(t.Context()))
 		require.Equal(t, counted-1, c.starts())
 		database.Exec(t, "UPDATE postbox_messages SET starts = 1 WHERE starts = 0")

@@ -11,9 +11,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The clock of the database is set back across a scheduled time, or a standby takes over whose clock
-// is a little behind. A message that is stored before that time comes once more goes out then, and
-// not a period later.
+// The clock of the database is set back across a scheduled time, or a standby takes over whose
+// clock is a little behind. A message that is stored before that time comes once more goes out
+// then, and not a period later.
 func TestTicks_G11_a_time_comes_again_after_the_clock_was_set_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

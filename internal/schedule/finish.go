@@ -116,8 +116,10 @@ func (s *Scheduler) TakeFinished() []*Entry {
 	return finished
 }
 
-// Settled forgets messages. Their keys are open again: from now on the database knows which messages must wait.
-func (s *Scheduler) Settled(entries []*Entry) {
+// Settled forgets messages. Their keys are open again: from now on the database knows which
+// messages must wait. It returns the first message of each key that Load has left out, from which
+// on the key must be read again.
+func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range entries {
@@ -126,6 +128,10 @@ func (s *Scheduler) Settled(entries []*Entry) {
 			e.Opens = false
 			if e.queue.closedBy--; e.queue.closedBy == 0 {
 				e.queue.blocked = false // a later message may still be running, see Hold
+				if e.queue.left.ID != 0 {
+					left = append(left, e.queue.left)
+					e.queue.left = dialect.Ref{}
+				}
 				if !e.queue.running {
 					s.close(e.queue)
 				}
@@ -136,6 +142,7 @@ func (s *Scheduler) Settled(entries []*Entry) {
 		}
 	}
 	s.wake()
+	return left
 }
 
 func (s *Scheduler) remove(e *Entry) {

@@ -15,6 +15,7 @@ func (s *Scheduler) Hold(e *Entry) {
 		e.queue.closedBy--
 	}
 	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
+		current.leave(e.queue.left)
 		e.queue = current
 	} else if e.queue.keyed { // the key was open, without any message in memory
 		s.keys[e.queue.key] = e.queue

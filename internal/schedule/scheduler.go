@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -104,6 +105,9 @@ type queue struct {
 	blocked bool
 	// closedBy is the number of messages that keep the key closed until they are settled.
 	closedBy int
+	// left is the first message of the key that a read has found meanwhile; its id is 0 if none
+	// has.
+	left dialect.Ref
 	// gate is that of the key if each key is limited. first is set when the queue has waited there.
 	gate  *gate
 	first bool
@@ -142,7 +146,8 @@ func New(batchSize int, gather *Gather) *Scheduler {
 	return s
 }
 
-// Load adds messages, and returns those that it left out because their key is blocked.
+// Load adds messages, and returns those that it left out because their key is blocked. Settled
+// tells when they must be read again.
 func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,6 +161,7 @@ func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
 		}
 		q := s.queueOf(m)
 		if q.blocked {
+			q.leave(m.Ref)
 			left = append(left, m)
 			continue
 		}
@@ -188,6 +194,13 @@ func (s *Scheduler) queueOf(m *spool.Message) *queue {
 		s.keys[key] = q
 	}
 	return q
+}
+
+// leave notes that a message of the key was left out.
+func (q *queue) leave(ref dialect.Ref) {
+	if ref.ID != 0 && (q.left.ID == 0 || ref.ID < q.left.ID) {
+		q.left = ref
+	}
 }
 
 // insert keeps the order of ids: a message that committed late may belong before messages that were read earlier.

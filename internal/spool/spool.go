@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// StatementTimeout bounds each statement of Postbox. It is far longer than a statement takes, and ends one on a
-// connection that hangs, except with lib/pq: see docs/databases.md.
+// StatementTimeout bounds each statement of Postbox. It is far longer than a statement takes, and
+// ends one on a connection that hangs, except with lib/pq: see docs/databases.md.
 const StatementTimeout = 30 * time.Second
 
 // DefaultOutbox is the default name of an outbox.

@@ -14,8 +14,8 @@ func (d *Database) OpenWrapped(tb testing.TB) *sql.DB {
 	return single(tb, wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN})
 }
 
-// OpenUnknown returns a handle with one connection, through a driver that no program knows: its connector has no driver, its errors have no codes, and
-// it has no isolation levels.
+// OpenUnknown returns a handle with one connection, through a driver that no program knows: its
+// connector has no driver, its errors have no codes, and it has no isolation levels.
 func (d *Database) OpenUnknown(tb testing.TB) *sql.DB {
 	tb.Helper()
 	return single(tb, unknownDriver{wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN}})
@@ -49,7 +49,8 @@ func (w wrappedDriver) Open(dsn string) (driver.Conn, error) {
 	return wrappedConn{conn}, nil
 }
 
-// wrappedConn has one of the optional methods of the connection inside, without which there are no isolation levels.
+// wrappedConn has one of the optional methods of the connection inside, without which there are no
+// isolation levels.
 type wrappedConn struct{ driver.Conn }
 
 // BeginTx begins a transaction of the driver inside.

@@ -38,7 +38,8 @@ func withPacket(t *testing.T, size int) *testdb.Database {
 	return database
 }
 
-// Messages within MaxPayload, and several small ones together, failed as they came, some with a connection that broke.
+// Messages within MaxPayload, and several small ones together, failed as they came, some with a
+// connection that broke.
 func TestPacket_MariaDB_refuses_a_max_allowed_packet_below_the_default(t *testing.T) {
 	t.Parallel()
 	database := withPacket(t, defaultPacket-1024)
@@ -76,7 +77,8 @@ func (m *moody) sizes() []int {
 	return m.published
 }
 
-// They are stored, die and are requeued: with payloads that fill a packet, and with many that are larger together.
+// They are stored, die and are requeued: with payloads that fill a packet, and with many that are
+// larger together.
 func TestPacket_MariaDB_carries_the_largest_messages_with_the_default(t *testing.T) {
 	t.Parallel()
 	database := withPacket(t, defaultPacket)

@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,4 +276,30 @@ func TestDrainer_F5_the_hook_gets_a_large_message_that_crashed_its_process_whole
 	require.Equal(t, config("").Retry.Attempts+2, crashes)
 	require.Equal(t, "102400 bytes, b, 1: each process that handled the message ended without an outcome, 3 times", <-told)
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"), "and it is on record")
+}
+
+// The previous holder crashed with many messages in memory, all of them retries that are due. The
+// first read returns some of them alone.
+func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.open()
+		const messages = 400
+		b.Append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
+		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1, available_at = 1")
+		database.MoveWaiting(t)
+		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', token = token + 1")
+		var exposed atomic.Int64
+		c := config("heir")
+		c.PageSize = 500
+		b.start(database.DB, &recorder{do: func(m *spool.Message) error {
+			if m.Exposed || m.Suspect() {
+				exposed.Add(1)
+			}
+			return nil
+		}}, c)
+		b.Eventually(func() bool { return b.Pending() == 0 }, "all are done")
+		require.EqualValues(t, messages, exposed.Load())
+	})
 }

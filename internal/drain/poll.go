@@ -248,7 +248,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 			upTo, more = l.later-1, false
 		}
 		l.hasMore, l.tailed = more, !more
-		if !more && !d.leavesOut() {
+		if !more && !d.leavesOut() && found.waited < params.Due {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
 		}
 		l.cursor = max(cursor.After, min(safe, upTo))

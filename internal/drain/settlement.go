@@ -130,8 +130,10 @@ func wayOf(e *schedule.Entry) way {
 		if e.Message.Started > 0 || e.Outcome.Locked {
 			return takeBack
 		}
+		return nothing
+	default:
+		return nothing
 	}
-	return nothing
 }
 
 // settling is the part that is being settled.

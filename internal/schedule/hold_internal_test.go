@@ -128,3 +128,21 @@ func TestScheduler_hands_out_a_message_that_had_a_setback_by_itself(t *testing.T
 		})
 	}
 }
+
+// What reads have left out of a closed key is read again when it opens, from the first of it on,
+// whichever message has kept it closed last.
+func TestSettled_G1_returns_the_first_message_that_was_left_out(t *testing.T) {
+	t.Parallel()
+	s := ready(1)
+	s.Load([]*spool.Message{stored(5, "a", 7)})
+	s.Finish(s.Take(), []spool.Outcome{{Verdict: spool.Retry}})
+	failed := s.TakeFinished()
+	require.Len(t, s.Load([]*spool.Message{stored(8, "a", 7), stored(3, "a", 7), stored(9, "a", 7)}), 3)
+	require.Len(t, s.Load([]*spool.Message{stored(6, "a", 7)}), 1)
+	s.Hold(failed[0])
+	left := s.Settled(failed)
+	require.Len(t, left, 1)
+	require.EqualValues(t, 3, left[0].ID)
+	require.Empty(t, s.Load([]*spool.Message{stored(3, "a", 7)}))
+	require.Empty(t, s.Settled(nil))
+}

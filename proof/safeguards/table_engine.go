@@ -196,8 +196,8 @@ var ofTheEngine = []safeguard{
 			},
 			{
 				file: "internal/drain/settlement.go",
-				from: "	case spool.Postpone:\n		return takeBack\n",
-				to:   "	case spool.Postpone:\n		return nothing\n",
+				from: "			return takeBack\n",
+				to:   "			return nothing\n",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "Starts|Model|F5|all_suspects|crashes_its_process",

@@ -57,13 +57,13 @@ var ofRefusals = []safeguard{
 		packages: []string{module + "internal/inbox"}, tests: "deadlock_that_a_handler_swallows",
 	},
 	{
-		name: "leases are renewed while a settlement takes long", guarantees: "G6",
+		name: "a key that opens is read from the first message that was left out", guarantees: "G1, G7",
 		edits: []edit{{
-			file: "internal/drain/settlement.go",
-			from: "		if !d.reopen && d.mayRenew() && ",
-			to:   "		if !d.reopen && !d.mayRenew() && ",
+			file: "internal/schedule/scheduler.go",
+			from: "			q.leave(m.Ref)\n",
+			to:   "			q.leave(dialect.Ref{})\n",
 		}},
-		packages: []string{module + "internal/drain"}, tests: "leases_are_renewed_while_many",
+		packages: []string{module + "internal/schedule"}, tests: "Settled_G1",
 	},
 	{
 		name: "a full disk at the removal counts no attempt", guarantees: "G7",

@@ -146,8 +146,9 @@ func New(batchSize int, gather *Gather) *Scheduler {
 	return s
 }
 
-// Load adds messages, and returns those that it left out because their key is blocked. Settled
-// tells when they must be read again.
+// Load adds messages, and returns those that it left out: because they are in memory, as one is
+// whose failure has just been stored, or because their key is blocked. Settled tells when these
+// must be read again.
 func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,6 +158,7 @@ func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
 	for _, m := range messages {
 		if s.messages[m.Ref.ID] != nil {
+			left = append(left, m)
 			continue
 		}
 		q := s.queueOf(m)

@@ -22,8 +22,8 @@ type wholeJournal struct{ *enginetest.Journal }
 
 func (j wholeJournal) With(watermill.LogFields) watermill.LoggerAdapter { return j }
 
-// A failure cannot be recorded while the file of SQLite is full. The message is not published again and again meanwhile,
-// the recording is tried again after pauses, and one line says why.
+// A failure cannot be recorded while the file of SQLite is full. The message is not published again
+// and again meanwhile, the recording is tried again after pauses, and one line says why.
 func TestForwarder_G7_a_full_file_of_sqlite_makes_no_message_spin(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

@@ -98,7 +98,8 @@ type wholeJournal struct{ *enginetest.Journal }
 
 func (j wholeJournal) With(watermill.LogFields) watermill.LoggerAdapter { return j }
 
-// No failure can be recorded. The handler does not run again and again meanwhile, and one line says why.
+// No failure can be recorded. The handler does not run again and again meanwhile, and one line says
+// why.
 func TestQueue_G7_a_full_file_of_sqlite_makes_no_handler_spin(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))

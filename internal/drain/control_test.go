@@ -146,7 +146,7 @@ func TestDrainer_with_a_paused_key_finishes_running_messages(t *testing.T) {
 		b.Append(database.DB, drafts(10, func(int) string { return "key" })...)
 		handler := newStanding()
 		c := config("one")
-		c.BatchSize = 1
+		c.BatchSize, c.PageSize = 1, 10*lanes // one read has all ten
 		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
 		b.pauseKey("key")

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,11 +106,17 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	}
 	finished := d.scheduler.TakeFinished()
 	d.unsettled, d.removal.underWay = finished[1:2], 1
-	d.removal.abort = func() { d.removal.ended <- removed{entries: finished[:1], err: context.Canceled} }
+	d.removal.abort = sync.OnceFunc(func() { d.removal.ended <- removed{entries: finished[:1], err: context.Canceled} })
+	writer, err := c.database.Open(t).Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = writer.Close() }()
+	_, err = writer.ExecContext(t.Context(), "BEGIN IMMEDIATE") // no other transaction can write meanwhile
+	require.NoError(t, err)
 	over, end := context.WithCancel(t.Context())
 	end()
-	require.ErrorIs(t, d.settleRest(over), context.Canceled)
+	require.Error(t, d.settleRest(over))
 	require.Zero(t, d.removal.underWay)
+	require.Empty(t, d.settling.part)
 	require.Equal(t, 2, unrecorded(d.unsettledYet()))
 }
 

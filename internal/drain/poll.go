@@ -214,6 +214,9 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	}
 	for _, m := range d.load(params, found) {
 		d.lanes.unload(m)
+		if l := d.lanes.of(m); l != nil && l.suspect { // each read finds it, so that it stays exposed
+			l.lower(m.Ref.ID)
+		}
 	}
 	d.given = found.given
 	return true

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -178,4 +179,38 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 
 	d.step(t.Context())
 	require.False(t, d.renewalDue())
+}
+
+// A read leaves out a message since an earlier one of its key has failed, and is not settled yet.
+// Reads after it need not find the message again, and it stays exposed all the same.
+func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	own := newOutbox(t, database)
+	key := keysOf(0, 1)[0]
+	for _, id := range []string{"fails", "behind"} {
+		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id, Key: key}}))
+	}
+	d, end := newStepped(database.DB, own, dialect.Lanes) // a read has one message of each lane
+	t.Cleanup(end)
+	d.config.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}.WithDefaults(1)
+	d.started = 1 << 20 // it never starts a worker
+	require.NoError(t, d.tryOpen(t.Context()))
+	database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed'")
+	d.step(t.Context())
+	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Retry, Err: errNotAll}})
+	start := d.removal.start
+	var work func()
+	d.removal.start = func(begun func()) { work = begun }
+	for range 3 {
+		d.watermark.safe, d.pollAt = firstStride/2, time.Time{} // reads need not return to what they have passed
+		d.step(t.Context())
+	}
+	d.removal.start = start
+	work()
+	d.step(t.Context())
+	found := d.scheduler.Snapshot().Messages
+	require.Len(t, found, 1)
+	require.Equal(t, "behind", found[0].MessageID)
+	require.True(t, found[0].Exposed)
 }

@@ -118,14 +118,16 @@ func (p *modelProcess) stop() {
 	p.cancel()
 	select {
 	case err := <-p.ended:
-		if p.leave(); !p.judge.isKilled(p) { // by a message, meanwhile
+		p.leave()
+		closed := p.db.Close()
+		if !p.judge.isKilled(p) { // by a message, meanwhile
 			require.NoError(p, err, p.name)
+			require.NoError(p, closed, p.name)
 		}
 	case <-time.After(patience):
 		p.Fatalf("%s does not end", p.name)
 	}
 	p.gone = true
-	require.NoError(p, p.db.Close())
 	p.valve.close()
 }
 

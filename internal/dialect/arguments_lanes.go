@@ -87,8 +87,8 @@ func (s *Statements) FreeLanes(spool int64, wanted int) Query {
 	return Query{Text: s.freeLanes, Args: []any{spool, spool, wanted}}
 }
 
-// LockLanes locks those of these lanes that nobody has taken meanwhile, and skips those that
-// another transaction has locked. It returns their numbers, for Acquire in the same transaction.
+// LockLanes locks lanes that still have these tokens. It skips lanes that another transaction has
+// locked. It returns the numbers of the locked lanes, for Acquire in the same transaction.
 func (s *Statements) LockLanes(spool int64, free []HeldLane) Query {
 	tuples := make([][2]int64, len(free))
 	for i, l := range free {

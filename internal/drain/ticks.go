@@ -13,11 +13,11 @@ import (
 // it comes, a lane ends before the first of them. Within a lane, ids follow the order in which
 // messages were stored, except for messages that are stored at the same moment.
 //
-// What is due goes out in as few batches as possible, so the drainer tells the scheduler when it
-// has read all of it. A transaction may have stored a message before the time and commit after it.
-// So a read counts only when the watermark has passed the ids that were given by then, and watches
-// no late transaction, or after openAtTick: a transaction that is open for longer has its messages
-// in a later batch.
+// All due messages go out in as few batches as possible. So the drainer tells the scheduler when it
+// has read them all. A transaction may have stored a message before the time and commit after it.
+// So the drainer has read all only after the watermark has passed the ids that were given by the
+// time, and while no late transaction is watched. It waits for that no longer than openAtTick. The
+// messages of a transaction that is open for longer come in a later batch.
 type ticks struct {
 	next  time.Time // by the database's clock
 	at    time.Time // the same by this process's clock
@@ -96,8 +96,8 @@ func (d *Drainer) load(params dialect.FetchParams, found *page) []*spool.Message
 	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
 }
 
-// untilTick returns a time, or an earlier one at which a scheduled time comes or what is due must
-// be read.
+// untilTick returns when to poll: at the given time, or earlier if a scheduled time comes before it,
+// or if due messages must still be read.
 func (d *Drainer) untilTick(at, now time.Time) time.Time {
 	switch {
 	case !d.ticking():

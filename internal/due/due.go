@@ -1,6 +1,6 @@
-// Package due knows when the messages of a queue are due: at once, or, where they are handled in
-// batches, by their age or on a schedule. The rule of a queue is stored with it, so that whoever
-// counts its messages knows which are late.
+// Package due knows when the messages of a queue are due. Most are due at once. In a queue with
+// batches they are due by their age or on a schedule. The rule is stored with the queue, so every
+// process that counts its messages knows which of them are late.
 package due
 
 import (

@@ -173,9 +173,9 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	return batch
 }
 
-// mayGrow reports whether a batch of what is due should wait for more of it: until that has been
-// read, and the messages before it have run. It must be known of a full batch, too, whether it is
-// the last one.
+// mayGrow reports whether a batch of due messages should wait for others. It waits until all due
+// messages have been read, and until the earlier messages of their keys have run. A full batch
+// waits, too, until it is known whether it is the last one.
 func (s *Scheduler) mayGrow(due int, now time.Time) bool {
 	switch {
 	case s.reads.whole:

@@ -63,11 +63,11 @@ func newRemoval() *removal {
 // settleFinished begins to settle the messages that the workers finished, and takes the results of
 // what ended.
 func (d *Drainer) settleFinished(ctx context.Context) error {
-	err := d.takeEnded(ctx)
-	for _, e := range d.held.take(time.Now()) {
+	for _, e := range d.held.take(time.Now()) { // before those that are found locked now, and stand before others of their keys
 		d.revoke(e)
 		d.unsettled = append(d.unsettled, e)
 	}
+	err := d.takeEnded(ctx)
 	for _, e := range append(d.scheduler.TakeFinished(), d.takeRested()...) {
 		d.revoke(e)
 		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() {

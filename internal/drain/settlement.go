@@ -239,10 +239,14 @@ func (d *Drainer) stopBehind(ctx context.Context) {
 	})
 }
 
-// firstFailed returns the lowest id of the failed messages of each key.
+// firstFailed returns the lowest id of the failed messages of each key. One that is only to be read
+// again, see restAgain, is not among them.
 func firstFailed(entries []*schedule.Entry) map[int64]int64 {
 	first := map[int64]int64{}
 	for _, e := range entries {
+		if e.Outcome.Verdict == spool.Again && e.Outcome.Err == nil {
+			continue
+		}
 		if m := e.Message; wayOf(e) == fail && m.HasKey && (first[m.KeyHash] == 0 || m.Ref.ID < first[m.KeyHash]) {
 			first[m.KeyHash] = m.Ref.ID
 		}

@@ -10,6 +10,15 @@ func (s *Scheduler) Hold(e *Entry) {
 		s.cleared()
 		s.wake()
 	}
+	s.keepKeyClosed(e)
+	if q := e.queue; !q.running {
+		s.putBack(q)
+	}
+}
+
+// keepKeyClosed closes the key of a message that has ended, until it is settled. Later messages of
+// the key may be in another queue by now, since the key was open: then it closes that one.
+func (s *Scheduler) keepKeyClosed(e *Entry) {
 	if e.Opens { // the message may have kept another queue of the key closed
 		e.Opens = false
 		e.queue.closedBy--
@@ -20,10 +29,6 @@ func (s *Scheduler) Hold(e *Entry) {
 	} else if e.queue.keyed { // the key was open, without any message in memory
 		s.keys[e.queue.key] = e.queue
 	}
-	q := e.queue
-	q.blocked = true
+	e.queue.blocked = true
 	e.keepClosed()
-	if !q.running {
-		s.putBack(q)
-	}
 }

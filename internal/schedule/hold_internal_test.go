@@ -146,3 +146,32 @@ func TestSettled_G1_returns_the_first_message_that_was_left_out(t *testing.T) {
 	require.Empty(t, s.Load([]*spool.Message{stored(3, "a", 7)}))
 	require.Empty(t, s.Settled(nil))
 }
+
+// A message is done, and a later one of its key has failed, in another queue since the key was open
+// in between. All are left over from before their lane was lost, or the database went back. The key
+// stays closed until both are settled.
+func TestSettled_G3_a_key_stays_closed_whichever_message_is_settled_first(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(s *Scheduler){
+		"the database went back": func(s *Scheduler) { s.Outlive() },
+		"the lane was lost":      func(s *Scheduler) { s.Drop([]int{0}) },
+	} {
+		for range 50 { // in both orders
+			s := ready(1)
+			s.Load([]*spool.Message{stored(1, "a", 7)})
+			s.Finish(s.Take(), []spool.Outcome{{Verdict: spool.Done}})
+			done := s.TakeFinished()
+			s.Load([]*spool.Message{stored(2, "a", 7)})
+			s.Finish(s.Take(), []spool.Outcome{{Verdict: spool.Retry}})
+			failed := s.TakeFinished()
+			lose(s)
+			s.Settled(done)
+			require.Len(t, s.Load([]*spool.Message{stored(3, "a", 7)}), 1, name)
+			require.Nil(t, s.TryTake())
+			left := s.Settled(failed)
+			require.Len(t, left, 1)
+			require.EqualValues(t, 3, left[0].ID)
+			require.Empty(t, s.keys)
+		}
+	}
+}

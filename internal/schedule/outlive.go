@@ -48,8 +48,6 @@ func (s *Scheduler) HasOutlived(e *Entry) bool {
 func (s *Scheduler) leaveRunning(e *Entry) {
 	e.dropped = true
 	if q := e.queue; q.keyed && !s.runs(q.key) { // the message has ended, and is not settled yet
-		q.blocked = true
-		e.keepClosed()
-		s.keys[q.key] = q
+		s.keepKeyClosed(e)
 	}
 }

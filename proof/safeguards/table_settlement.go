@@ -76,8 +76,8 @@ var ofTheSettlement = []safeguard{
 		name: "a message whose row is locked closes its key", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/schedule/hold.go",
-			from: "	q.blocked = true\n	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
-			to:   "	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+			from: "	e.queue.blocked = true\n	e.keepClosed()\n",
+			to:   "	e.keepClosed()\n",
 		}},
 		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "TestScheduler_hold|TestDrainer_G3_a_locked_row",
 	},

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -62,6 +63,7 @@ func adminOf(tb testing.TB, driver, dsn string) *admin {
 		require.NoError(tb, err)
 		db.SetMaxOpenConns(adminSessions)
 		db.SetMaxIdleConns(adminSessions)
+		db.SetConnMaxIdleTime(time.Second) // servers with hostile settings end sessions that are idle for three
 		a.db = db
 	}
 	a.users++

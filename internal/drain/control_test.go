@@ -149,6 +149,7 @@ func TestDrainer_with_a_paused_key_finishes_running_messages(t *testing.T) {
 		c.BatchSize, c.PageSize = 1, 10*lanes // one read has all ten
 		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
+		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 9 }, "nine wait")
 		b.pauseKey("key")
 		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 0 }, "it hears it")
 		require.Equal(t, 10, b.Pending(), "nothing changes")

@@ -93,9 +93,10 @@ func TestDrainer_with_a_paused_topic_finishes_running_messages(t *testing.T) {
 		b.Append(database.DB, ofTopics(drafts(10, func(int) string { return "key" }), "held")...)
 		handler := newStanding()
 		c := config("one")
-		c.BatchSize = 1
+		c.BatchSize, c.PageSize = 1, 10*lanes // one read has all ten
 		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
+		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 9 }, "nine wait")
 		b.pauseTopic("held")
 		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 0 }, "the pause is applied")
 		require.Equal(t, 10, b.Pending(), "nothing changes")

@@ -28,7 +28,8 @@ type BatchConfig struct {
 	// "@daily". A cron expression may have seconds as an optional sixth field in front. At each
 	// scheduled time, all messages that were stored until then are handed out, in as few batches as
 	// Size allows: see [LastBatch]. Messages that are stored later wait for the next time, and are
-	// not held in memory. A scheduled time that passed while no process ran is made up for.
+	// not held in memory. Messages with a delay go out when it is over, whatever the schedule. A
+	// scheduled time that passed while no process ran is made up for.
 	// Schedule cannot be combined with Age.
 	//
 	// When clocks are set forward, a scheduled time that they skip comes immediately after the change. When

@@ -266,3 +266,57 @@ func TestBatch_that_is_a_subscriber_now_has_no_time(t *testing.T) {
 		require.InDelta(t, time.Hour.Seconds(), found[0].DueAge.Seconds(), time.Minute.Seconds())
 	})
 }
+
+// More messages than the memory holds wait for a delay that ends between two scheduled times. They
+// go out at their own time, and the missed ones beside them.
+func TestBatch_schedule_leaves_delayed_messages_their_own_time(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		missed, delayed, ready := numbered("missed", 90), numbered("delayed", 90), numbered("ready", 2)
+		b.Put(missed...)
+		b.age(400 * 24 * time.Hour)
+		putDelayed(b, delayed...)
+		b.Put(ready...)
+		seen := &lastly{}
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
+			c.Age, c.Schedule, c.Size, c.QueueConfig.PageSize = 0, "@yearly", 10, 20
+		}), func(ctx context.Context, messages []*message.Message) error {
+			seen.add(ctx, messages)
+			return nil
+		})
+		b.Eventually(func() bool { return b.Pending() == len(ready) }, "only the ready ones wait for the schedule")
+		require.ElementsMatch(t, slices.Concat(missed, delayed), slices.Concat(seen.All()...))
+		require.True(t, seen.last[len(seen.last)-1], "the last call")
+	})
+}
+
+// All of them are due at once, and more than a read returns.
+func TestBatch_schedule_tells_the_last_call_of_many_delayed_messages(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		putDelayed(b, numbered("delayed", 300)...)
+		seen := &lastly{}
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
+			c.Age, c.Schedule, c.Size, c.QueueConfig.PageSize = 0, "@yearly", 250, 300
+		}), func(ctx context.Context, messages []*message.Message) error {
+			seen.add(ctx, messages)
+			return nil
+		})
+		b.Drained()
+		var sizes []int
+		for _, call := range seen.All() {
+			sizes = append(sizes, len(call))
+		}
+		require.Equal(t, []int{250, 50}, sizes)
+		require.Equal(t, []bool{false, true}, seen.last)
+	})
+}
+
+func numbered(name string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s/%d", name, i))
+	}
+	return ids
+}

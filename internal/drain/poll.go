@@ -261,7 +261,11 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 // prepareToLoad adds this process's own knowledge to a message.
 func (d *Drainer) prepareToLoad(m *spool.Message) {
 	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
-	if d.config.Gather != nil {
+	switch {
+	case d.config.Gather == nil:
+	case d.ticking() && m.Ref.State == dialect.StateScheduled:
+		m.Due = m.CreatedAt // its own time has come
+	default:
 		m.Due = d.config.Gather.Due(m.CreatedAt)
 	}
 	if d.crashedTooOften(m) {

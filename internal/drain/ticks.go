@@ -11,7 +11,8 @@ import (
 // ticks knows the scheduled times of batches. A message belongs to the first one after it was
 // stored. Messages of a time that has not come are not held in memory, and hold up no others: until
 // it comes, a lane ends before the first of them. Within a lane, ids follow the order in which
-// messages were stored, except for messages that are stored at the same moment.
+// messages were stored, except for messages that are stored at the same moment. A message with a
+// delay, or that is tried again, has a time of its own, and a read returns it only then.
 //
 // All due messages go out in as few batches as possible. So the drainer tells the scheduler when it
 // has read them all. A transaction may have stored a message before the time and commit after it.
@@ -57,8 +58,7 @@ func (d *Drainer) tick(found *page) bool {
 	return again
 }
 
-// leaveLater removes the messages of later scheduled times from a page. A message that waited for a
-// time of its own stays.
+// leaveLater removes the messages of later scheduled times from a page.
 func (d *Drainer) leaveLater(found *page) {
 	if !d.ticking() {
 		return
@@ -89,9 +89,9 @@ func (d *Drainer) load(params dialect.FetchParams, found *page) []*spool.Message
 	switch {
 	case d.config.Gather == nil:
 		return d.scheduler.Load(found.messages)
-	case params.PerLane > 0 && len(params.Cursors) == len(d.lanes.numbers()):
+	case params.PerLane > 0 && params.Due > 0 && len(params.Cursors) == len(d.lanes.numbers()):
 		committed := (w.final > t.mark || !w.pending && !w.lags()) && len(w.late.places) == 0
-		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore()
+		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore() && found.waited < params.Due
 	}
 	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
 }

@@ -52,9 +52,9 @@ crashpoints: ## end processes before and after each statement, broker call and h
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -C proof -c -o "$$directory/crashpoints" ./crashpoints && \
 		cd proof/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
 
-torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
+torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause DISTANCE=20ms
 	scripts/services run -- go run -C proof ./torture \
-		$(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults $(FAULTS))
+		$(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults $(FAULTS)) $(if $(DISTANCE),-distance $(DISTANCE))
 
 safeguards: ## take one safeguard out at a time, and want the tests to fail
 	scripts/services run -- go run -C proof ./safeguards $(ARGS)

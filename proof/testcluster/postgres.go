@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	_ "github.com/lib/pq" // driver "postgres"
@@ -40,6 +41,10 @@ type node struct {
 
 // binVariable names the folder of the binaries of PostgreSQL. scripts/services sets it if it was told which version to run.
 const binVariable = "TEST_POSTGRES_BIN"
+
+// settingsVariable holds settings of the servers, one a line. scripts/services sets it to those
+// that POSTBOX_SERVICES_SETTINGS names.
+const settingsVariable = "TEST_POSTGRES_SETTINGS"
 
 // postgresBin returns the folder of the newest PostgreSQL, as scripts/services finds it.
 func postgresBin() (string, error) {
@@ -172,10 +177,15 @@ func (p *Postgres) stop(n *node, immediate bool) error {
 func (p *Postgres) Start(ctx context.Context) error { return p.start(ctx, p.primary) }
 
 func (p *Postgres) start(ctx context.Context, n *node) (err error) {
-	n.server, err = p.work.serve(n.name, p.binary("postgres"), "-D", p.data(n), "-p", strconv.Itoa(n.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+p.work.folder, "-c", "max_connections=200",
+	args := []string{"-D", p.data(n), "-p", strconv.Itoa(n.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + p.work.folder, "-c", "max_connections=200",
 		"-c", "wal_level=logical", "-c", "max_wal_senders=10", "-c", "hot_standby=on", "-c", "wal_keep_size=64MB",
-		"-c", "max_wal_size=256MB", "-c", "wal_retrieve_retry_interval=100ms")
+		"-c", "max_wal_size=256MB", "-c", "wal_retrieve_retry_interval=100ms"}
+	for setting := range strings.Lines(os.Getenv(settingsVariable)) {
+		setting = strings.Replace(setting, "=serializable", "=repeatable read", 1) // a standby serves none
+		args = append(args, "-c", strings.TrimSpace(setting))
+	}
+	n.server, err = p.work.serve(n.name, p.binary("postgres"), args...)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func main() {
 	flag.Uint64Var(&config.Seed, "seed", uint64(time.Now().UnixNano()%1e9), "what goes wrong, and when, follows from it")
 	flag.StringVar(&kinds, "faults", "", fmt.Sprintf("kinds of faults, with commas between them: %v (default all)", schedule.Kinds()))
 	flag.Float64Var(&config.Rate, "rate", 25, "transactions a second of all producers together; three to four messages follow from each")
+	flag.DurationVar(&config.Distance, "distance", 0, "how long each answer of the database is on its way")
 	flag.DurationVar(&config.CatchUp, "catch-up", 90*time.Second, "how long it may take until everything is through after the last fault")
 	flag.BoolVar(&config.Keep, "keep", false, "keep the folder with the histories and the logs, also when all is well")
 	flag.Parse()

@@ -6,7 +6,9 @@ export_addresses() {
     for name in "${components[@]}"; do
         if [[ -n ${state[$name]:-} ]]; then export "$("${name}_address")"; fi
     done
-    # Tests that start clusters of their own use that version, too.
+    # Tests that start clusters of their own use these settings and that version, too.
+    TEST_POSTGRES_SETTINGS=$(settings_of postgres)
+    export TEST_POSTGRES_SETTINGS
     if [[ -n $(chosen postgres) && -d $(chosen_home postgres)/bin ]]; then export TEST_POSTGRES_BIN="$(chosen_home postgres)/bin"; fi
 }
 

@@ -124,7 +124,7 @@ func (r *run) breakWire(w *wire, f schedule.Fault, last func()) error {
 		err = w.swallow()
 	}
 	last()
-	w.Toxics.ResetToxics(context.Background())
+	w.cure()
 	return err
 }
 

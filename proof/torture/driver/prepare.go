@@ -139,6 +139,9 @@ func (r *run) configure(as role.Role, number int) (role.Config, error) {
 	if err != nil {
 		return config, err
 	}
+	if err := r.wires.between(config.Name, "postgres").lengthen(r.Distance); err != nil {
+		return config, err
+	}
 	if config.Database, err = dataSource(r.database, wired, strings.TrimPrefix(own.Path, "/"), config.Name); err != nil {
 		return config, err
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Kinds    []schedule.Kind
 	// Rate is the number of transactions a second of all producers together.
 	Rate float64
+	// Distance is how long each answer of the database is on its way.
+	Distance time.Duration
 	// CatchUp is how long it may take until everything is through after the last fault.
 	CatchUp time.Duration
 	// Keep the folder of the run, also when all is well.

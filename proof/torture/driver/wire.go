@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,18 +69,33 @@ type toxic struct {
 
 var streams = []string{"upstream", "downstream"}
 
+// lengthen makes the way so long that an answer takes this time, for good.
+func (w *wire) lengthen(by time.Duration) error {
+	return w.poison("distance", "latency", map[string]int64{"latency": by.Milliseconds() / 2})
+}
+
+// fault is the name of what a fault does to a wire.
+const fault = "fault"
+
 // slow delays both directions, each by half.
 func (w *wire) slow(by time.Duration) error {
-	return w.poison("latency", map[string]int64{"latency": by.Milliseconds() / 2, "jitter": by.Milliseconds() / 4})
+	return w.poison(fault, "latency", map[string]int64{"latency": by.Milliseconds() / 2, "jitter": by.Milliseconds() / 4})
 }
 
 // swallow lets everything disappear on its way, and closes nothing.
-func (w *wire) swallow() error { return w.poison("timeout", map[string]int64{"timeout": 0}) }
+func (w *wire) swallow() error { return w.poison(fault, "timeout", map[string]int64{"timeout": 0}) }
 
-func (w *wire) poison(kind string, attributes map[string]int64) error {
+// cure ends slow or swallow.
+func (w *wire) cure() {
+	for _, stream := range streams {
+		_ = w.Toxics.RemoveToxic(context.Background(), fault+" "+stream) // there is none where a fault could not begin
+	}
+}
+
+func (w *wire) poison(name, kind string, attributes map[string]int64) error {
 	var problems []error
 	for _, stream := range streams {
-		text, err := json.Marshal(toxic{kind + " " + stream, kind, stream, attributes})
+		text, err := json.Marshal(toxic{name + " " + stream, kind, stream, attributes})
 		if err == nil {
 			_, err = w.Toxics.AddToxicJson(bytes.NewReader(text))
 		}

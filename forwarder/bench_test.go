@@ -97,42 +97,6 @@ func (p *countingPublisher) Publish(_ string, messages ...*message.Message) erro
 
 func (p *countingPublisher) Close() error { return nil }
 
-// BenchmarkGroupCommit compares transactions on SQLite that are made at the same time, each with a commit of its own, with
-// those that share commits.
-func BenchmarkGroupCommit(b *testing.B) {
-	database := testdb.SQLiteBenchmark(b)
-	database.Migrate(b)
-	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
-	require.NoError(b, err)
-	groups, err := forwarder.NewGroupCommit(database.Postbox())
-	require.NoError(b, err)
-	payload := make([]byte, 256)
-	publish := func(ctx context.Context, _ *sql.Tx) error {
-		msg := message.NewMessage(postbox.NewMessageID(), payload)
-		msg.SetContext(ctx)
-		return publisher.Publish("topic", msg)
-	}
-	atATime := func(b *testing.B, inTx func(ctx context.Context) error) {
-		b.Helper()
-		b.ReportAllocs()
-		b.SetParallelism(8)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if err := inTx(b.Context()); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	b.Run("own", func(b *testing.B) {
-		atATime(b, func(ctx context.Context) error { return forwarder.InTx(ctx, database.DB, publish) })
-	})
-	b.Run("shared", func(b *testing.B) {
-		atATime(b, func(ctx context.Context) error { return groups.InTx(ctx, publish) })
-	})
-	require.NoError(b, publisher.Close())
-}
-
 // BenchmarkPublish bounds what a message costs the transaction that it is written in.
 func BenchmarkPublish(b *testing.B) {
 	benchmarkPublish(b, func(msg *message.Message) *message.Message { return msg })

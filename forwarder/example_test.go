@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
@@ -58,47 +56,6 @@ func Example() {
 	// refused no stock
 	// accepted <nil>
 	// forwarded: accepted
-}
-
-// Orders that are placed at the same time share a commit. The one that fails leaves nothing, and the others go on.
-func ExampleGroupCommit() {
-	ctx := context.Background()
-	db, remove := openShop(ctx)
-	defer remove()
-
-	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
-	must(err)
-	defer func() { _ = outbox.Close() }()
-	groups, err := forwarder.NewGroupCommit(postbox.Database{DB: db, Dialect: postbox.SQLite})
-	must(err)
-	var placed, refused atomic.Int64
-	var customers sync.WaitGroup
-	for n := range 10 {
-		customers.Go(func() {
-			err := groups.InTx(ctx, func(ctx context.Context, _ *sql.Tx) error {
-				msg := message.NewMessage(postbox.NewMessageID(), []byte("order"))
-				msg.SetContext(ctx)
-				if err := outbox.Publish("orders", msg); err != nil {
-					return err
-				}
-				if n == 3 {
-					return fmt.Errorf("no stock")
-				}
-				return nil
-			})
-			if err != nil {
-				refused.Add(1)
-			} else {
-				placed.Add(1)
-			}
-		})
-	}
-	customers.Wait()
-	var written int
-	must(db.QueryRowContext(ctx, "SELECT COUNT(*) FROM postbox_messages").Scan(&written))
-	fmt.Println("placed:", placed.Load(), "refused:", refused.Load(), "in the outbox:", written)
-	// Output:
-	// placed: 9 refused: 1 in the outbox: 9
 }
 
 // openShop makes a database with the tables of Postbox.

@@ -15,8 +15,6 @@ import (
 // InTx runs fn in a transaction of db. The context that fn gets carries the transaction: messages that are published with
 // that context are committed with fn's other writes, and forwarders are woken after the commit.
 //
-// On SQLite, where each transaction waits for those before it and then for the disk, a [GroupCommit] lets them share commits.
-//
 // If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that transaction: its writes commit with the rest, when the
 // owner of the transaction commits it after InTx has returned. While fn works, a second InTx in the same transaction returns an error. Postbox does not notice
 // a second one if a subscriber of watermill-sql put the transaction into ctx and no inbox is around the handler.
@@ -56,7 +54,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 	} else if tx != nil {
 		return within(ctx, tx, fn)
 	}
-	conn, tx, err := begin(ctx, ctx, db, options)
+	conn, tx, err := begin(ctx, db, options)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
@@ -111,13 +109,13 @@ func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	return nil
 }
 
-// begin waits for a connection as long as the first context lives. The transaction ends with the second.
-func begin(wait, live context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
-	conn, err := db.Conn(wait)
+// begin returns a transaction, and its connection.
+func begin(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, nil, dialect.HintAtPooler(dialect.HideAddress(err))
 	}
-	tx, err := conn.BeginTx(live, options)
+	tx, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		if dialect.SessionUnfit(err) {
 			dialect.Discard(conn)

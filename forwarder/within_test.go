@@ -14,6 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
+type inTxFunc = func(ctx context.Context, tx *sql.Tx) error
+
 // writing returns a function that writes a name, and then does what it is told.
 func writing(database *testdb.Database, name string, then inTxFunc) inTxFunc {
 	return func(ctx context.Context, tx *sql.Tx) error {
@@ -200,10 +202,7 @@ func TestInTx_nil_arguments_are_errors(t *testing.T) {
 	database := testdb.SQLite(t)
 	require.ErrorContains(t, forwarder.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
 	require.ErrorContains(t, forwarder.InTx(t.Context(), database.DB, nil), "the database or the function is nil")
-	groups, err := forwarder.NewGroupCommit(database.Postbox())
-	require.NoError(t, err)
-	require.ErrorContains(t, groups.InTx(t.Context(), nil), "the function is nil")
-	_, err = forwarder.New(database.Postbox(), (*forwarder.Publisher)(nil), forwarder.Config{}, nil)
+	_, err := forwarder.New(database.Postbox(), (*forwarder.Publisher)(nil), forwarder.Config{}, nil)
 	require.ErrorContains(t, err, "is nil")
 }
 
@@ -274,4 +273,18 @@ func TestInTx_within_a_transaction_that_the_user_began_on_another_database_has_i
 	require.NoError(t, tx.Commit())
 	require.Equal(t, []string{"one"}, query(t, one.DB, "SELECT name FROM business"))
 	require.Equal(t, []string{"two"}, query(t, two.DB, "SELECT name FROM business"))
+}
+
+func query(t *testing.T, db *sql.DB, text string) (found []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), text)
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var s string
+		require.NoError(t, rows.Scan(&s))
+		found = append(found, s)
+	}
+	require.NoError(t, rows.Err())
+	return found
 }

@@ -15,37 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// transactor runs the transaction of an order.
-type transactor func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error
-
-// sharedCommits lets orders that are placed at the same time share a commit.
-func sharedCommits(db *sql.DB) (transactor, error) {
-	groups, err := forwarder.NewGroupCommit(postbox.Database{DB: db, Dialect: postbox.SQLite})
-	if err != nil {
-		return nil, err
-	}
-	return groups.InTx, nil
-}
-
-// ownCommits commits each order by itself.
-func ownCommits(db *sql.DB) (transactor, error) {
-	return func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
-		return forwarder.InTx(ctx, db, fn)
-	}, nil
-}
-
 // ours forwards with default settings, and stores messages before it handles them in micro-batches.
-func ours(commits func(db *sql.DB) (transactor, error)) func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-	return func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-		transact, err := commits(db)
-		if err != nil {
-			return err
-		}
-		return pipelineOurs(ctx, stage, db, transact)
-	}
-}
-
-func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transact transactor) error {
+func ours(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
 		return err
 	}
@@ -80,18 +51,18 @@ func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transac
 	}
 	handled := make(chan error, 1)
 	go func() { handled <- handleOurs(messages, len(list)) }()
-	err = errors.Join(produceOurs(ctx, db, transact, list), <-handled, stage.Stop(len(list)), subscriber.Close(), fwd.Close(), <-ended)
+	err = errors.Join(produceOurs(ctx, db, list), <-handled, stage.Stop(len(list)), subscriber.Close(), fwd.Close(), <-ended)
 	stop()
 	return errors.Join(err, wait(), inbox.Close())
 }
 
-func produceOurs(ctx context.Context, db *sql.DB, transact transactor, list []*message.Message) error {
+func produceOurs(ctx context.Context, db *sql.DB, list []*message.Message) error {
 	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	if err != nil {
 		return err
 	}
 	err = load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
-		return transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -179,9 +178,3 @@ func (s sqlite) fetch(f FetchParams) Query {
 		[]any{f.Spool, f.Spool, f.Spool, f.Spool},
 	)}
 }
-
-// SetMark writes a number that belongs to a connection of SQLite, and is rolled back with its transaction.
-func SetMark(mark int32) string { return fmt.Sprintf("PRAGMA temp.user_version = %d", mark) }
-
-// Mark reads what [SetMark] has written, or 0.
-const Mark = "PRAGMA temp.user_version"

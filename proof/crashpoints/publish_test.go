@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -86,53 +85,6 @@ func TestCrash_G1_while_publishing(t *testing.T) {
 		name: "publish without a transaction", least: 3, check: checkAutocommit,
 		life: publishAutocommit, after: forwardWith(forwarder.Config{}),
 	})
-}
-
-// Also covers F5.
-func TestCrash_G1_while_publishing_in_groups(t *testing.T) {
-	t.Parallel()
-	on(t, databases[0], flow{
-		name: "publish in groups", least: orders * 7, life: placeOrdersTogether, check: checkOrders,
-		after: forwardWith(forwarder.Config{}),
-	})
-}
-
-// placeOrdersTogether places one order, and the others, which come meanwhile, in a group.
-func placeOrdersTogether(ctx context.Context, p *process) error {
-	outbox, err := p.outbox()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = outbox.Close() }()
-	groups, err := forwarder.NewGroupCommit(p.w.database.On(p.db))
-	if err != nil {
-		return err
-	}
-	all := allOrders()
-	var others sync.WaitGroup
-	p.hears(all[0], groups.InTx(ctx, func(first context.Context, tx *sql.Tx) error {
-		for _, order := range all[1:] {
-			waits := &waiting{Context: ctx, begun: make(chan struct{})}
-			others.Go(func() { p.hears(order, groups.InTx(waits, p.placing(outbox, order))) })
-			<-waits.begun
-		}
-		return p.placing(outbox, all[0])(first, tx)
-	}))
-	others.Wait()
-	return nil
-}
-
-// waiting is the context of somebody who, as soon as its end is asked for, is in line.
-type waiting struct {
-	context.Context //nolint:containedctx // it is one
-	once            sync.Once
-	begun           chan struct{}
-}
-
-// Done says that the wait has begun.
-func (w *waiting) Done() <-chan struct{} {
-	w.once.Do(func() { close(w.begun) })
-	return w.Context.Done()
 }
 
 // publishAutocommit publishes two messages at once.

@@ -40,8 +40,7 @@ type world struct {
 	broker             broker
 	orders, receipts   string // topics: from the producer, and from the ledger to the mail
 
-	db     *sql.DB                // the producer's own handle
-	groups *forwarder.GroupCommit // on SQLite
+	db     *sql.DB // the producer's own handle
 	outbox *forwarder.Publisher
 
 	mu        sync.Mutex
@@ -69,10 +68,6 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 	require.NoError(t, b.ensure(w.receipts, "mail"))
 	w.db = w.producer.Open(t)
 	var err error
-	if w.producer.Dialect == postbox.SQLite {
-		w.groups, err = forwarder.NewGroupCommit(w.producer.On(w.db))
-		require.NoError(t, err)
-	}
 	w.outbox, err = forwarder.NewPublisher(w.producer.On(w.db), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -94,7 +89,7 @@ func (w *world) transact(ctx context.Context, key string) error {
 	o := order{Key: key, Seq: w.next[key]}
 	w.next[key]++
 	w.mu.Unlock()
-	err := w.inTx(ctx, o, func(ctx context.Context, tx *sql.Tx) error {
+	err := forwarder.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
 		insert := w.producer.Bind("INSERT INTO orders (ordering_key, seq) VALUES (?, ?)")
 		if _, err := tx.ExecContext(ctx, insert, o.Key, o.Seq); err != nil {
 			return err
@@ -124,14 +119,6 @@ func (w *world) transact(ctx context.Context, key string) error {
 		w.committed[key] = append(w.committed[key], o.Seq)
 	}
 	return err
-}
-
-// inTx runs a transaction. On SQLite every other one of a key shares its commit.
-func (w *world) inTx(ctx context.Context, o order, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	if w.groups != nil && o.Seq%2 == 0 {
-		return w.groups.InTx(ctx, fn)
-	}
-	return forwarder.InTx(ctx, w.db, fn)
 }
 
 // produce runs transactions of all keys side by side, one after the other for each. The pause between two is for

@@ -62,7 +62,6 @@ type Inbox struct {
 	history   HistoryStore // nil if messages are not kept
 	config    InboxConfig
 	logger    watermill.LoggerAdapter
-	swallowed *swallowed
 	brake     brake
 	uncounted sync.Once // logs once that the owner of a transaction must commit failures
 }
@@ -87,10 +86,7 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	return &Inbox{
-		store: store, history: history, config: config, logger: logger, brake: brake{profile: config.Retry},
-		swallowed: &swallowed{logger: logger, failed: map[*message.Message]*failure{}},
-	}, nil
+	return &Inbox{store: store, history: history, config: config, logger: logger, brake: brake{profile: config.Retry}}, nil
 }
 
 // Middleware is the inbox as a middleware of Watermill's router. It returns no messages to the router, because the router would
@@ -123,7 +119,6 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 		err = bury(ctx, i.store, key, msg, 0, err)
 	}
 	i.brake.ended(ctx, attempts, err)
-	i.swallowed.ended(ctx, key, msg, err)
 	return processed, err
 }
 
@@ -238,4 +233,9 @@ func (i *Inbox) tellOfOwner(ctx context.Context, key inboxstore.Key, msg *messag
 		i.logger.Info("A handler failed in a transaction that its caller began. The failure is recorded in that transaction: commit it after an error too. "+
 			"If you roll it back, no attempt is counted, and the message never becomes a dead letter", fields(key, msg))
 	})
+}
+
+// fields name a message in the log.
+func fields(key inboxstore.Key, msg *message.Message) watermill.LogFields {
+	return watermill.LogFields{"consumer": key.Consumer, "topic": key.Topic, "message_uuid": cmp.Or(key.MessageID, msg.UUID)}
 }

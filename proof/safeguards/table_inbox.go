@@ -185,7 +185,7 @@ var ofTheInbox = []safeguard{
 	},
 	{
 		name: "an error that panics is replaced", guarantees: "G6, G7",
-		edits:    []edit{{file: "internal/usererror/usererror.go", from: "	w.visit(err, 0)\n", to: ""}},
+		edits:    []edit{{file: "internal/usererror/usererror.go", from: "	visit(err, &at)\n	at = err\n	_ = err.Error()\n", to: ""}},
 		packages: []string{module + "middleware"}, tests: "an_error_that_panics",
 	},
 	{

@@ -97,7 +97,7 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 	c.BatchSize, c.Limits, c.Meter = f.config.BatchSize, f.config.Limits, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	c.Work = spool.NameText(cmp.Or(f.config.Destination, fmt.Sprintf("%s publishes through %T", c.Work, f.relay.publisher)))
-	c.Feed = f.follow(c, measured)
+	c.Feed = f.follow(measured)
 	c.Circuits = func() *circuit.Circuits { return f.relay.circuits }
 	return c
 }

@@ -3,7 +3,6 @@ package forwarder
 import (
 	"context"
 
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
@@ -14,11 +13,11 @@ import (
 type Tail interface{ tail.Source }
 
 // follow returns a feed for the drainer, nil without a Tail, and what the Tail needs to fill it.
-func (f *Forwarder) follow(config drain.Config, measured *meter.Spool) *tail.Feed {
+func (f *Forwarder) follow(measured *meter.Spool) *tail.Feed {
 	if given.Nil(f.config.Tail) {
 		return nil
 	}
-	feed := tail.NewFeed(drain.FeedLimits(config))
+	feed := tail.NewFeed()
 	f.followed = tail.Outbox{
 		DB: f.db, Statements: f.statements, Feed: feed, Meter: measured, Logger: f.logger,
 	}

@@ -98,7 +98,7 @@ var (
 	// LogTaken counts messages of the log.
 	LogTaken = &Instrument{
 		Name: "postbox.log.messages", Kind: Counter, Unit: "{message}", Labels: ofSpool,
-		Help: "Messages that this process took from the log of the database. Polling found the others.",
+		Help: "Messages that the log of the database has told this process of.",
 	}
 	// LogRetained is how much log is kept.
 	LogRetained = &Instrument{

@@ -23,7 +23,7 @@ const tables = `
 		customer text NOT NULL
 	);`
 
-// taken counts the messages that came through the log.
+// taken counts the messages that the log has told of.
 type taken struct{ n atomic.Int64 }
 
 // Record records a measurement.

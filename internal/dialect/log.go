@@ -7,14 +7,6 @@ import (
 
 // The statements for tailing the log of PostgreSQL. Other databases have none.
 
-// logSnapshot tells what a session sees, on which server, and under which settings of operators. It is executed before each message that comes alone,
-// after a pause, so it reads as little as possible: that it searches for messages in old lanes, as a read does, took half of its time.
-const logSnapshot = `SELECT pg_current_snapshot()::text, ` + postgresIncarnation + `, COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
-
-// waitingKeys reads along the index {prefix}waiting_retrying, and ends at its limit.
-const waitingKeys = `
-SELECT DISTINCT key_hash FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT ?`
-
 // logServer identifies the server and the table of a log. The name of the slot belongs to the table, since slots have
 // one name space for all databases of a server.
 const logServer = `
@@ -42,14 +34,6 @@ WHERE p.pubname = ?`
 // retained is the log that the server keeps for a slot.
 const retained = `
 SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = ?`
-
-// WaitingKeys returns hashes of keys with a message that waits for another attempt, at most as many as the limit says.
-func (s *Statements) WaitingKeys(spool int64, limit int) Query {
-	if s.waitingKeys == "" {
-		return Query{}
-	}
-	return Query{Text: s.waitingKeys, Args: []any{spool, limit}}
-}
 
 // PublishedTables are the tables of a publication, without the prefix: that of the messages first, and then those whose rows tell that something
 // has changed.
@@ -79,11 +63,6 @@ func (s *Statements) only(tables []string) string {
 	return strings.Join(names, ", ")
 }
 
-// LogSnapshot returns the snapshot of a session, the incarnation of its server, and the version of a spool.
-func (s *Statements) LogSnapshot(spool int64) Query {
-	return Query{Text: s.logSnapshot, Args: []any{spool}}
-}
-
 // DropPublication returns the statement that removes a publication.
 func (s *Statements) DropPublication(name string) string {
 	return "DROP PUBLICATION IF EXISTS " + name
@@ -111,7 +90,7 @@ func (s *Statements) DropSlot(name string) string {
 
 // usePostgresLog sets the statements.
 func (s *Statements) usePostgresLog() {
-	s.logSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
+	s.LogServer, s.Publication, s.Retained = logServer, publication, retained
 	s.idleLook, s.ToldTables = idleLook, toldTables
 	s.WalLevel = `SELECT current_setting('wal_level')`
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`

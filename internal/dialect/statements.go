@@ -245,14 +245,12 @@ type Statements struct {
 
 	// The log: log.go. All of them are empty where no log is tailed.
 
-	logSnapshot    string
 	LogServer      string // → incarnation, oid of the table of messages, name of the slot; it takes no arguments, since a session that sends the log cannot
 	WalLevel       string // → the setting wal_level
 	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages, whether it sends all its rows and columns, its version, which told tables it lacks
 	PublishedCount string // publication → number of its tables
 	Retained       string // slot → bytes of log that the server keeps for it
 	SlotTaken      string // → name of the slot for these tables, and whether it ends with the session of its reader
-	waitingKeys    string
 	idleLook       string
 	ToldTables     string // → oids of the tables whose rows tell that something has changed: log_idle.go
 
@@ -280,7 +278,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
+		&s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
 	} {
 		f(text)
 	}

@@ -84,7 +84,7 @@ type Config struct {
 	// Renew, that is a setback of this message alone.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may continue after Close
-	// Feed, if not nil, brings messages from the log of the database, see tail.go.
+	// Feed, if not nil, brings what the log of the database tells, see tail.go.
 	Feed *tail.Feed
 	// Circuits, if not nil, returns those of the handler, for operators. They learn when no messages can be read.
 	Circuits func() *circuit.Circuits

@@ -140,6 +140,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	defer stop()
 	defer d.prepared.Close()
 	defer d.removal.running.Wait()
+	defer d.tailing.others.Close()
 
 	live := context.WithoutCancel(ctx)
 	stepping, halt := context.WithCancel(live)
@@ -174,9 +175,7 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-d.scheduler.Changed:
 		case <-d.tailing.changed():
 		case <-wakeUps:
-			if !d.followed() {
-				d.wakeSoon()
-			}
+			d.wakeSoon()
 		case <-d.rescan:
 			d.pollAt = time.Time{}
 		}
@@ -290,6 +289,7 @@ func (d *Drainer) resize() {
 // settlements, then it reads.
 func (d *Drainer) step(live context.Context) {
 	rests := d.trouble.rests(time.Now())
+	d.takeTold()
 	err := d.settleFinished(live)
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
@@ -316,9 +316,6 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err == nil {
 		err = d.poll(ctx)
-	}
-	if err == nil {
-		err = d.takeTailed(ctx)
 	}
 	if err == nil {
 		d.permit()
@@ -369,9 +366,6 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if len(d.held.entries) > 0 && d.held.tryAt.Before(next) {
 		next = d.held.tryAt
-	}
-	if tryAt := d.tailing.tryAt; !tryAt.IsZero() && tryAt.Before(next) {
-		next = tryAt
 	}
 	if d.idle.active {
 		return max(min(time.Until(next), idlePulse), 0)

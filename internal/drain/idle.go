@@ -9,24 +9,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A drainer with nothing to do is idle while the log of its database is read in this process and tells what happens: see docs/log-tailing.md.
-// Then it executes one statement in [idleInterval], a look, which renews its leases and its membership and finds out whether there is
-// something to do after all. Nothing depends on what the log tells but how soon it is noticed: an idle drainer hands out a message only after
-// a snapshot of the log's or an ordinary read, as any other does.
+// A drainer with nothing to do is idle while the log of its database is read in this process and
+// tells each change: see docs/log-tailing.md. Then it executes one statement in [idleInterval], a
+// look, which renews its lease and finds out whether there is something to do after all.
 //
 // It is not idle, and polls, as soon as
 //
-//   - the log brings a message, or tells of one that waits for its time, of an action by an operator, or of a process that has joined,
-//   - the log is not read any more, has a gap, or its server is silent,
-//   - a look finds a message that the log has not brought, or anything else that differs from what the drainer knows,
+//   - the log tells of a change,
+//   - the log is not read any more, tells less, or its server is silent,
+//   - a look finds a message that the log has not told, or anything else that differs from what the
+//     drainer knows,
 //   - or the first message is due that waits for its time.
 //
-// Other processes may hold lanes whose leases run out, which no log tells. So a drainer is idle only with all lanes, and as the only member.
+// Other processes may hold lanes whose leases run out, which no log tells. So a drainer is idle
+// only with all lanes, and as the only member.
 type idle struct {
 	active  bool
 	lookAt  time.Time // the next look
 	renewed time.Time // the last one
-	changes int64     // those that the log had told before it
 	// doubt is until when the drainer polls, since a look has found something that the log has not told.
 	doubt time.Time
 }
@@ -59,39 +59,22 @@ func (d *Drainer) pollMost() time.Duration { return min(d.config.PollMax, Defaul
 // beIdle makes a look if one is due and there is nothing to do. The first look takes the place of a poll that is due.
 func (d *Drainer) beIdle(ctx context.Context) error {
 	i, now := &d.idle, time.Now()
-	changes, told := d.told(now)
 	switch {
-	case !told || !d.atRest(now):
+	case !d.followed(now) || !d.atRest(now):
 		d.stir(now)
-		return nil
-	case i.active && changes != i.changes:
-		d.stir(now)
-		d.pollAt, d.pause = now, d.pollMost()/2 // the log may be ahead of what that poll sees: then a look follows it soon, also with a long PollMax
 		return nil
 	case i.active && now.Before(i.lookAt):
 		return nil
 	case !i.active && (now.Before(d.pollAt) || d.pause < d.pollMost()):
 		return nil
 	}
-	return d.look(ctx, now, changes)
-}
-
-// told returns how many changes the log has told. It is false if the log tells less than every change.
-func (d *Drainer) told(now time.Time) (changes int64, told bool) {
-	t := &d.tailing
-	if t.feed == nil {
-		return 0, false
-	}
-	if server, gaps := t.feed.State(); gaps != t.gaps || server != "" && !t.open {
-		return 0, false
-	}
-	return t.feed.Tells(now)
+	return d.look(ctx, now)
 }
 
 // atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know is told.
 func (d *Drainer) atRest(now time.Time) bool {
 	inMemory, _ := d.scheduler.Size()
-	busy := inMemory > 0 || len(d.tailing.queue) > 0
+	busy := inMemory > 0 || d.tailing.feed.Pending()
 	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.removal.failed || d.settling.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
 		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
 	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
@@ -132,7 +115,7 @@ type found struct {
 }
 
 // look renews the leases, and finds out whether there is something to do.
-func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error {
+func (d *Drainer) look(ctx context.Context, sent time.Time) error {
 	ahead := d.scheduler.Ahead(sent)
 	params, upTo, highest := d.lookParams(sent)
 	seen, err := d.lookOnce(ctx, params)
@@ -159,7 +142,7 @@ func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error
 	if upTo > 0 {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
 	}
-	i.lookAt, i.changes = sent.Add(d.idleInterval(now)), changes
+	i.lookAt = sent.Add(d.idleInterval(now))
 	d.pollAt, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
 	if due := now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond); due.Before(d.pollAt) {
 		d.pollAt = due

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // newIdle returns a drainer that is idle.
@@ -14,7 +15,6 @@ func newIdle(t *testing.T) *tailed {
 	t.Helper()
 	w := newTailed(t)
 	w.begin()
-	w.configured.Feed.Tell(true)
 	w.rests()
 	return w
 }
@@ -25,7 +25,7 @@ func (w *tailed) rests() {
 	deadline := time.Now().Add(time.Minute)
 	for !w.idle.active {
 		require.True(w.T, time.Now().Before(deadline), "the drainer does not become idle")
-		if w.watermark.pending || !w.tailing.open {
+		if w.watermark.pending {
 			w.poll()
 		}
 		w.configured.Feed.Hear(time.Now())
@@ -56,13 +56,13 @@ func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing
 	expires := func(table string) int {
 		return w.db.Count(t, "SELECT (MIN(expires_at) / 1000)::bigint FROM "+table)
 	}
-	members, read := expires("postbox_members"), w.tailing.read
+	members, marks := expires("postbox_members"), w.watermark.given
 	for range 3 {
 		w.looks()
 		require.True(t, w.idle.active)
 	}
 	require.Greater(t, expires("postbox_members"), members)
-	require.Same(t, read, w.tailing.read, "there was no read")
+	require.Equal(t, marks, w.watermark.given, "there was no read")
 	require.Equal(t, w.idle.lookAt, w.pollAt)
 	require.Equal(t, w.idle.lookAt, w.renewAt)
 	require.True(t, w.controlDue().After(w.idle.lookAt), "nor are the settings read in between")
@@ -74,8 +74,7 @@ func TestIdle_needs_a_log_that_tells_each_change(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]func(w *tailed){
 		"it tells less":            func(w *tailed) { w.configured.Feed.Tell(false) },
-		"it is not read any more":  func(w *tailed) { w.configured.Feed.End() },
-		"it begins anew":           func(w *tailed) { w.configured.Feed.Begin(w.server) },
+		"it is not read any more":  func(w *tailed) { w.configured.Feed.Begin() },
 		"its server is silent":     func(w *tailed) { w.configured.Feed.Hear(time.Now().Add(-time.Minute)) },
 		"a lane is leaving":        func(w *tailed) { w.lanes.held[0].leaving = true },
 		"a lane is missing":        func(w *tailed) { delete(w.lanes.held, 1) },
@@ -120,23 +119,12 @@ func TestIdle_polls_at_once_when_the_log_tells_of_a_change(t *testing.T) {
 	w.commit(order("a"))
 	w.hears()
 	require.Empty(t, w.inMemory(), "nothing has told of it")
-	w.configured.Feed.Change(w.id + 1)
+	w.configured.Feed.Add(tail.Change{Spool: w.id + 1})
 	w.hears()
 	require.Empty(t, w.inMemory(), "that was of another outbox")
-	w.configured.Feed.Change(0)
+	w.configured.Feed.Add(tail.Change{})
 	w.hears()
 	require.Equal(t, []string{"a"}, w.inMemory())
-	require.False(t, w.idle.active)
-}
-
-// A drainer hands out a message of the log as any other does, and then is not idle any more.
-func TestIdle_takes_messages_of_the_log(t *testing.T) {
-	t.Parallel()
-	w := newIdle(t)
-	w.log(w.commit(order("a")), "a", w.db.DB)
-	w.hears()
-	require.Equal(t, []string{"a"}, w.inMemory())
-	w.hears()
 	require.False(t, w.idle.active)
 }
 
@@ -256,10 +244,10 @@ func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
 	w := newIdle(t)
 	w.looks()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
-	w.configured.Feed.Change(w.id)
+	w.configured.Feed.Add(tail.Change{Spool: w.id})
 	w.rests()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())), "no operator has acted")
-	w.configured.Feed.Change(0)
+	w.configured.Feed.Add(tail.Change{})
 	w.hears()
 	require.False(t, w.idle.active)
 	w.rests()
@@ -280,7 +268,7 @@ func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testi
 	w := newIdle(t)
 	require.Greater(t, w.config.PollMax, w.pollMost())
 	w.pause = w.config.PollMax
-	w.configured.Feed.Change(w.id)
+	w.configured.Feed.Add(tail.Change{Spool: w.id})
 	w.hears()
 	require.False(t, w.pollAt.After(time.Now().Add(w.pollMost())))
 }
@@ -290,11 +278,11 @@ func TestIdle_is_not_idle_while_limits_hold_messages_back(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)
 	w.db.Exec(t, "UPDATE postbox_spools SET settings = ?, version = version + 1", `{"per_second":1}`)
-	w.configured.Feed.Change(0)
-	w.polls(func() bool { return w.config.Limits.Total.PerSecond == 1 && w.tailing.open })
+	w.configured.Feed.Add(tail.Change{})
+	w.polls(func() bool { return w.config.Limits.Total.PerSecond == 1 })
 	w.rests()
 	for _, name := range []string{"a", "b"} {
-		w.log(w.commit(spool.Draft{Topic: "orders", MessageID: name, Payload: []byte(name)}), name, w.db.DB)
+		w.tell(w.commit(spool.Draft{Topic: "orders", MessageID: name, Payload: []byte(name)}))
 	}
 	w.hears()
 	require.Len(t, w.inMemory(), 2)

@@ -20,8 +20,6 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory the number of those in
 	// memory.
 	exposedToRead, exposedInMemory int
-	// tailed: all messages that the last complete read saw have been read, see tail.go.
-	tailed bool
 	// leftOut is the id after which the lane is read again when a topic or key is read again that reads have left out
 	// because of a limit.
 	leftOut int64
@@ -36,7 +34,7 @@ type lane struct {
 
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) {
-	l.cursor, l.leftOut, l.passed, l.tailed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1), false
+	l.cursor, l.leftOut, l.passed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1)
 }
 
 // goBack makes the lane be read again from where something was left out.
@@ -118,7 +116,7 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 // stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
 // number of them is treated as exposed.
 func (l *lane) stay(exposed int) {
-	l.leaving, l.cursor, l.leftOut, l.passed, l.tailed = false, 0, 0, 0, false
+	l.leaving, l.cursor, l.leftOut, l.passed = false, 0, 0, 0
 	if l.suspect {
 		l.exposedToRead = exposed
 	}
@@ -133,7 +131,7 @@ func (s *laneSet) lower(number int, id int64) {
 // rewind makes the next read of each lane start at its beginning.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
-		l.cursor, l.leftOut, l.passed, l.tailed = 0, 0, 0, false
+		l.cursor, l.leftOut, l.passed = 0, 0, 0
 	}
 }
 

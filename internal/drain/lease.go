@@ -285,7 +285,6 @@ func (d *Drainer) learn(ctx context.Context) error {
 	}
 	if len(found) > before-len(lost) {
 		d.pollAt = time.Time{} // read the new lanes immediately
-		d.tailing.forget()
 		d.slowStart.Begin()
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // modelProcess is a process that has a drainer and no goroutines.
@@ -73,12 +74,13 @@ func (w *world) spawn() {
 	config := w.settings
 	config.Holder = fmt.Sprintf("p%d", w.spawned)
 	if w.wal != nil {
-		config.Feed = w.newFeed()
+		config.Feed = tail.NewFeed()
 	}
 	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
 	p.d.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
+	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)     // one that sends no statement
 	p.d.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
 	p.d.started = 1 << 20                                                 // it never starts a worker
 	p.d.pause = config.PollMin

@@ -98,9 +98,6 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	}
 	w.exec("DELETE FROM effects")
 	page := rapid.IntRange(1, 4).Draw(rt, "page size")
-	if m.tailing { // a process that has a backlog takes nothing from the log
-		page *= 5
-	}
 	w.settings = Config{
 		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0, 4}).Draw(rt, "inline bytes"),
 		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, min(page, 4)).Draw(rt, "batch size"),

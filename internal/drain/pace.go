@@ -17,10 +17,10 @@ const (
 )
 
 // plan sets the time of the next poll of all lanes: soon after a poll that found messages, later and later after polls
-// that found none. While messages come through the log, polls only look for what the log does not bring.
+// that found none. While a log tells each change, polls only look for what it does not tell.
 func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
-	case something && !d.followed():
+	case something && !d.followed(now):
 		d.pause = d.config.PollMin
 	case everything:
 		d.pause = min(2*d.pause, d.config.PollMax)
@@ -43,9 +43,13 @@ func (d *Drainer) restShare() int {
 	return restShare
 }
 
-// wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over.
+// wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over. While
+// a log tells each change, the polls after it are as rare as before, so that the drainer becomes
+// idle again.
 func (d *Drainer) wakeSoon() {
-	d.pause = d.config.PollMin
+	if d.pause = d.config.PollMin; d.followed(time.Now()) {
+		d.pause = d.pollMost() / 2
+	}
 	if d.rested.Before(d.pollAt) {
 		d.pollAt = d.rested
 	}

@@ -68,7 +68,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	started := time.Now()
 	limit := d.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
-	params.Mark = d.watermark.wantsMark(started) || d.wantsTailMark(started)
+	params.Mark = d.watermark.wantsMark(started)
 	if everything {
 		params.Due = d.slowStart.Allow(limit)
 	}
@@ -83,8 +83,8 @@ func (d *Drainer) poll(ctx context.Context) error {
 	d.plan(everything, len(found.messages) > 0, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
-	} else if err := d.observeRead(ctx, params, found); err != nil {
-		return err
+	} else {
+		d.observeRead(params, found)
 	}
 	d.readyOnce.Do(func() { close(d.ready) })
 	if everything && taken && d.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
@@ -250,7 +250,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 		if l.later > 0 && upTo >= l.later-1 {
 			upTo, more = l.later-1, false
 		}
-		l.hasMore, l.tailed = more, !more
+		l.hasMore = more
 		if !more && !d.leavesOut() && found.waited < params.Due {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
 		}

@@ -327,9 +327,6 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 	d.overcome(entries)
 	for _, e := range entries {
 		ref := e.Message.Ref
-		if !e.Simple() {
-			d.tailing.failed(e.Message)
-		}
 		// A message that was put back must be found again. So must the messages behind a message that has released its
 		// key. The messages behind a message that waits again need not be read yet, and they may be many. Of a hidden
 		// key, reads have also left out earlier messages: those of a transaction that committed late, or of a topic

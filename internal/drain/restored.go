@@ -95,7 +95,6 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	}
 	d.lanes.rewind()
 	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil
-	d.tailing.restart()
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
 	d.past.since = time.Now()
 	d.unsettled = slices.Concat(d.removal.waiting, d.held.entries, d.unsettled)

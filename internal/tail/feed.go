@@ -1,106 +1,111 @@
 package tail
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// Message is a message that was inserted into the table of messages by a committed transaction.
-type Message struct {
-	Transaction   uint32 // the low 32 bits of the transaction's id
-	Spool         int64
-	ID, CreatedAt int64
-	Lane          int
-	HasKey        bool
-	KeyHash       int64
-	Topic         string
-	MessageID     string
-	Key           string
-	// Size is the number of bytes of payload and metadata. If they are too large for the feed, Metadata is nil.
-	Size              int
-	Payload, Metadata []byte
+// Change is what a committed transaction has done for an outbox.
+type Change struct {
+	Transaction uint32 // the low 32 bits of its id, or 0 for one that everybody sees
+	Spool       int64  // the outbox; 0 for all, since an operator has acted
+	Message     bool   // it has stored a message that is ready
 }
 
-// Limits bound a feed.
-type Limits struct {
-	Messages int // maximum number of messages
-	Inline   int // maximum size of a message that is held with its payload
-	Bytes    int // maximum size of all messages with their payloads
-}
-
-// Feed holds the messages of one outbox that were read from the log and that the drainer has not taken yet. It is safe
-// for concurrent use.
+// Feed brings what a log tells to the drainer of one outbox. It is safe for concurrent use.
 type Feed struct {
-	limits  Limits
 	changed chan struct{}
 
 	mu       sync.Mutex
-	spool    int64  // the outbox; 0 before it is known
-	server   string // incarnation of the server whose log is read; empty while no log is read
-	gaps     int64
-	messages []Message
-	bytes    int
+	spool    int64     // the outbox; 0 before it is known
+	seen     *Snapshot // of the last read
+	pending  []uint32  // transactions that it has not seen, in the order of their commits
+	news     bool      // there are some since the last call of News
+	messages int       // told since then
 
-	tells   bool      // the log that is read tells each change, see Tells
-	changes int64     // those that it has told
-	acted   time.Time // when it has told of an action by an operator last
-	missed  int64     // how often a drainer has found what it has not told
-	heard   time.Time
+	tells  bool      // the log that is read tells each change
+	acted  time.Time // when it has told of an action by an operator last
+	missed int64     // how often a drainer has found what it has not told
+	heard  time.Time
 }
+
+// most is the number of transactions that a feed holds. Of more it drops the oldest, which the next
+// read sees in all likelihood.
+const most = 10_000
 
 // NewFeed returns an empty feed.
-func NewFeed(limits Limits) *Feed {
-	return &Feed{limits: limits, changed: make(chan struct{}, 1), gaps: 1}
-}
+func NewFeed() *Feed { return &Feed{changed: make(chan struct{}, 1)} }
 
-// Changed gets a token when there is something to take, or when the state has changed.
+// Changed gets a token when there is news, or when the log begins or ceases to tell.
 func (f *Feed) Changed() <-chan struct{} { return f.changed }
 
 // Open says which outbox the feed is for. A restored database may know the outbox under another id.
 func (f *Feed) Open(spool int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.spool != spool {
-		f.spool = spool
-		f.gap()
-	}
+	f.spool, f.seen, f.pending = spool, nil, nil
 }
 
-// Begin says that from now on the log of a server is read. What was committed before may be missing.
-func (f *Feed) Begin(server string) {
+// Begin says that a log is read from now on, or none any more. It tells each change after [Feed.Tell].
+func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.server, f.tells = server, false
-	f.gap()
-	f.signal()
+	f.pending = nil
+	f.tell(false)
 }
 
-// End says that the log is not read any more.
-func (f *Feed) End() { f.Begin("") }
-
-// Add adds a message, unless it is of another outbox. If the feed is full, all its messages are dropped, which is a gap.
-func (f *Feed) Add(m Message) {
+// Add adds a change, unless it is of another outbox.
+func (f *Feed) Add(c Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m.Spool != f.spool {
+	if c.Spool != 0 && c.Spool != f.spool {
 		return
 	}
-	m = m.keep(f.limits.Inline)
-	size := 0
-	if m.Metadata != nil {
-		size = m.Size
+	if c.Spool == 0 {
+		f.acted = time.Now()
 	}
-	if len(f.messages) >= f.limits.Messages || f.bytes+size > f.limits.Bytes {
-		f.gap()
+	if c.Message {
+		f.messages++
 	}
-	f.messages, f.bytes = append(f.messages, m), f.bytes+size
+	if n := len(f.pending); n > 0 && f.pending[n-1] == c.Transaction || f.sees(c.Transaction) {
+		return
+	}
+	f.pending = append(f.pending[max(len(f.pending)-most+1, 0):], c.Transaction)
+	f.news = true
 	f.signal()
 }
 
-// gap drops all messages.
-func (f *Feed) gap() {
-	f.messages, f.bytes = nil, 0
-	f.gaps++
+func (f *Feed) sees(transaction uint32) bool {
+	return f.seen != nil && transaction != 0 && f.seen.Sees(transaction)
+}
+
+// News reports whether there is a transaction since the last call that no read has seen. messages is
+// how many the log has told since then.
+func (f *Feed) News() (news bool, messages int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	news, messages = f.news, f.messages
+	f.news, f.messages = false, 0
+	return news, messages
+}
+
+// Read takes in what a read of the outbox has seen, and returns of how many transactions it was the
+// first, and how many are left.
+func (f *Feed) Read(seen *Snapshot) (first, left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := len(f.pending)
+	f.seen = seen
+	f.pending = slices.DeleteFunc(f.pending, func(one uint32) bool { return one == 0 || f.sees(one) })
+	return before - len(f.pending), len(f.pending)
+}
+
+// Pending reports whether there is a transaction that no read has seen.
+func (f *Feed) Pending() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.pending) > 0
 }
 
 func (f *Feed) signal() {
@@ -110,47 +115,30 @@ func (f *Feed) signal() {
 	}
 }
 
-// State says from which server the log is read, and how many gaps there were. If the number has grown, messages are
-// missing that were committed before those that the feed has now.
-func (f *Feed) State() (server string, gaps int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.server, f.gaps
-}
-
-// Take removes and returns all messages, in the order of their commits, with the state that belongs to them.
-func (f *Feed) Take() (messages []Message, server string, gaps int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	messages = f.messages
-	f.messages, f.bytes = nil, 0
-	return messages, f.server, f.gaps
-}
-
-// patience is how long the server of the log may be silent. The receiver asks it for a sign of life each second.
+// patience is how long the server of the log may be silent. The receiver asks it for a sign of life
+// each second.
 const patience = 3 * time.Second
 
-// Tell says that from now on the log tells each change, or that it does so no longer. [Feed.Begin] ends it, too.
+// Tell says that from now on the log tells each change, or that it does so no longer.
 func (f *Feed) Tell(tells bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.tell(tells)
+}
+
+func (f *Feed) tell(tells bool) {
 	if f.tells != tells {
 		f.tells = tells
 		f.signal()
 	}
 }
 
-// Change says that something has changed in an outbox. If spool is 0, an operator has acted, on any outbox.
-func (f *Feed) Change(spool int64) {
+// Tells reports whether the log tells each change: a message, an action of an operator, a process
+// that joins. It is false, too, when the server has been silent for long.
+func (f *Feed) Tells(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if spool == 0 {
-		f.acted = time.Now()
-	}
-	if spool == 0 || spool == f.spool {
-		f.changes++
-		f.signal()
-	}
+	return f.tells && now.Sub(f.heard) < patience
 }
 
 // Acted returns when the log has told of an action by an operator last.
@@ -186,12 +174,4 @@ func (f *Feed) Heard() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heard
-}
-
-// Tells reports whether the log tells that something has changed beside new messages: a message that waits for its time, an action of an
-// operator, a process that joins. The number of changes grows with each of them. It is false, too, when the server has been silent for long.
-func (f *Feed) Tells(now time.Time) (changes int64, tells bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changes, f.tells && now.Sub(f.heard) < patience
 }

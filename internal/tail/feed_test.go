@@ -2,113 +2,110 @@ package tail_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-func newFeed(limits tail.Limits) *tail.Feed {
-	f := tail.NewFeed(limits)
+func newFeed() *tail.Feed {
+	f := tail.NewFeed()
 	f.Open(1)
-	f.Begin("server")
 	return f
 }
 
-func message(id int64, payload string) tail.Message {
-	return tail.Message{Spool: 1, ID: id, Size: len(payload) + 2, Payload: []byte(payload), Metadata: []byte("{}")}
+func snapshot(t *testing.T, text string) *tail.Snapshot {
+	t.Helper()
+	s, err := tail.ParseSnapshot(text)
+	require.NoError(t, err)
+	return &s
 }
 
-func ids(messages []tail.Message) (ids []int64) {
-	for _, m := range messages {
-		ids = append(ids, m.ID)
-	}
-	return ids
-}
-
-func TestFeed_returns_the_messages_of_its_outbox_in_order(t *testing.T) {
+func TestFeed_has_news_of_its_outbox(t *testing.T) {
 	t.Parallel()
-	f := newFeed(tail.Limits{Messages: 10, Inline: 10, Bytes: 100})
-	f.Add(message(2, "a"))
-	f.Add(tail.Message{Spool: 2, ID: 3})
-	f.Add(message(1, "b"))
-	messages, server, _ := f.Take()
-	require.Equal(t, []int64{2, 1}, ids(messages))
-	require.Equal(t, "server", server)
-	messages, _, _ = f.Take()
-	require.Empty(t, messages)
-	select {
-	case <-f.Changed():
-	default:
-		require.Fail(t, "the drainer is not woken")
-	}
+	f := newFeed()
+	f.Add(tail.Change{Transaction: 7, Spool: 2, Message: true})
+	require.Empty(t, f.Changed(), "it was of another outbox")
+	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true})
+	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true})
+	f.Add(tail.Change{Transaction: 8, Spool: 1})
+	require.Len(t, f.Changed(), 1)
+	news, messages := f.News()
+	require.True(t, news)
+	require.Equal(t, 2, messages)
+	news, messages = f.News()
+	require.False(t, news)
+	require.Zero(t, messages)
 }
 
-func TestFeed_drops_everything_when_it_is_full(t *testing.T) {
+func TestFeed_keeps_a_transaction_until_a_read_has_seen_it(t *testing.T) {
 	t.Parallel()
-	for name, limits := range map[string]tail.Limits{
-		"of messages": {Messages: 2, Inline: 10, Bytes: 100},
-		"of bytes":    {Messages: 10, Inline: 10, Bytes: 8},
+	f := newFeed()
+	for _, transaction := range []uint32{7, 8, 9} {
+		f.Add(tail.Change{Transaction: transaction, Spool: 1})
+	}
+	first, left := f.Read(snapshot(t, "8:9:8"))
+	require.Equal(t, []int{1, 2}, []int{first, left}, "8 runs, and 9 has not begun")
+	require.True(t, f.Pending())
+	first, left = f.Read(snapshot(t, "10:10:"))
+	require.Equal(t, []int{2, 0}, []int{first, left})
+	require.False(t, f.Pending())
+
+	_, _ = f.News()
+	f.Add(tail.Change{Transaction: 9, Spool: 1})
+	news, _ := f.News()
+	require.False(t, news, "it was read before the log told it")
+}
+
+// What has no transaction, such as an altered publication, is a reason to read once.
+func TestFeed_has_news_without_a_transaction(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	f.Read(snapshot(t, "4294967290:4294967290:"))
+	f.Add(tail.Change{})
+	require.True(t, f.Pending())
+	require.False(t, f.Acted().IsZero(), "an operator may have acted")
+	first, left := f.Read(snapshot(t, "4294967290:4294967290:"))
+	require.Equal(t, []int{1, 0}, []int{first, left})
+}
+
+func TestFeed_drops_the_oldest_of_very_many(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	for transaction := range uint32(20_000) {
+		f.Add(tail.Change{Transaction: 1 + transaction, Spool: 1})
+	}
+	_, left := f.Read(snapshot(t, "20000:20000:"))
+	require.Equal(t, 1, left, "the newest is kept")
+	first, _ := f.Read(snapshot(t, "20001:20001:"))
+	require.Equal(t, 1, first)
+}
+
+func TestFeed_of_another_log_or_outbox_has_nothing_of_the_one_before(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f *tail.Feed){
+		"log":    func(f *tail.Feed) { f.Begin() },
+		"outbox": func(f *tail.Feed) { f.Open(2) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFeed(limits)
-			_, before := f.State()
-			for id := range int64(3) {
-				f.Add(message(id+1, "x"))
-			}
-			messages, _, after := f.Take()
-			require.Equal(t, []int64{3}, ids(messages), "what was committed before the gap is dropped")
-			require.Equal(t, before+1, after)
-		})
+		f := newFeed()
+		f.Add(tail.Change{Transaction: 7, Spool: 1})
+		change(f)
+		require.False(t, f.Pending(), name)
 	}
 }
 
-func TestFeed_holds_large_messages_without_their_payload(t *testing.T) {
+func TestFeed_tells_while_its_server_is_heard(t *testing.T) {
 	t.Parallel()
-	f := newFeed(tail.Limits{Messages: 10, Inline: 5, Bytes: 5})
-	large := message(1, "12345678")
-	f.Add(large)
-	f.Add(large)
-	messages, _, _ := f.Take()
-	require.Len(t, messages, 2)
-	require.Nil(t, messages[0].Metadata)
-	require.Nil(t, messages[0].Payload)
-	require.Equal(t, 10, messages[0].Size)
-}
-
-// The receiver reuses its buffer.
-func TestFeed_keeps_a_copy_of_the_payload(t *testing.T) {
-	t.Parallel()
-	f := newFeed(tail.Limits{Messages: 10, Inline: 10, Bytes: 100})
-	m := message(1, "abc")
-	f.Add(m)
-	copy(m.Payload, "xyz")
-	copy(m.Metadata, "??")
-	messages, _, _ := f.Take()
-	require.Equal(t, "abc", string(messages[0].Payload))
-	require.Equal(t, "{}", string(messages[0].Metadata))
-}
-
-func TestFeed_counts_the_beginning_and_the_end_of_a_log_as_gaps(t *testing.T) {
-	t.Parallel()
-	f := newFeed(tail.Limits{Messages: 10, Inline: 10, Bytes: 100})
-	_, first := f.State()
-	f.Add(message(1, "a"))
-	f.End()
-	server, second := f.State()
-	require.Empty(t, server)
-	require.Greater(t, second, first)
-	messages, _, _ := f.Take()
-	require.Empty(t, messages)
-	f.Begin("another")
-	server, third := f.State()
-	require.Equal(t, "another", server)
-	require.Greater(t, third, second)
-	f.Open(1) // the same outbox
-	_, fourth := f.State()
-	require.Equal(t, third, fourth)
-	f.Open(2) // a restored database has it under another id
-	_, fifth := f.State()
-	require.Greater(t, fifth, fourth)
+	f, now := newFeed(), time.Now()
+	require.False(t, f.Tells(now))
+	f.Hear(now)
+	f.Tell(true)
+	require.Len(t, f.Changed(), 1)
+	require.True(t, f.Tells(now.Add(time.Second)))
+	require.False(t, f.Tells(now.Add(time.Minute)), "the server is silent")
+	f.Hear(now.Add(time.Minute))
+	require.True(t, f.Tells(now.Add(time.Minute)))
+	f.Begin()
+	require.False(t, f.Tells(now.Add(time.Minute)))
 }

@@ -81,7 +81,7 @@ func (g *group) leave(f *follower) {
 		g.stop()
 	}
 	g.mu.Unlock()
-	f.Feed.End()
+	f.Feed.Begin()
 	if last {
 		<-ended
 	}
@@ -119,8 +119,8 @@ func (g *group) tellAll(tells bool) {
 	}
 }
 
-// change says that something has changed in an outbox, or in all if spool is 0.
-func (g *group) change(spool int64) { g.each(func(o tail.Outbox) { o.Feed.Change(spool) }) }
+// change tells the outboxes of a change.
+func (g *group) change(c tail.Change) { g.each(func(o tail.Outbox) { o.Feed.Add(c) }) }
 
 // fail ends all followers.
 func (g *group) fail(err error) {

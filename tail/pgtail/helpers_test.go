@@ -124,7 +124,7 @@ func (w *world) takes(publish func(m *message.Message)) {
 	}, "messages are taken from the log")
 }
 
-// done waits until no message is stored. Those that came through the log are counted by then.
+// done waits until no message is stored.
 func (w *world) done() {
 	w.Helper()
 	w.eventually(func() bool { return w.rows() == 0 }, "no message is stored any more")

@@ -73,6 +73,7 @@ type watchedPublication struct {
 	outbox        tail.Outbox
 	name, version string
 	tell          func(tells bool)
+	change        func(tail.Change)
 }
 
 // lacks returns a setupError that says what the publication lacks.
@@ -82,13 +83,14 @@ func (w *watchedPublication) lacks(ctx context.Context) error {
 	return err
 }
 
-// check calls gap if the publication was changed since the last check: the log may lack what was committed before the change.
-func (w *watchedPublication) check(ctx context.Context, gap func()) error {
+// check makes all outboxes read if the publication was changed since the last check: the log may
+// lack what was committed before the change.
+func (w *watchedPublication) check(ctx context.Context) error {
 	has, err := publishes(ctx, w.outbox.DB, w.outbox.Statements, w.name)
 	if has.version != w.version {
 		w.version = has.version
-		gap()
 		w.tell(err == nil && has.tells())
+		w.change(tail.Change{})
 	}
 	return err
 }

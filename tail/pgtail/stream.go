@@ -193,25 +193,22 @@ type insertStream struct {
 	*stream
 
 	decoder *tail.Decoder
-	deliver func(tail.Message)
-	change  func(spool int64)
+	change  func(tail.Change)
 	check   func(ctx context.Context) error // looks whether the log has had all inserts, and has them from now on
 }
 
 // take takes in one message of the server. A position is confirmed when it was received.
 func (s *insertStream) take(ctx context.Context, data []byte) error {
 	if part := content(data); part != nil {
-		event, m, end, err := s.decoder.Decode(part)
+		event, change, end, err := s.decoder.Decode(part)
 		switch {
 		case err != nil:
 			return err
-		case event == tail.Insert:
-			s.deliver(m)
-		case event == tail.Change:
-			s.change(m.Spool)
+		case event == tail.Changed:
+			s.change(change)
 		case event == tail.Described:
 			return s.during(ctx, s.check)
-		case event == tail.Commit:
+		case event == tail.Committed:
 			s.confirmed = max(s.confirmed, end)
 		}
 		return nil

@@ -41,7 +41,6 @@ func New(config Config) (*Tail, error) {
 func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
 	return t.follow(ctx, outbox, func(f *follower) {
 		if t.server != "" {
-			f.Feed.Begin(t.server)
 			f.Feed.Tell(t.tells)
 		}
 	}, func(ctx context.Context) {
@@ -69,7 +68,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}
 	defer s.close(ctx)
 	within, cancel := context.WithCancelCause(ctx)
-	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: has.version, tell: t.tell}
+	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: has.version, tell: t.tell, change: t.change}
 	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: publication.lacks, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	defer cancel(nil)
@@ -89,9 +88,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	t.tell(has.tells())
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), deliver: t.deliver, change: t.change, check: func(ctx context.Context) error {
-		return publication.check(ctx, func() { t.begin(s.server) })
-	}}
+	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), change: t.change, check: publication.check}
 	return cause(within, inserts.receive(within, func(data []byte) error { return inserts.take(within, data) }))
 }
 
@@ -101,7 +98,7 @@ func (t *Tail) begin(server string) {
 	defer t.mu.Unlock()
 	t.server, t.tells = server, false
 	for _, f := range t.followers {
-		f.Feed.Begin(server)
+		f.Feed.Begin()
 	}
 }
 
@@ -110,11 +107,6 @@ func (t *Tail) tell(tells bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tellAll(tells && t.server != "")
-}
-
-// deliver gives a message to the outboxes that it may belong to.
-func (t *Tail) deliver(m tail.Message) {
-	t.each(func(o tail.Outbox) { o.Feed.Add(m) })
 }
 
 // toldTables returns the oids of the tables whose rows tell that something has changed.

@@ -790,9 +790,6 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_se
 -- Notify
 
 
--- LogSnapshot
-
-
 -- LogServer
 
 
@@ -809,9 +806,6 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_se
 
 
 -- SlotTaken
-
-
--- WaitingKeys
 
 
 -- IdleLook

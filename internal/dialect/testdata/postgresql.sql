@@ -892,10 +892,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- Notify
 SELECT pg_notify($1, $2)
 
--- LogSnapshot
-SELECT pg_current_snapshot()::text, COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
-	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1)
-
 -- LogServer
 SELECT COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), t.id, 'postbox_' || d.oid::text || '_' || t.id
@@ -923,9 +919,6 @@ SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint F
 -- SlotTaken
 SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text FROM pg_database WHERE datname = current_database())
-
--- WaitingKeys
-SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT $2
 
 -- IdleLook
 WITH renewed AS (

@@ -773,9 +773,6 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- Notify
 
 
--- LogSnapshot
-
-
 -- LogServer
 
 
@@ -792,9 +789,6 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 
 
 -- SlotTaken
-
-
--- WaitingKeys
 
 
 -- IdleLook

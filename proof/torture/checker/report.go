@@ -132,7 +132,7 @@ func (r Report) String() string {
 	fmt.Fprintf(&text, "intents %d · published %d · applied %d · duplicates absorbed %d\n", c.Intents, c.Published, c.Applied, c.Duplicates)
 	fmt.Fprintf(&text, "runs failed %d, met an outage %d, did not end %d · dead letters %d, requeued %d · still waiting %d\n",
 		c.Failed, c.Outages, c.Unfinished, c.Dead, c.Requeued, c.Pending)
-	fmt.Fprintf(&text, "rows that came through the log: %d\n", c.Tailed)
+	fmt.Fprintf(&text, "rows that the log told of: %d\n", c.Tailed)
 	fmt.Fprintf(&text, "failures in the database of messages that are gone: %d\n", c.Strangers)
 	if c.Failovers > 0 {
 		fmt.Fprintf(&text, "failovers %d, which lost %d committed messages, and %d works on messages that are there\n",

@@ -191,7 +191,7 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
 		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &ofHook) ||", to: "errors.As(err, &ofHook) && false ||"}},
-		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./too_large",
+		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./Goexit",
 	},
 	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -61,7 +62,7 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*A
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	audit := operate.NewAuditor(statements, config.Actor)
+	audit := audit.NewAuditor(statements, config.Actor)
 	return &Admin{
 		db: db.DB, config: config, statements: statements, logger: logger,
 		letters:  operate.NewLetters(db.DB, statements, audit, config.Outbox, logger),

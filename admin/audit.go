@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
@@ -15,7 +16,7 @@ import (
 // ContextWithActor returns a context in which the actor acts: [Admin.Audit] shows the name with each action that is called with this context. A web
 // application passes the name of the user who is logged in. Without an actor in the context it is [Config.Actor]. Nothing checks the name.
 func ContextWithActor(ctx context.Context, actor string) context.Context {
-	return operate.ContextWithActor(ctx, actor)
+	return audit.ContextWithActor(ctx, actor)
 }
 
 // AuditEntry is an action of an operator. An action that failed has none.
@@ -116,7 +117,7 @@ func publicEntries(found []operate.AuditEntry, err error) ([]AuditEntry, error) 
 }
 
 func checkAction(name string) error {
-	if actions := operate.Actions(); name != "" && !slices.Contains(actions, name) {
+	if actions := audit.Actions(); name != "" && !slices.Contains(actions, name) {
 		return fmt.Errorf("action: there is no %.60q: choose one of %s", name, strings.Join(actions, ", "))
 	}
 	return nil

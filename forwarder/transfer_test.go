@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -141,7 +142,7 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 		require.Zero(w.t, w.left())
 		require.Len(w.t, w.errors(logger), 3)
 
-		letters := operate.NewLetters(w.database.DB, w.statements, operate.NewAuditor(w.statements, ""), "test", watermill.NopLogger{})
+		letters := operate.NewLetters(w.database.DB, w.statements, audit.NewAuditor(w.statements, ""), "test", watermill.NopLogger{})
 		list, err := letters.List(w.t.Context(), dialect.DeadLetterFilter{Limit: 10})
 		require.NoError(w.t, err)
 		require.Len(w.t, list, 3)

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
@@ -33,7 +34,7 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 // set stores settings, as an operator does.
 func (b *bench) set(name string, settings spool.Settings) {
 	b.T.Helper()
-	operator := operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
+	operator := operate.NewOperator(b.Database.DB, b.Statements, audit.NewAuditor(b.Statements, ""), watermill.NopLogger{})
 	require.NoError(b.T, operator.Set(b.T.Context(), name, func(stored *spool.Settings) error {
 		*stored = settings
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -84,7 +85,7 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 		require.Equal(t, messages/10, dead)
 		require.Equal(t, done, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_history"), "each can be listed, once")
 
-		letters := operate.NewLetters(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), b.Spool.Name(), watermill.NopLogger{})
+		letters := operate.NewLetters(database.DB, b.Statements, audit.NewAuditor(b.Statements, ""), b.Spool.Name(), watermill.NopLogger{})
 		list, err := letters.List(t.Context(), dialect.DeadLetterFilter{Limit: messages})
 		require.NoError(t, err)
 		require.Len(t, list, dead)

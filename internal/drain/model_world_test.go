@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -121,7 +122,7 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	if m.tailing {
 		w.wal = newModelLog()
 	}
-	w.letters = operate.NewLetters(m.db.DB, m.statements, operate.NewAuditor(m.statements, ""), w.spool.Name(), watermill.NopLogger{})
+	w.letters = operate.NewLetters(m.db.DB, m.statements, audit.NewAuditor(m.statements, ""), w.spool.Name(), watermill.NopLogger{})
 	return w
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -37,7 +38,7 @@ func TestOperator_G2_a_message_whose_dead_letter_is_not_stored_stays(t *testing.
 		end := b.ignore("INSERT", "postbox_dead_letters", "NEW.topic = 'orders'")
 		statements, err := spool.StatementsIn(database.Postbox())
 		require.NoError(t, err)
-		operator := operate.NewOperator(database.DB, statements, operate.NewAuditor(statements, ""), watermill.NopLogger{})
+		operator := operate.NewOperator(database.DB, statements, audit.NewAuditor(statements, ""), watermill.NopLogger{})
 		id := int64(database.Count(t, "SELECT id FROM postbox_messages"))
 		require.ErrorIs(t, operator.Bury(t.Context(), b.Spool.Name(), id, "of no use"), spool.ErrNoLetter)
 		require.Equal(t, 1, b.Pending())

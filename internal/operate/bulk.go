@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -19,7 +20,7 @@ const maxStuck = 10
 // their order. So each letter is changed once, and the order within a key is kept.
 type bulk struct {
 	letters *Letters
-	act     *Act
+	act     *audit.Act
 	most    int // 0: no limit
 	// one changes one letter. It returns the spool whose drainers should notice, if there is one.
 	one    func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error)
@@ -33,7 +34,7 @@ type bulk struct {
 func (b *bulk) run(ctx context.Context, filter dialect.DeadLetterFilter) (Progress, error) {
 	progress, err := b.all(ctx, filter)
 	if err != nil {
-		err = errors.Join(err, b.letters.audit.stopped(ctx, b.letters.db, b.act))
+		err = errors.Join(err, b.letters.audit.Stopped(ctx, b.letters.db, b.act))
 	}
 	return progress, err
 }
@@ -137,7 +138,7 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 // requeued as they are, and returns these as the error.
 func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, again Again, report func(Progress)) (Progress, error) {
 	filter.Resolved = dialect.ResolvedNo
-	b := &bulk{letters: l, act: NewAct(ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report}
+	b := &bulk{letters: l, act: audit.NewAct(audit.ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
 		return l.requeue(ctx, tx, id, again)
 	}
@@ -147,7 +148,7 @@ func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilte
 // ResolveAll marks the open letters that the filter selects as dealt with.
 func (l *Letters) ResolveAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen, reason string, report func(Progress)) (Progress, error) {
 	filter.Resolved = dialect.ResolvedNo
-	b := &bulk{letters: l, act: NewAct(ActResolve, filter.Spool).Choosing(chosen).Noting(reason), most: most, report: report}
+	b := &bulk{letters: l, act: audit.NewAct(audit.ActResolve, filter.Spool).Choosing(chosen).Noting(reason), most: most, report: report}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
 		return nil, l.resolve(ctx, tx, id, reason)
 	}
@@ -157,7 +158,7 @@ func (l *Letters) ResolveAll(ctx context.Context, filter dialect.DeadLetterFilte
 // DeleteAll deletes the letters that the filter selects. If it selects open letters only, it leaves those that another operator
 // resolves meanwhile.
 func (l *Letters) DeleteAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
-	b := &bulk{letters: l, act: NewAct(ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
+	b := &bulk{letters: l, act: audit.NewAct(audit.ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
 	statement := l.statements.DeleteDeadLetter
 	if filter.Resolved == dialect.ResolvedNo {
 		statement = l.statements.RemoveDeadLetter

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -18,7 +19,7 @@ import (
 // is changed once.
 type pendingBulk struct {
 	operator *Operator
-	act      *Act
+	act      *audit.Act
 	what     string
 	most     int // 0: no limit
 	// headsFirst: see passes.
@@ -38,7 +39,7 @@ type pendingBulk struct {
 func (b *pendingBulk) run(ctx context.Context) (Progress, error) {
 	progress, err := b.all(ctx)
 	if err != nil {
-		err = errors.Join(err, b.operator.audit.stopped(ctx, b.operator.db, b.act))
+		err = errors.Join(err, b.operator.audit.Stopped(ctx, b.operator.db, b.act))
 	}
 	return progress, err
 }
@@ -156,7 +157,7 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *List
 
 // RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no limit). The filter must select no ready ones.
 func (o *Operator) RunAllNow(ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
-	b := &pendingBulk{operator: o, act: NewAct(ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
+	b := &pendingBulk{operator: o, act: audit.NewAct(audit.ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
 	b.has = func(found locked) bool { return found.due }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
 		return false, o.due(ctx, tx, s, found, 0)
@@ -168,7 +169,7 @@ func (o *Operator) RunAllNow(ctx context.Context, name string, filter dialect.Me
 func (o *Operator) RescheduleAll(
 	ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen string, at time.Time, report func(Progress),
 ) (Progress, error) {
-	act := NewAct(ActReschedule, name).Choosing(chosen).Noting("at " + at.UTC().Format(time.RFC3339))
+	act := audit.NewAct(audit.ActReschedule, name).Choosing(chosen).Noting("at " + at.UTC().Format(time.RFC3339))
 	b := &pendingBulk{operator: o, act: act, what: "reschedule messages of", most: most, report: report, filter: filter}
 	b.has = func(found locked) bool { return found.at == at.UnixMicro() }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
@@ -181,7 +182,7 @@ func (o *Operator) RescheduleAll(
 func (o *Operator) BuryAll(
 	ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen, reason string, report func(Progress),
 ) (Progress, error) {
-	act := NewAct(ActBury, name).Choosing(chosen).Noting(reason)
+	act := audit.NewAct(audit.ActBury, name).Choosing(chosen).Noting(reason)
 	b := &pendingBulk{operator: o, act: act, what: "bury messages of", most: most, headsFirst: true, report: report, filter: filter}
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
 		return o.bury(ctx, tx, s, found, reason)

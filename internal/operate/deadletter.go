@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -73,7 +74,7 @@ type Failure struct {
 type Letters struct {
 	db         *sql.DB
 	statements *dialect.Statements
-	audit      *Auditor
+	audit      *audit.Auditor
 	outbox     string
 	logger     watermill.LoggerAdapter
 
@@ -82,7 +83,7 @@ type Letters struct {
 }
 
 // NewLetters returns the dead letters of a database. Dead letters of an inbox are published again through the outbox.
-func NewLetters(db *sql.DB, statements *dialect.Statements, audit *Auditor, outbox string, logger watermill.LoggerAdapter) *Letters {
+func NewLetters(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *Letters {
 	return &Letters{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
@@ -140,7 +141,7 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 
 // Resolve marks a dead letter as dealt with.
 func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
-	act := NewAct(ActResolve, "").On("dead letter %d", id).Noting(reason)
+	act := audit.NewAct(audit.ActResolve, "").On("dead letter %d", id).Noting(reason)
 	return l.change(ctx, act, id, "resolve", func(tx *sql.Tx) error {
 		return l.resolve(ctx, tx, id, reason)
 	})
@@ -155,7 +156,7 @@ func (l *Letters) resolve(ctx context.Context, tx *sql.Tx, id int64, reason stri
 }
 
 // change changes one dead letter in a transaction, and writes the row of the action, whose target is the spool of the letter, if it has one.
-func (l *Letters) change(ctx context.Context, act *Act, id int64, what string, do func(tx *sql.Tx) error) error {
+func (l *Letters) change(ctx context.Context, act *audit.Act, id int64, what string, do func(tx *sql.Tx) error) error {
 	act.Affected = 1
 	what = fmt.Sprintf("%s dead letter %d", what, id)
 	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
@@ -179,7 +180,7 @@ func (l *Letters) change(ctx context.Context, act *Act, id int64, what string, d
 
 // Delete deletes a dead letter, resolved or not.
 func (l *Letters) Delete(ctx context.Context, id int64) error {
-	act := NewAct(ActDelete, "").On("dead letter %d", id)
+	act := audit.NewAct(audit.ActDelete, "").On("dead letter %d", id)
 	return l.change(ctx, act, id, "delete", func(tx *sql.Tx) error {
 		return l.delete(ctx, tx, l.statements.DeleteDeadLetter, id)
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -37,7 +38,7 @@ type Edit struct {
 func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again Again) error {
 	var s *spool.Spool
 	var into int64
-	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
+	act := audit.NewAct(audit.ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
 	err := l.change(ctx, act, id, "edit", func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
 		if err != nil {
@@ -53,7 +54,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit, again
 		if err := l.recent(ctx, tx, letter, again); err != nil {
 			return err
 		}
-		err = l.resolve(ctx, tx, id, editResolution+l.audit.actorIn(ctx))
+		err = l.resolve(ctx, tx, id, editResolution+l.audit.ActorIn(ctx))
 		if errors.Is(err, ErrLetterResolved) { // by another operator, since it was read
 			if letter, readErr := l.read(ctx, tx, id); readErr == nil {
 				err = letter.whyResolved()

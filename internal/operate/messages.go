@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -16,7 +17,7 @@ var ErrReady = errors.New("message is ready")
 
 // RunNow makes a waiting message due. It leaves a ready message unchanged.
 func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
-	act := NewAct(ActRunNow, name).On("message %d", id)
+	act := audit.NewAct(audit.ActRunNow, name).On("message %d", id)
 	return o.change(ctx, fmt.Sprintf("run message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		act.Affected = 0
 		found, err := o.lock(ctx, tx, s, id)
@@ -31,7 +32,7 @@ func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
 // Reschedule makes a waiting message due at the given time. If its drainer may have the message in memory, the drainer
 // is notified.
 func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
-	act := NewAct(ActReschedule, name).On("message %d", id).Noting("at " + at.UTC().Format(time.RFC3339))
+	act := audit.NewAct(audit.ActReschedule, name).On("message %d", id).Noting("at " + at.UTC().Format(time.RFC3339))
 	act.Affected = 1
 	return o.change(ctx, fmt.Sprintf("reschedule message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		found, err := o.lockWaiting(ctx, tx, s, id)
@@ -46,7 +47,7 @@ func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at tim
 // of the drainer, the message has been handled. If it is this one, the writes of a handler in a transaction of its own
 // are rolled back. A drainer that has the message in memory notices the spool's new version, and forgets the message.
 func (o *Operator) Bury(ctx context.Context, name string, id int64, reason string) error {
-	act := NewAct(ActBury, name).On("message %d", id).Noting(reason)
+	act := audit.NewAct(audit.ActBury, name).On("message %d", id).Noting(reason)
 	act.Affected = 1
 	return o.change(ctx, fmt.Sprintf("bury message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		found, err := o.lock(ctx, tx, s, id)

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -39,13 +40,13 @@ const (
 type Operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
-	audit      *Auditor
+	audit      *audit.Auditor
 	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
 }
 
 // NewOperator returns an operator for a database.
-func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, logger watermill.LoggerAdapter) *Operator {
+func NewOperator(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *Operator {
 	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
@@ -61,24 +62,24 @@ var errInbox = errors.New("an inbox has a history, and no pending messages: noth
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
 func (o *Operator) Pause(ctx context.Context, name string) error {
-	act := NewAct(ActPause, name)
+	act := audit.NewAct(audit.ActPause, name)
 	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
+		return act.Changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
 	})
 }
 
 // Resume ends a pause.
 func (o *Operator) Resume(ctx context.Context, name string) error {
-	act := NewAct(ActResume, name)
+	act := audit.NewAct(audit.ActResume, name)
 	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
+		return act.Changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
 	})
 }
 
 // Set changes the stored settings of a spool. No other operator changes them between what change gets and what it leaves, because the
 // row of the spool is locked meanwhile. Settings that cannot be read count as none, as in [Overview].
 func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
-	act := NewAct(ActSet, name)
+	act := audit.NewAct(audit.ActSet, name)
 	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		if _, err := tx.ExecContext(ctx, o.statements.LockSettings, s.ID()); err != nil {
 			return false, err
@@ -95,15 +96,15 @@ func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Sett
 		if err != nil {
 			return false, err
 		}
-		return act.Noting(text).changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
+		return act.Noting(text).Changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
 	})
 }
 
 // PauseKey makes the drainers of a spool stop handing out messages of a key.
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
-	what, act := fmt.Sprintf("pause key %.60q of", key), NewAct(ActPauseKey, name).On("key %q", key)
+	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).On("key %q", key)
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key))))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key))))
 	})
 }
 
@@ -114,9 +115,9 @@ func keyOf(s *spool.Spool, key string) dialect.KeyRef {
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
 func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	what := fmt.Sprintf("resume key %.60q of", key)
-	act := NewAct(ActResumeKey, name).On("key %q", key)
+	act := audit.NewAct(audit.ActResumeKey, name).On("key %q", key)
 	err := o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeKey(keyOf(s, key))))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.ResumeKey(keyOf(s, key))))
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does not come twice.
 	for after, more := int64(0), true; err == nil && more; {
@@ -175,9 +176,9 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 // change changes the target of an action in a transaction, and writes the row of the action, for which do sets the number of things
 // that it changes. If do reports true, the spool's drainers are notified. The spool's row is locked last, to avoid deadlocks between
 // operators.
-func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
+func (o *Operator) change(ctx context.Context, what string, act *audit.Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
 	name := act.Target
-	if kind, _ := spool.Named(name); kind == spool.KindInbox && act.Action != ActSet {
+	if kind, _ := spool.Named(name); kind == spool.KindInbox && act.Action != audit.ActSet {
 		return failedTo(what, name, Invalid(errInbox))
 	}
 	s, err := o.find(ctx, name)
@@ -265,16 +266,6 @@ func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id in
 		return err
 	}
 	return o.due(ctx, tx, s, found, 0)
-}
-
-// changed reports whether a statement changed a row, and counts it.
-func (a *Act) changed(result sql.Result, err error) (bool, error) {
-	did, err := changed(result, err)
-	a.Affected = 0
-	if did {
-		a.Affected = 1
-	}
-	return did, err
 }
 
 // changed reports whether a statement changed a row.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -56,7 +57,7 @@ type replay struct {
 	*Operator
 	ReplayParams
 	from, to *spool.Spool
-	act      *Act
+	act      *audit.Act
 	until    int64 // see ReplayCursor
 	report   func(ReplayProgress)
 	progress ReplayProgress
@@ -69,7 +70,7 @@ func (o *Operator) Replay(
 ) (ReplayProgress, error) {
 	r := &replay{
 		Operator: o, ReplayParams: params, report: report, progress: ReplayProgress{Cursor: params.After},
-		act: NewAct(ActReplay, name).Choosing(params.Chosen),
+		act: audit.NewAct(audit.ActReplay, name).Choosing(params.Chosen),
 	}
 	err := r.run(ctx, name, filter)
 	if err != nil {

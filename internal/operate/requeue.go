@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -18,7 +19,7 @@ const requeueNote = "requeued"
 // can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *Letters) Requeue(ctx context.Context, id int64, again Again) error {
 	var s *spool.Spool
-	act := NewAct(ActRequeue, "").On("dead letter %d", id)
+	act := audit.NewAct(audit.ActRequeue, "").On("dead letter %d", id)
 	err := l.change(ctx, act, id, "requeue", func(tx *sql.Tx) (err error) {
 		s, err = l.requeue(ctx, tx, id, again)
 		return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -26,9 +27,9 @@ func (o *Operator) PauseTopic(ctx context.Context, name, topic string) error {
 	if err := checkTopic(name, topic); err != nil {
 		return failedTo(what, name, err)
 	}
-	act := NewAct(ActPauseTopic, name).On("topic %q", topic)
+	act := audit.NewAct(audit.ActPauseTopic, name).On("topic %q", topic)
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		paused, err := act.changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic)))
+		paused, err := act.Changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic)))
 		if err != nil || !paused {
 			return false, err
 		}
@@ -46,9 +47,9 @@ func (o *Operator) ResumeTopic(ctx context.Context, name, topic string) error {
 	if err := checkTopic(name, topic); err != nil {
 		return failedTo(what, name, err)
 	}
-	act := NewAct(ActResumeTopic, name).On("topic %q", topic)
+	act := audit.NewAct(audit.ActResumeTopic, name).On("topic %q", topic)
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeTopic(s.ID(), topic)))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.ResumeTopic(s.ID(), topic)))
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -37,12 +37,12 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 }
 
 // audited calls do in a transaction that also writes the row of the action.
-func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, act *operate.Act, do func(tx *sql.Tx) error) error {
+func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, act *audit.Act, do func(tx *sql.Tx) error) error {
 	act.Affected = 1
 	return spool.InTx(ctx, db, statements, func(tx *sql.Tx) error {
 		if err := do(tx); err != nil {
 			return err
 		}
-		return operate.NewAuditor(statements, "").Record(ctx, tx, act)
+		return audit.NewAuditor(statements, "").Record(ctx, tx, act)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -58,7 +58,7 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 	default:
 		text = statements.AddToPublication(publication, missing)
 	}
-	err = audited(ctx, db, statements, operate.NewAct(operate.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
+	err = audited(ctx, db, statements, audit.NewAct(audit.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
 		return err
 	})
@@ -108,7 +108,7 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if tables > len(ours) {
 		text = statements.DropFromPublication(publication, ours)
 	}
-	err = audited(ctx, db.DB, statements, operate.NewAct(operate.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
+	err = audited(ctx, db.DB, statements, audit.NewAct(audit.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
 		return err
 	})

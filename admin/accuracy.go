@@ -1,6 +1,8 @@
 package admin
 
-import "github.com/postbox-go/watermill-postbox/internal/counts"
+import (
+	"github.com/postbox-go/watermill-postbox/internal/counts"
+)
 
 // Accuracy says how a number of messages was found. Up to 10,000 messages are counted, which costs some milliseconds. What is above
 // comes from a count that forwarders, subscribers and inboxes store from time to time.

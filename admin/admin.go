@@ -13,7 +13,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -42,8 +41,8 @@ type Admin struct {
 	db         *sql.DB
 	config     Config
 	statements *dialect.Statements
-	letters    *operate.Letters
-	operator   *operate.Operator
+	letters    *letterStore
+	operator   *operator
 	counting   atomic.Int32 // goroutines of Measure
 	logger     watermill.LoggerAdapter
 }
@@ -65,8 +64,8 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*A
 	audit := audit.NewAuditor(statements, config.Actor)
 	return &Admin{
 		db: db.DB, config: config, statements: statements, logger: logger,
-		letters:  operate.NewLetters(db.DB, statements, audit, config.Outbox, logger),
-		operator: operate.NewOperator(db.DB, statements, audit, logger),
+		letters:  newLetters(db.DB, statements, audit, config.Outbox, logger),
+		operator: newOperator(db.DB, statements, audit, logger),
 	}, nil
 }
 
@@ -100,13 +99,9 @@ type TopicStats struct {
 // Pending and Dead are counted at one moment, so the pending, dead and published messages add up to the written ones. Stats
 // reads each pending message and each dead letter, so with millions of them it takes seconds: for totals use [Admin.Queues], which does not.
 func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
-	counts, err := operate.Stats(ctx, a.db, a.statements, a.config.Outbox)
+	stats, err := statsOf(ctx, a.db, a.statements, a.config.Outbox)
 	if err != nil {
 		return nil, failed(err)
-	}
-	stats := make([]TopicStats, len(counts))
-	for i, count := range counts {
-		stats[i] = TopicStats(count)
 	}
 	return stats, nil
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // ContextWithActor returns a context in which the actor acts: [Admin.Audit] shows the name with each action that is called with this context. A web
@@ -94,7 +95,7 @@ func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.Au
 	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkAction(filter.Action),
 		checkSpan("time", filter.From, filter.Until))
 	if err != nil {
-		return dialect.AuditFilter{}, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
+		return dialect.AuditFilter{}, fmt.Errorf("admin: read the audit log: %w", invalid(err))
 	}
 	return dialect.AuditFilter{
 		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
@@ -102,7 +103,7 @@ func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.Au
 	}, a.known(ctx, filter.Target)
 }
 
-func publicEntries(found []operate.AuditEntry, err error) ([]AuditEntry, error) {
+func publicEntries(found []storedEntry, err error) ([]AuditEntry, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -121,4 +122,52 @@ func checkAction(name string) error {
 		return fmt.Errorf("action: there is no %.60q: choose one of %s", name, strings.Join(actions, ", "))
 	}
 	return nil
+}
+
+// storedEntry is a row of the audit log.
+type storedEntry struct {
+	ID       int64
+	At       time.Time
+	Actor    string
+	Action   string
+	Target   string // name of a spool, empty for none
+	Subject  string
+	Filter   string
+	Affected int
+	Note     string
+}
+
+// RecordDownload writes a row for a payload that somebody got.
+func (o *operator) RecordDownload(ctx context.Context, name, subject string) error {
+	act := audit.NewAct(audit.ActDownload, name).On("%s", subject)
+	act.Affected = 1
+	err := spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error { return o.audit.Record(ctx, tx, act) })
+	if err != nil {
+		return spool.Wrap("record a download", err)
+	}
+	return nil
+}
+
+// Audit returns the rows of the audit log that a filter selects, the latest first.
+func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]storedEntry, error) {
+	query := o.statements.AuditRows(filter)
+	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, spool.Wrap("read the audit log", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var entries []storedEntry
+	for rows.Next() {
+		var e storedEntry
+		var at int64
+		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &e.Target, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
+			return nil, spool.Wrap("read the audit log", err)
+		}
+		e.At = time.UnixMicro(at)
+		entries = append(entries, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, spool.Wrap("read the audit log", err)
+	}
+	return entries, nil
 }

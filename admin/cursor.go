@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Cursor is the position of a message in a list. It is a short word of digits that fits into the address of a web page. It is valid
@@ -29,13 +28,13 @@ func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 }
 
 // parseReplay reads how far a replay has got.
-func (p Cursor) parseReplay() (after operate.ReplayCursor, err error) {
+func (p Cursor) parseReplay() (after replayCursor, err error) {
 	if p == "" {
 		return after, nil
 	}
-	_, err = fmt.Sscanf(string(p), operate.ReplayCursorFormat, &after.CreatedAt, &after.ID, &after.Until)
+	_, err = fmt.Sscanf(string(p), replayCursorFormat, &after.CreatedAt, &after.ID, &after.Until)
 	if err != nil || Cursor(after.String()) != p {
-		return operate.ReplayCursor{}, fmt.Errorf("after: %.60q is not a cursor of a replay: use one that a replay returned", p)
+		return replayCursor{}, fmt.Errorf("after: %.60q is not a cursor of a replay: use one that a replay returned", p)
 	}
 	return after, nil
 }

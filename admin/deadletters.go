@@ -2,16 +2,19 @@ package admin
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // DeadLetter is a message that is not tried again until an operator decides.
@@ -86,7 +89,7 @@ type Failure struct {
 // filter names an outbox or a queue that does not exist.
 func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, error) {
 	if err := errors.Join(filter.Validate(), filter.listable()); err != nil {
-		return nil, fmt.Errorf("admin: list dead letters: %w", operate.Invalid(err))
+		return nil, fmt.Errorf("admin: list dead letters: %w", invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, e
 	return publicLetters(a.letters.List(ctx, filter.page()))
 }
 
-func publicLetters(found []*operate.DeadLetter, err error) ([]DeadLetter, error) {
+func publicLetters(found []*storedLetter, err error) ([]DeadLetter, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -112,9 +115,7 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 		return nil, failed(err)
 	}
 	letter := publicLetter(found)
-	for _, failure := range failures {
-		letter.Failures = append(letter.Failures, Failure(failure))
-	}
+	letter.Failures = failures
 	return &letter, nil
 }
 
@@ -147,11 +148,11 @@ type Again struct {
 	OlderThanClaims bool
 }
 
-func the(again []Again) operate.Again {
+func the(again []Again) Again {
 	if len(again) == 0 {
-		return operate.Again{}
+		return Again{}
 	}
-	return operate.Again(again[len(again)-1])
+	return again[len(again)-1]
 }
 
 // Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
@@ -159,7 +160,7 @@ func the(again []Again) operate.Again {
 // operator's reason is then kept. A resolved letter cannot be requeued.
 func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("admin: resolve dead letter %d: %w", id, operate.Invalid(errNoReason))
+		return fmt.Errorf("admin: resolve dead letter %d: %w", id, invalid(errNoReason))
 	}
 	if err := a.letters.Resolve(ctx, id, reason); err != nil {
 		return failed(err)
@@ -178,7 +179,7 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 	return nil
 }
 
-func publicLetter(l *operate.DeadLetter) DeadLetter {
+func publicLetter(l *storedLetter) DeadLetter {
 	letter := DeadLetter{
 		ID: l.ID, Outbox: l.Spool, Target: Target{spool: l.Spool}, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
 		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error, Shape: l.Shape,
@@ -189,4 +190,242 @@ func publicLetter(l *operate.DeadLetter) DeadLetter {
 		letter.Consumer = l.Consumer
 	}
 	return letter
+}
+
+// maxHistory limits the failures that are read with a message or a dead letter to the newest ones.
+const maxHistory = 100
+
+// storedLetter is a stored dead letter.
+type storedLetter struct {
+	ID        int64
+	Origin    int // dialect.OriginSpool or dialect.OriginInbox
+	Subject   []byte
+	SpoolID   int64 // 0 for none
+	Spool     string
+	Consumer  string
+	Topic     string
+	MessageID string
+	// Source and CarriedID are read only with a single letter: see [DeadLetter.address].
+	Source    string
+	CarriedID string
+	Key       string
+	CreatedAt time.Time
+	DiedAt    time.Time
+	Attempts  int
+	Cause     dialect.Cause
+	Error     string
+	Shape     string // of the error
+
+	// ResolvedAt is zero while no operator has resolved the letter.
+	ResolvedAt time.Time
+	Resolution string
+
+	// Size is the size of payload and metadata in bytes.
+	Size int
+	// Payload and Metadata are read only with a single letter. Metadata is nil if it cannot be decoded.
+	Payload  []byte
+	Metadata map[string]string
+	// broken is the reason why Metadata cannot be decoded.
+	broken error
+}
+
+// letterStore contains the actions of operators on the dead letters of one set of tables. It is safe for concurrent use.
+type letterStore struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	audit      *audit.Auditor
+	outbox     string
+	logger     watermill.LoggerAdapter
+
+	mu     sync.Mutex
+	spools map[int64]*spool.Spool // by id, so that messages without a key go to all lanes in turn
+}
+
+// newLetters returns the dead letters of a database. Dead letters of an inbox are published again through the outbox.
+func newLetters(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
+	return &letterStore{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
+}
+
+// List returns the dead letters that the filter selects, in the order of their ids, without payload
+// and metadata. Each of its statements looks at a bounded number of letters, however few of them
+// match.
+func (l *letterStore) List(ctx context.Context, filter dialect.DeadLetterFilter) (letters []*storedLetter, err error) {
+	for {
+		found, err := l.Search(ctx, filter, maxSearched)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, found.Letters...)
+		if filter.Limit -= len(found.Letters); filter.Limit == 0 || found.Next == 0 {
+			return letters, nil
+		}
+		filter.After = found.Next
+	}
+}
+
+// page returns a page of them, whatever the shapes of their errors.
+func (l *letterStore) page(ctx context.Context, filter dialect.DeadLetterFilter) ([]*storedLetter, error) {
+	query := l.statements.DeadLetters(filter)
+	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, spool.Wrap("list dead letters", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var letters []*storedLetter
+	for rows.Next() {
+		letter := &storedLetter{}
+		if err := letter.scan(rows.Scan); err != nil {
+			return nil, spool.Wrap("list dead letters", err)
+		}
+		letters = append(letters, letter)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, spool.Wrap("list dead letters", err)
+	}
+	return letters, nil
+}
+
+// Get returns one dead letter with payload and metadata, and its latest failures, oldest first.
+func (l *letterStore) Get(ctx context.Context, id int64) (*storedLetter, []Failure, error) {
+	letter, err := l.read(ctx, l.db, id)
+	if err != nil {
+		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
+	}
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, maxHistory)
+	if err != nil {
+		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
+	}
+	return letter, failures, nil
+}
+
+// Resolve marks a dead letter as dealt with.
+func (l *letterStore) Resolve(ctx context.Context, id int64, reason string) error {
+	act := audit.NewAct(audit.ActResolve, "").On("dead letter %d", id).Noting(reason)
+	return l.change(ctx, act, id, "resolve", func(tx *sql.Tx) error {
+		return l.resolve(ctx, tx, id, reason)
+	})
+}
+
+func (l *letterStore) resolve(ctx context.Context, tx *sql.Tx, id int64, reason string) error {
+	changed, err := spool.Affected(spool.Directly(ctx, tx, l.statements.Resolve(id, spool.ErrorText(errors.New(reason)))))
+	if err == nil && changed == 0 {
+		err = l.taken(ctx, tx, id)
+	}
+	return err
+}
+
+// change changes one dead letter in a transaction, and writes the row of the action, whose target is the spool of the letter, if it has one.
+func (l *letterStore) change(ctx context.Context, act *audit.Act, id int64, what string, do func(tx *sql.Tx) error) error {
+	act.Affected = 1
+	what = fmt.Sprintf("%s dead letter %d", what, id)
+	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, l.statements.SpoolOfLetter, id).Scan(&act.Target)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if err := do(tx); err != nil {
+			return err
+		}
+		return l.audit.Record(ctx, tx, act)
+	})
+	if err != nil {
+		return spool.Wrap(what, err)
+	}
+	return nil
+}
+
+// Delete deletes a dead letter, resolved or not.
+func (l *letterStore) Delete(ctx context.Context, id int64) error {
+	act := audit.NewAct(audit.ActDelete, "").On("dead letter %d", id)
+	return l.change(ctx, act, id, "delete", func(tx *sql.Tx) error {
+		return l.delete(ctx, tx, l.statements.DeleteDeadLetter, id)
+	})
+}
+
+func (l *letterStore) delete(ctx context.Context, tx *sql.Tx, statement string, id int64) error {
+	deleted, err := spool.Affected(tx.ExecContext(ctx, statement, id))
+	if err == nil && deleted == 0 {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// rowQuerier reads one row: a *sql.DB or a *sql.Tx.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// read returns a dead letter with payload and metadata.
+func (l *letterStore) read(ctx context.Context, db rowQuerier, id int64) (*storedLetter, error) {
+	letter := &storedLetter{}
+	var metadata, carried []byte
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.Source, &carried)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	if letter.Origin == dialect.OriginInbox {
+		letter.CarriedID = string(carried)
+	}
+	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
+	return letter, nil
+}
+
+// taken returns why a statement found no open dead letter with this id.
+func (l *letterStore) taken(ctx context.Context, db rowQuerier, id int64) error {
+	_, err := l.read(ctx, db, id)
+	if err != nil {
+		return err
+	}
+	return ErrResolved // it exists and is not open, and a resolved letter is never opened again
+}
+
+// readFailures returns the latest failures of a subject, oldest first.
+func readFailures(ctx context.Context, db spool.Querier, statements *dialect.Statements, subject []byte, most int) ([]Failure, error) {
+	query := statements.Failures(subject, most)
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var failures []Failure
+	for rows.Next() {
+		var failure Failure
+		var at int64
+		if err := rows.Scan(&failure.Attempt, &at, &failure.Error, &failure.Process); err != nil {
+			return nil, err
+		}
+		failure.At = time.UnixMicro(at)
+		failures = append(failures, failure)
+	}
+	return failures, rows.Err()
+}
+
+// scan reads the columns of the statement DeadLetters, and the columns after them into more.
+func (l *storedLetter) scan(scan func(...any) error, more ...any) error {
+	var (
+		messageID, key    []byte
+		createdAt, diedAt int64
+		resolvedAt        sql.NullInt64
+		resolution        sql.NullString
+	)
+	targets := []any{
+		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Spool, &l.Consumer, &l.Topic, &messageID, &key,
+		&createdAt, &diedAt, &l.Attempts, &l.Cause, &l.Error, &resolvedAt, &resolution, &l.Size,
+	}
+	if err := scan(append(targets, more...)...); err != nil {
+		return err
+	}
+	l.Shape = shapeOf(l.Error)
+	l.MessageID, l.Key, l.Resolution = string(messageID), string(key), resolution.String
+	l.CreatedAt, l.DiedAt = time.UnixMicro(createdAt), time.UnixMicro(diedAt)
+	if resolvedAt.Valid {
+		l.ResolvedAt = time.UnixMicro(resolvedAt.Int64)
+	}
+	return nil
 }

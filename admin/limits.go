@@ -1,11 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // LimitScope is what a limit bounds.
@@ -35,7 +35,7 @@ type LimitInfo struct {
 }
 
 // limitInfos lists the limits of a spool: in total, then of topics by name, then of each key.
-func limitInfos(s *operate.Overview) (infos []LimitInfo) {
+func limitInfos(s *overview) (infos []LimitInfo) {
 	limits := s.LimitsOf()
 	total := LimitInfo{
 		Scope: LimitTotal, PerSecond: limits.Total.PerSecond, AtOnce: limits.Total.AtOnce,
@@ -54,4 +54,52 @@ func limitInfos(s *operate.Overview) (infos []LimitInfo) {
 	}
 	configured(LimitEachKey, "", limits.EachKey)
 	return infos
+}
+
+// LimitsOf returns the limits of a spool: those that a process is configured with, and in total those that operators have stored.
+func (o *overview) LimitsOf() postbox.Limits { return o.Settings.Limits(o.Configured) }
+
+// addLimits adds the limits that one drainer is configured with. Of those that differ, it keeps the smallest, so that the choice does not depend on the order
+// of the rows.
+func (o *overview) addLimits(limits postbox.Limits) {
+	switch {
+	case o.Members == 1: // this is the first
+		o.Configured = limits
+	case !limits.Equal(o.Configured):
+		o.LimitsDiffer = true
+		if compareLimits(limits, o.Configured) < 0 {
+			o.Configured = limits
+		}
+	}
+}
+
+// compareLimits orders limits by their parts. No limit comes last.
+func compareLimits(a, b postbox.Limits) int {
+	return cmp.Or(compareLimit(a.Total, b.Total), compareLimit(a.EachKey, b.EachKey),
+		slices.Compare(slices.Sorted(maps.Keys(a.Topics)), slices.Sorted(maps.Keys(b.Topics))),
+		slices.CompareFunc(limitsByTopic(a), limitsByTopic(b), compareLimit))
+}
+
+func limitsByTopic(l postbox.Limits) (limits []postbox.Limit) {
+	for _, topic := range slices.Sorted(maps.Keys(l.Topics)) {
+		limits = append(limits, l.Topics[topic])
+	}
+	return limits
+}
+
+func compareLimit(a, b postbox.Limit) int {
+	return cmp.Or(smaller(a.PerSecond, b.PerSecond), smaller(a.AtOnce, b.AtOnce))
+}
+
+func smaller[N int | float64](a, b N) int {
+	switch {
+	case a == b:
+		return 0
+	case a == 0:
+		return 1
+	case b == 0:
+		return -1
+	default:
+		return cmp.Compare(a, b)
+	}
 }

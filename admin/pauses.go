@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Pause stops an outbox or a queue, in all processes and also in those that start later, until [Admin.Resume]. Messages can still
@@ -38,7 +36,7 @@ func (a *Admin) Resume(ctx context.Context, target Target) error {
 // the outbox or queue costs a little more.
 func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
-		return fmt.Errorf("admin: pause a key of %s: %w", target, operate.Invalid(errNoKey))
+		return fmt.Errorf("admin: pause a key of %s: %w", target, invalid(errNoKey))
 	}
 	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
 		return failed(err)
@@ -52,7 +50,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 // called again.
 func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
-		return fmt.Errorf("admin: resume a key of %s: %w", target, operate.Invalid(errNoKey))
+		return fmt.Errorf("admin: resume a key of %s: %w", target, invalid(errNoKey))
 	}
 	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
 		return failed(err)
@@ -76,11 +74,7 @@ func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]PausedKey, err
 	if err != nil {
 		return nil, failed(err)
 	}
-	keys := make([]PausedKey, len(found))
-	for i, key := range found {
-		keys[i] = PausedKey(key)
-	}
-	return keys, nil
+	return found, nil
 }
 
 // say logs what an operator did.

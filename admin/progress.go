@@ -1,7 +1,5 @@
 package admin
 
-import "github.com/postbox-go/watermill-postbox/internal/operate"
-
 // Progress says how far an action on many things has got. It is reported after each transaction, by the goroutine that runs the action, which
 // goes on when the function returns.
 type Progress struct {
@@ -13,9 +11,9 @@ type Progress struct {
 }
 
 // reporting returns the function that reports progress; nil reports nothing.
-func reporting(progress func(Progress)) func(operate.Progress) {
+func reporting(progress func(Progress)) func(Progress) {
 	if progress == nil {
-		return func(operate.Progress) {}
+		return func(Progress) {}
 	}
-	return func(p operate.Progress) { progress(Progress(p)) }
+	return progress
 }

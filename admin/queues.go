@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
@@ -119,7 +117,7 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 	return targets, nil
 }
 
-func queueInfo(s *operate.Overview) QueueInfo {
+func queueInfo(s *overview) QueueInfo {
 	info := QueueInfo{
 		Target: Target{spool: s.Name}, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
@@ -129,13 +127,10 @@ func queueInfo(s *operate.Overview) QueueInfo {
 			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
 			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
 		},
-		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work,
+		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages,
 	}
 	if s.LongCall != nil {
 		info.LongCall = callOf(&s.LongCall.Call, s.LongCall.Process)
-	}
-	for _, outage := range s.Outages {
-		info.Outages = append(info.Outages, Outage(outage))
 	}
 	return info
 }
@@ -166,8 +161,8 @@ func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error
 		if target.IsQueue() {
 			count.DeadInbox = 0
 		}
-		if of := TopicStats(count); of != (TopicStats{Topic: of.Topic}) {
-			stats = append(stats, of)
+		if count != (TopicStats{Topic: count.Topic}) {
+			stats = append(stats, count)
 		}
 	}
 	return stats, nil

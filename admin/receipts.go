@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -56,7 +55,7 @@ func receiptOf(s receipt.Stored) Receipt {
 // has come, and none is awaited, or if they are older than the retention of the receiver. It costs one read by an index.
 func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
 	if messageID == "" {
-		return nil, fmt.Errorf("admin: list receipts: %w", operate.Invalid(errors.New("message id: is empty")))
+		return nil, fmt.Errorf("admin: list receipts: %w", invalid(errors.New("message id: is empty")))
 	}
 	found, err := receipt.OfMessage(ctx, a.db, a.statements, messageID)
 	if err != nil {
@@ -97,7 +96,7 @@ func (a *Admin) MissingReceipts(ctx context.Context, filter MissingFilter) ([]Re
 		err = errors.Join(err, fmt.Errorf("older than: %s is negative", filter.OlderThan))
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("admin: list missing receipts: %w", operate.Invalid(err))
+		return nil, "", fmt.Errorf("admin: list missing receipts: %w", invalid(err))
 	}
 	sentUntil, err := a.ago(ctx, filter.OlderThan)
 	if err != nil {

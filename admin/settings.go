@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -111,7 +110,7 @@ func (a *Admin) ChangeSettings(ctx context.Context, target Target, change func(s
 		}
 		*stored = spool.Settings(settings)
 		if err := settings.validFor(target); err != nil {
-			return operate.Invalid(err)
+			return invalid(err)
 		}
 		return nil
 	})

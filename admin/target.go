@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -42,7 +41,7 @@ func (t Target) IsInbox() bool {
 }
 
 // String describes the target for people.
-func (t Target) String() string { return operate.Described(t.spool) }
+func (t Target) String() string { return described(t.spool) }
 
 // check returns an error for a target that cannot exist.
 func (t Target) check() error {

@@ -2,9 +2,16 @@ package admin
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // PauseTopic stops the messages of one topic of an outbox, in all processes and also in those that start later, until
@@ -52,9 +59,89 @@ func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]PausedTopic,
 	if err != nil {
 		return nil, failed(err)
 	}
-	topics := make([]PausedTopic, len(found))
-	for i, topic := range found {
-		topics[i] = PausedTopic(topic)
+	return found, nil
+}
+
+// maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of them.
+const maxPausedTopics = 1000
+
+var (
+	errQueueTopic     = errors.New("all messages of a queue have the queue's name as their topic: pause the queue as a whole, with Pause")
+	errTooManyTopics  = fmt.Errorf("%d topics are paused, and there may be no more: resume some, or pause the outbox as a whole", maxPausedTopics)
+	errTopicNotStored = errors.New("no message can have this topic: a topic has 1 to 255 bytes, is UTF-8 text without NUL, and does not end with a space")
+)
+
+// PauseTopic makes the drainers of an outbox stop reading the messages of a topic.
+func (o *operator) PauseTopic(ctx context.Context, name, topic string) error {
+	what := fmt.Sprintf("pause topic %.60q of", topic)
+	if err := checkTopic(name, topic); err != nil {
+		return failedTo(what, name, err)
+	}
+	act := audit.NewAct(audit.ActPauseTopic, name).OnNamed("topic", topic)
+	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		paused, err := act.Changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic)))
+		if err != nil || !paused {
+			return false, err
+		}
+		topics, err := readPausedTopics(ctx, tx, o.statements.PausedTopics, s.ID())
+		if err == nil && len(topics) > maxPausedTopics {
+			err = invalid(errTooManyTopics)
+		}
+		return true, err
+	})
+}
+
+// ResumeTopic ends the pause of a topic.
+func (o *operator) ResumeTopic(ctx context.Context, name, topic string) error {
+	what := fmt.Sprintf("resume topic %.60q of", topic)
+	if err := checkTopic(name, topic); err != nil {
+		return failedTo(what, name, err)
+	}
+	act := audit.NewAct(audit.ActResumeTopic, name).OnNamed("topic", topic)
+	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.Changed(spool.Directly(ctx, tx, o.statements.ResumeTopic(s.ID(), topic)))
+	})
+}
+
+// checkTopic refuses a queue, and a topic that no message can have.
+func checkTopic(name, topic string) error {
+	if strings.HasPrefix(name, spool.QueuePrefix) {
+		return invalid(errQueueTopic)
+	}
+	if topic == "" || spool.CheckName(topic) != nil {
+		return invalid(errTopicNotStored)
+	}
+	return nil
+}
+
+// PausedTopics lists the paused topics of a spool, oldest pause first.
+func (o *operator) PausedTopics(ctx context.Context, name string) ([]PausedTopic, error) {
+	s, err := o.find(ctx, name)
+	if err != nil {
+		return nil, failedTo("list paused topics of", name, err)
+	}
+	topics, err := readPausedTopics(ctx, o.db, o.statements.PausedTopics, s.ID())
+	if err != nil {
+		return nil, failedTo("list paused topics of", name, err)
 	}
 	return topics, nil
+}
+
+func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []PausedTopic, err error) {
+	rows, err := db.QueryContext(ctx, query, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	topics = []PausedTopic{}
+	for rows.Next() {
+		var topic PausedTopic
+		var since int64
+		if err := rows.Scan(&topic.Topic, &since); err != nil {
+			return nil, err
+		}
+		topic.Since = time.UnixMicro(since)
+		topics = append(topics, topic)
+	}
+	return topics, rows.Err()
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // RunNow makes a message due that is scheduled, retrying or parked. A parked message gets all its attempts again. RunNow does not change a ready
@@ -32,7 +31,7 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 // A message whose time has come may be in a handler already, which then ends as usual: call [Admin.Pause] first if that matters.
 func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time.Time) error {
 	if err := checkDue(at); err != nil {
-		return fmt.Errorf("admin: reschedule message %d of %s: %w", id, target, operate.Invalid(err))
+		return fmt.Errorf("admin: reschedule message %d of %s: %w", id, target, invalid(err))
 	}
 	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
 		return failed(err)
@@ -50,7 +49,7 @@ func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time
 // become a dead letter as well: call [Admin.Pause] first if that matters.
 func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, operate.Invalid(errNoReason))
+		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, invalid(errNoReason))
 	}
 	if err := a.operator.Bury(ctx, target.spool, id, reason); err != nil {
 		return failed(err)

@@ -14,9 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -142,19 +140,20 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 		require.Zero(w.t, w.left())
 		require.Len(w.t, w.errors(logger), 3)
 
-		letters := operate.NewLetters(w.database.DB, w.statements, audit.NewAuditor(w.statements, ""), "test", watermill.NopLogger{})
-		list, err := letters.List(w.t.Context(), dialect.DeadLetterFilter{Limit: 10})
+		letters, err := admin.New(w.database.Postbox(), admin.Config{Outbox: "test"}, watermill.NopLogger{})
+		require.NoError(w.t, err)
+		list, err := letters.DeadLetters(w.t.Context(), admin.Filter{Limit: 10})
 		require.NoError(w.t, err)
 		require.Len(w.t, list, 3)
 		require.Equal(w.t, "foreign", list[0].MessageID)
 		require.Equal(w.t, w.source.Topic, list[0].Topic)
 		require.Contains(w.t, list[0].Error, "names no destination topic")
-		raw, _, err := letters.Get(w.t.Context(), list[1].ID)
+		raw, err := letters.DeadLetter(w.t.Context(), list[1].ID)
 		require.NoError(w.t, err)
-		require.Equal(w.t, []byte{0xff, 0x00}, raw.Payload)
+		require.Equal(w.t, []byte{0xff, 0x00}, []byte(raw.Payload))
 		require.JSONEq(w.t, `{"n":1}`, raw.Metadata[SourceMetadata])
 
-		require.NoError(w.t, letters.Requeue(w.t.Context(), list[0].ID, operate.Again{}))
+		require.NoError(w.t, letters.Requeue(w.t.Context(), list[0].ID))
 		requeued := w.moved()[2]
 		require.Equal(w.t, w.source.Topic, requeued.topic)
 		require.JSONEq(w.t, `{"id": "foreign"}`, requeued.payload)

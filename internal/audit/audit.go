@@ -75,6 +75,9 @@ func (a *Act) On(format string, args ...any) *Act {
 	return a
 }
 
+// OnNamed adds the key or the topic that the action concerns, whole.
+func (a *Act) OnNamed(kind, name string) *Act { return a.On("%s %q", kind, name) }
+
 // Noting adds a note.
 func (a *Act) Noting(note string) *Act {
 	a.Note = note

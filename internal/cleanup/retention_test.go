@@ -10,11 +10,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -34,11 +33,9 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 // set stores settings, as an operator does.
 func (b *bench) set(name string, settings spool.Settings) {
 	b.T.Helper()
-	operator := operate.NewOperator(b.Database.DB, b.Statements, audit.NewAuditor(b.Statements, ""), watermill.NopLogger{})
-	require.NoError(b.T, operator.Set(b.T.Context(), name, func(stored *spool.Settings) error {
-		*stored = settings
-		return nil
-	}))
+	operator, err := admin.New(b.Database.Postbox(), admin.Config{}, watermill.NopLogger{})
+	require.NoError(b.T, err)
+	require.NoError(b.T, operator.SetSettings(b.T.Context(), admin.Outbox(name), admin.Settings(settings)))
 }
 
 // age writes dead letters and entries of the history, so many of each age, for a spool or, with nil, for none.

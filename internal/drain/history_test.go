@@ -12,10 +12,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -85,13 +84,14 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 		require.Equal(t, messages/10, dead)
 		require.Equal(t, done, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_history"), "each can be listed, once")
 
-		letters := operate.NewLetters(database.DB, b.Statements, audit.NewAuditor(b.Statements, ""), b.Spool.Name(), watermill.NopLogger{})
-		list, err := letters.List(t.Context(), dialect.DeadLetterFilter{Limit: messages})
+		letters, err := admin.New(database.Postbox(), admin.Config{Outbox: b.Spool.Name()}, watermill.NopLogger{})
+		require.NoError(t, err)
+		list, err := letters.DeadLetters(t.Context(), admin.Filter{Limit: messages})
 		require.NoError(t, err)
 		require.Len(t, list, dead)
 		healthy.Store(true)
 		for _, letter := range list {
-			require.NoError(t, letters.Requeue(t.Context(), letter.ID, operate.Again{}))
+			require.NoError(t, letters.Requeue(t.Context(), letter.ID))
 			account()
 		}
 		b.Eventually(func() bool {

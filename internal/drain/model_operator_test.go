@@ -12,7 +12,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -115,14 +114,14 @@ func (w *world) letter() {
 			err := w.letters.Resolve(w.ctx, m.letter, "no longer needed")
 			require.Equal(w, m.resolved, err != nil)
 			if m.resolved {
-				require.Error(w, w.letters.Requeue(w.ctx, m.letter, operate.Again{}))
+				require.Error(w, w.letters.Requeue(w.ctx, m.letter))
 				continue
 			}
 			m.resolved = true
 			return
 		}
 		begun := w.tick()
-		require.NoError(w, w.letters.Requeue(w.ctx, m.letter, operate.Again{}))
+		require.NoError(w, w.letters.Requeue(w.ctx, m.letter))
 		*m = modelMessage{
 			name: m.name, key: m.key, topic: m.topic, poison: m.poison, begun: begun, committed: w.tick(),
 			place: pending, state: dialect.StateReady, due: true,

@@ -14,10 +14,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -62,7 +61,7 @@ type world struct {
 	ctx       context.Context //nolint:containedctx // of the run
 	spool     *spool.Spool
 	id        int64
-	letters   *operate.Letters
+	letters   *admin.Admin
 	settings  Config
 	effective bool         // handlers have transactions, and so effects
 	broker    *modelBroker // or they publish
@@ -122,7 +121,8 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	if m.tailing {
 		w.wal = newModelLog()
 	}
-	w.letters = operate.NewLetters(m.db.DB, m.statements, audit.NewAuditor(m.statements, ""), w.spool.Name(), watermill.NopLogger{})
+	w.letters, err = admin.New(m.db.Postbox(), admin.Config{Outbox: w.spool.Name()}, watermill.NopLogger{})
+	require.NoError(rt, err)
 	return w
 }
 

@@ -7,8 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -36,14 +35,13 @@ func TestOperator_G2_a_message_whose_dead_letter_is_not_stored_stays(t *testing.
 		b := newBench(t, database)
 		b.Append(database.DB, draft("one", "k"))
 		end := b.ignore("INSERT", "postbox_dead_letters", "NEW.topic = 'orders'")
-		statements, err := spool.StatementsIn(database.Postbox())
+		operator, err := admin.New(database.Postbox(), admin.Config{}, watermill.NopLogger{})
 		require.NoError(t, err)
-		operator := operate.NewOperator(database.DB, statements, audit.NewAuditor(statements, ""), watermill.NopLogger{})
 		id := int64(database.Count(t, "SELECT id FROM postbox_messages"))
-		require.ErrorIs(t, operator.Bury(t.Context(), b.Spool.Name(), id, "of no use"), spool.ErrNoLetter)
+		require.ErrorIs(t, operator.Bury(t.Context(), admin.Outbox(b.Spool.Name()), id, "of no use"), spool.ErrNoLetter)
 		require.Equal(t, 1, b.Pending())
 		end()
-		require.NoError(t, operator.Bury(t.Context(), b.Spool.Name(), id, "of no use"))
+		require.NoError(t, operator.Bury(t.Context(), admin.Outbox(b.Spool.Name()), id, "of no use"))
 		require.Zero(t, b.Pending())
 		require.Equal(t, 1, b.Dead())
 	})

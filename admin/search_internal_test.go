@@ -1,4 +1,4 @@
-package operate_test
+package admin
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -31,7 +30,7 @@ func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 		b.Append(database.DB, drafts...)
 		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id % 4 = 1")
 		database.MoveWaiting(t)
-		operator := operate.NewOperator(database.DB, b.Statements, nil, watermill.NopLogger{})
+		operator := newOperator(database.DB, b.Statements, nil, watermill.NopLogger{})
 
 		for _, size := range []struct{ among, limit int }{{7, 100}, {7, 1}, {39, 2}, {40, 100}, {100, 100}} {
 			filter := dialect.MessageFilter{States: [2]int{dialect.StateReady, dialect.StateRetrying}, Topic: "refunds", Limit: size.limit}
@@ -57,9 +56,9 @@ func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 		filter := dialect.MessageFilter{States: [2]int{dialect.StateScheduled, dialect.StateScheduled}, Limit: 10}
 		part, err := operator.Search(context.Background(), b.Spool.Name(), filter, 7)
 		require.NoError(t, err)
-		require.Equal(t, operate.Found{}, part, "there is no such message")
+		require.Equal(t, foundMessages{}, part, "there is no such message")
 		_, err = operator.Search(context.Background(), "none", filter, 7)
-		require.ErrorIs(t, err, operate.ErrNotFound)
+		require.ErrorIs(t, err, ErrNotFound)
 	})
 }
 
@@ -78,8 +77,8 @@ func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_
 			database.Exec(t, `INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 				VALUES (?, 1, ?, 'requeue', '', '', '', 1, '')`, fmt.Sprint(i), word)
 		}
-		operator := operate.NewOperator(database.DB, b.Statements, nil, watermill.NopLogger{})
-		letters := operate.NewLetters(database.DB, b.Statements, nil, "outbox", watermill.NopLogger{})
+		operator := newOperator(database.DB, b.Statements, nil, watermill.NopLogger{})
+		letters := newLetters(database.DB, b.Statements, nil, "outbox", watermill.NopLogger{})
 		for _, size := range []struct{ among, limit int }{{7, 100}, {7, 1}, {39, 2}, {40, 100}, {100, 100}} {
 			filter := dialect.DeadLetterFilter{Topic: "seldom", Limit: size.limit}
 			found := 0

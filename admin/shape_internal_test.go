@@ -1,4 +1,4 @@
-package operate_test
+package admin
 
 import (
 	"strings"
@@ -6,8 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 func TestShape_takes_out_what_differs(t *testing.T) {
@@ -26,9 +24,9 @@ func TestShape_takes_out_what_differs(t *testing.T) {
 		"\xff\x00 bytes":                                      "\uFFFD bytes",
 		"dial tcp: i/o timeout.":                              "dial tcp: i/o timeout.",
 	} {
-		require.Equal(t, want, operate.Shape(text), text)
+		require.Equal(t, want, shapeText(text), text)
 	}
-	require.LessOrEqual(t, len(operate.Shape(strings.Repeat("é ", 5000))), 200)
+	require.LessOrEqual(t, len(shapeText(strings.Repeat("é ", 5000))), 200)
 }
 
 // A group has one name, however it is read, and it is bounded.
@@ -37,9 +35,9 @@ func FuzzShape(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		shape := operate.Shape(text)
+		shape := shapeText(text)
 		require.LessOrEqual(t, len(shape), 200)
 		require.True(t, utf8.ValidString(shape))
-		require.Equal(t, shape, operate.Shape(shape))
+		require.Equal(t, shape, shapeText(shape))
 	})
 }

@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ const requeueNote = "requeued"
 
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
 // can be deleted only once, so only one of two concurrent operators succeeds.
-func (l *Letters) Requeue(ctx context.Context, id int64, again Again) error {
+func (l *letterStore) Requeue(ctx context.Context, id int64, again Again) error {
 	var s *spool.Spool
 	act := audit.NewAct(audit.ActRequeue, "").On("dead letter %d", id)
 	err := l.change(ctx, act, id, "requeue", func(tx *sql.Tx) (err error) {
@@ -31,7 +31,7 @@ func (l *Letters) Requeue(ctx context.Context, id int64, again Again) error {
 }
 
 // requeue requeues a letter in a transaction, and returns the spool in which its message now waits.
-func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again) (*spool.Spool, error) {
+func (l *letterStore) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again) (*spool.Spool, error) {
 	letter, err := l.read(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -53,23 +53,12 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64, again Again
 	return s, s.AppendTo(ctx, tx, spool.Run, into, []spool.Draft{draft})
 }
 
-// Again says what the operator knows of a message that came from a broker and is published again.
-type Again struct {
-	Topic           string // on which it is published; empty for the one on which it came
-	OlderThanClaims bool   // consumers that have handled it may handle it again
-}
-
-var (
-	errNoSource = fmt.Errorf("%w: %w: it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
-		ErrLetterStuck, ErrNoTopic)
-	// ErrOlderThanClaims is returned for a letter of an inbox whose claim has ended.
-	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
-		ErrLetterStuck)
-)
+var errNoSource = fmt.Errorf("%w: %w: it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
+	ErrStuck, ErrNoTopic)
 
 // address says where and with which id a message of an inbox is published again: as it came, and
 // not as its consumer knew it.
-func (l *DeadLetter) address(draft *spool.Draft, again Again) error {
+func (l *storedLetter) address(draft *spool.Draft, again Again) error {
 	if l.Origin != dialect.OriginInbox {
 		return nil
 	}
@@ -77,16 +66,16 @@ func (l *DeadLetter) address(draft *spool.Draft, again Again) error {
 	if draft.Topic == "" {
 		return errNoSource
 	}
-	return Invalid(draft.Check())
+	return invalid(draft.Check())
 }
 
 // draft returns the message as it was first written.
-func (l *DeadLetter) draft(again Again) (spool.Draft, error) {
+func (l *storedLetter) draft(again Again) (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if l.broken != nil {
-		return spool.Draft{}, fmt.Errorf("%w: %w", ErrLetterStuck, l.broken)
+		return spool.Draft{}, fmt.Errorf("%w: %w", ErrStuck, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}
 	return draft, l.address(&draft, again)
@@ -94,7 +83,7 @@ func (l *DeadLetter) draft(again Again) (spool.Draft, error) {
 
 // spoolOf returns the spool through which the letter is sent again, and its id, as the transaction
 // sees it.
-func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (s *spool.Spool, id int64, err error) {
+func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLetter) (s *spool.Spool, id int64, err error) {
 	name := l.outbox
 	id = letter.SpoolID
 	if id == 0 { // the message came from a broker to an inbox, and is published again
@@ -117,18 +106,18 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	return s, id, nil
 }
 
-func (l *Letters) noSpool(letter *DeadLetter) error {
+func (l *letterStore) noSpool(letter *storedLetter) error {
 	if letter.SpoolID == 0 {
 		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
-			ErrLetterStuck, letter.Consumer, l.outbox)
+			ErrStuck, letter.Consumer, l.outbox)
 	}
-	return fmt.Errorf("%w: its spool %d no longer exists", ErrLetterStuck, letter.SpoolID)
+	return fmt.Errorf("%w: its spool %d no longer exists", ErrStuck, letter.SpoolID)
 }
 
 // recent returns an error if the claims of other consumers may be gone that absorb a message of an
 // inbox: the letter's own claim, which is as old, tells whether their retention has ended. It
 // changes nothing, since an action on many letters skips those that it concerns.
-func (l *Letters) recent(ctx context.Context, tx *sql.Tx, letter *DeadLetter, again Again) error {
+func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLetter, again Again) error {
 	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
 		return nil
 	}
@@ -148,7 +137,7 @@ func (l *Letters) recent(ctx context.Context, tx *sql.Tx, letter *DeadLetter, ag
 }
 
 // take deletes the letter, and releases its message.
-func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) error {
+func (l *letterStore) take(ctx context.Context, tx *sql.Tx, letter *storedLetter) error {
 	removed, err := spool.Affected(tx.ExecContext(ctx, l.statements.RemoveDeadLetter, letter.ID))
 	if err != nil {
 		return err

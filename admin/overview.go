@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Overview is the state of a spool, with the settings that operators have stored.
-type Overview struct {
+// overview is the state of a spool, with the settings that operators have stored.
+type overview struct {
 	Name        string
 	Members     int // number of live drainers
 	PausedSince time.Time
@@ -36,7 +36,7 @@ type Overview struct {
 	Configured   postbox.Limits
 	LimitsDiffer bool
 	// LongCall is the call that has not returned for longest, or nil.
-	LongCall *LongCall
+	LongCall *processCall
 	// Work is what the live drainers do with messages, as they say.
 	Work []string
 	counts.Numbers
@@ -44,27 +44,21 @@ type Overview struct {
 	id int64
 }
 
-// Outage is a topic whose messages a drainer does not hand out, because the broker, or what the handler needs, is away.
-type Outage struct {
-	Topic string
-	Since time.Time // by the clock of the process that noticed first
-}
-
-// LongCall is a call of a publisher or a handler that a drainer reports because it has not returned for long.
-type LongCall struct {
+// processCall is a call of a publisher or a handler that a drainer reports because it has not returned for long.
+type processCall struct {
 	spool.Call
 
 	Process string // the member that makes it
 }
 
 // Overviews returns all outboxes and queues by name, at a cost that does not grow with the number of messages.
-func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
+func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
 		return nil, spool.Wrap("list outboxes and queues", err)
 	}
-	spools = slices.DeleteFunc(spools, (*Overview).isInbox)
-	byID, ids := make(map[int64]*Overview, len(spools)), make([]int64, len(spools))
+	spools = slices.DeleteFunc(spools, (*overview).isInbox)
+	byID, ids := make(map[int64]*overview, len(spools)), make([]int64, len(spools))
 	for i, s := range spools {
 		byID[s.id], ids[i] = s, s.id
 	}
@@ -88,7 +82,7 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 }
 
 // Names returns the names of all spools, in order.
-func (o *Operator) Names(ctx context.Context) ([]string, error) {
+func (o *operator) Names(ctx context.Context) ([]string, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
 		return nil, spool.Wrap("list outboxes, queues and inboxes", err)
@@ -101,21 +95,21 @@ func (o *Operator) Names(ctx context.Context) ([]string, error) {
 }
 
 // isInbox reports whether it is the history of an inbox.
-func (o *Overview) isInbox() bool {
+func (o *overview) isInbox() bool {
 	kind, _ := spool.Named(o.Name)
 	return kind == spool.KindInbox
 }
 
 // spools returns the registered spools.
-func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
+func (o *operator) spools(ctx context.Context) ([]*overview, error) {
 	rows, err := o.db.QueryContext(ctx, o.statements.Spools)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var spools []*Overview
+	var spools []*overview
 	for rows.Next() {
-		s := &Overview{}
+		s := &overview{}
 		var paused sql.NullInt64
 		var settings string
 		if err := rows.Scan(&s.id, &s.Name, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
@@ -133,7 +127,7 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 }
 
 // countMembers counts live drainers, and adds up the messages they had in flight at their last heartbeats.
-func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview) error {
+func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview) error {
 	rows, err := o.db.QueryContext(ctx, o.statements.LiveMembers)
 	if err != nil {
 		return err
@@ -164,14 +158,14 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 			s.Work = slices.Insert(s.Work, i, beat.Work)
 		}
 		if call := beat.LongCall; call != nil && (s.LongCall == nil || call.Since.Before(s.LongCall.Since)) {
-			s.LongCall = &LongCall{*call, holder}
+			s.LongCall = &processCall{*call, holder}
 		}
 	}
 	return rows.Err()
 }
 
 // addOutages adds those that one drainer sees. Several may see that of one topic, one after the other.
-func (o *Overview) addOutages(outages map[string]time.Time) {
+func (o *overview) addOutages(outages map[string]time.Time) {
 	for topic, since := range outages {
 		i, found := slices.BinarySearchFunc(o.Outages, topic, func(known Outage, topic string) int { return strings.Compare(known.Topic, topic) })
 		switch {
@@ -183,31 +177,31 @@ func (o *Overview) addOutages(outages map[string]time.Time) {
 	}
 }
 
-// Account counts the messages of a spool by where they are.
-type Account struct {
+// storedAccount counts the messages of a spool by where they are.
+type storedAccount struct {
 	Pending  int
 	Done     int // in the history
 	Dead     int // open dead letters
 	Resolved int // dead letters that an operator has dealt with
 }
 
-// Account counts the messages of a spool at one moment.
-func (o *Operator) Account(ctx context.Context, name string) (Account, error) {
-	var a Account
+// storedAccount counts the messages of a spool at one moment.
+func (o *operator) Account(ctx context.Context, name string) (storedAccount, error) {
+	var a storedAccount
 	s, err := o.find(ctx, name)
 	if err == nil {
 		err = o.db.QueryRowContext(ctx, o.statements.Account, s.ID()).Scan(&a.Pending, &a.Done, &a.Dead, &a.Resolved)
 	}
 	if err != nil {
-		return Account{}, failedTo("count messages of", name, err)
+		return storedAccount{}, failedTo("count messages of", name, err)
 	}
 	return a, nil
 }
 
-// Stats counts the messages of a spool by topic.
-func (o *Operator) Stats(ctx context.Context, name string) ([]TopicStats, error) {
+// statsOf counts the messages of a spool by topic.
+func (o *operator) Stats(ctx context.Context, name string) ([]TopicStats, error) {
 	if _, err := o.find(ctx, name); err != nil {
 		return nil, failedTo("count messages of", name, err)
 	}
-	return Stats(ctx, o.db, o.statements, name)
+	return statsOf(ctx, o.db, o.statements, name)
 }

@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"cmp"
@@ -11,27 +11,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// TopicStats counts the messages of one topic of a spool.
-type TopicStats struct {
-	Topic     string
-	Pending   int // stored and not settled
-	Due       int // pending, without messages that wait for their time or their next attempt
-	InFlight  int // being handled at the last heartbeat of each live drainer, and at most Pending: some may have been settled since
-	Failing   int // pending, with a failed attempt
-	Parked    int // pending, waiting for an operator
-	Dead      int // open dead letters of the spool
-	DeadInbox int // open dead letters of the inboxes with the same tables
-	OldestAge time.Duration
-}
-
-// Stats counts the messages of a spool by topic, in the order of the topics. Pending and dead come from one moment.
-func Stats(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
+// statsOf counts the messages of a spool by topic, in the order of the topics. Pending and dead come from one moment.
+func statsOf(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
 	topics := map[string]*TopicStats{}
 	if err := countMessages(ctx, db, statements, name, topics); err != nil {
-		return nil, spool.Wrap("count messages of "+Described(name), err)
+		return nil, spool.Wrap("count messages of "+described(name), err)
 	}
 	if err := countInFlight(ctx, db, statements, name, topics); err != nil {
-		return nil, spool.Wrap("count messages in flight of "+Described(name), err)
+		return nil, spool.Wrap("count messages in flight of "+described(name), err)
 	}
 	stats := make([]TopicStats, 0, len(topics))
 	for _, topic := range topics {

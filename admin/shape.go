@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"cmp"
@@ -41,12 +41,12 @@ func announces(word string) bool {
 	})
 }
 
-// Shape returns an error without what differs from one message to the next: each word with a digit
+// shapeText returns an error without what differs from one message to the next: each word with a digit
 // (numbers, ids, hexadecimal digits, UUIDs, times) becomes "#", the contents of quotes become "…",
 // and white space becomes one space. Numbers of up to three digits stay, and so do codes behind
 // HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done. The
 // shape of a shape is the same. It is UTF-8 of at most 200 bytes.
-func Shape(text string) string {
+func shapeText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxShapeInput*utf8.UTFMax)], "\uFFFD")
 	s := shaper{in: []rune(text)}
 	s.in = s.in[:min(len(s.in), maxShapeInput)]
@@ -57,7 +57,7 @@ func Shape(text string) string {
 }
 
 // shapeOf is [Shape], and never empty.
-func shapeOf(text string) string { return cmp.Or(Shape(text), noText) }
+func shapeOf(text string) string { return cmp.Or(shapeText(text), noText) }
 
 // shaper reads a text from left to right.
 type shaper struct {

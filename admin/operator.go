@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Described returns a description of a spool for people.
-func Described(name string) string {
+// described returns a description of a spool for people.
+func described(name string) string {
 	kind, own := spool.Named(name)
 	return fmt.Sprintf("%s %.300q", kind, own)
 }
@@ -32,12 +32,12 @@ const (
 	resumePage = 100
 )
 
-// Operator contains the commands and queries of operators for the spools of one set of tables. It is safe for
+// operator contains the commands and queries of operators for the spools of one set of tables. It is safe for
 // concurrent use.
 //
 // A command commits its change together with a new version of the spool, by which the spool's drainers notice within a
 // second. It also wakes them. If the answer to the commit is lost, the error is [postbox.ErrCommitUnknown].
-type Operator struct {
+type operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	audit      *audit.Auditor
@@ -45,9 +45,9 @@ type Operator struct {
 	logger     watermill.LoggerAdapter
 }
 
-// NewOperator returns an operator for a database.
-func NewOperator(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *Operator {
-	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
+// newOperator returns an operator for a database.
+func newOperator(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *operator {
+	return &operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
 // announce wakes the drainers of a spool.
@@ -61,7 +61,7 @@ func announce(ctx context.Context, db *sql.DB, s *spool.Spool, logger watermill.
 var errInbox = errors.New("an inbox has a history, and no pending messages: nothing of it can be paused, run or buried")
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
-func (o *Operator) Pause(ctx context.Context, name string) error {
+func (o *operator) Pause(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActPause, name)
 	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
@@ -69,7 +69,7 @@ func (o *Operator) Pause(ctx context.Context, name string) error {
 }
 
 // Resume ends a pause.
-func (o *Operator) Resume(ctx context.Context, name string) error {
+func (o *operator) Resume(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActResume, name)
 	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
@@ -78,7 +78,7 @@ func (o *Operator) Resume(ctx context.Context, name string) error {
 
 // Set changes the stored settings of a spool. No other operator changes them between what change gets and what it leaves, because the
 // row of the spool is locked meanwhile. Settings that cannot be read count as none, as in [Overview].
-func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
+func (o *operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
 	act := audit.NewAct(audit.ActSet, name)
 	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		if _, err := tx.ExecContext(ctx, o.statements.LockSettings, s.ID()); err != nil {
@@ -101,8 +101,8 @@ func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Sett
 }
 
 // PauseKey makes the drainers of a spool stop handing out messages of a key.
-func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
-	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).On("key %q", key)
+func (o *operator) PauseKey(ctx context.Context, name, key string) error {
+	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).OnNamed("key", key)
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key))))
 	})
@@ -113,9 +113,9 @@ func keyOf(s *spool.Spool, key string) dialect.KeyRef {
 }
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
-func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
+func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 	what := fmt.Sprintf("resume key %.60q of", key)
-	act := audit.NewAct(audit.ActResumeKey, name).On("key %q", key)
+	act := audit.NewAct(audit.ActResumeKey, name).OnNamed("key", key)
 	err := o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(spool.Directly(ctx, tx, o.statements.ResumeKey(keyOf(s, key))))
 	})
@@ -141,14 +141,8 @@ func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	return err
 }
 
-// PausedKey is a key whose messages are not handed out.
-type PausedKey struct {
-	Key   string
-	Since time.Time
-}
-
 // PausedKeys lists the paused keys of a spool, oldest pause first.
-func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, error) {
+func (o *operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return nil, failedTo("list paused keys of", name, err)
@@ -158,7 +152,7 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 		return nil, failedTo("list paused keys of", name, err)
 	}
 	defer func() { _ = rows.Close() }()
-	var keys []PausedKey
+	keys := []PausedKey{}
 	for rows.Next() {
 		var key []byte
 		var since int64
@@ -176,10 +170,10 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 // change changes the target of an action in a transaction, and writes the row of the action, for which do sets the number of things
 // that it changes. If do reports true, the spool's drainers are notified. The spool's row is locked last, to avoid deadlocks between
 // operators.
-func (o *Operator) change(ctx context.Context, what string, act *audit.Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
+func (o *operator) change(ctx context.Context, what string, act *audit.Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
 	name := act.Target
 	if kind, _ := spool.Named(name); kind == spool.KindInbox && act.Action != audit.ActSet {
-		return failedTo(what, name, Invalid(errInbox))
+		return failedTo(what, name, invalid(errInbox))
 	}
 	s, err := o.find(ctx, name)
 	if err == nil {
@@ -203,16 +197,16 @@ func (o *Operator) change(ctx context.Context, what string, act *audit.Act, do f
 }
 
 // Known returns [ErrNotFound], with the names that there are, unless there is a spool of this name.
-func (o *Operator) Known(ctx context.Context, name string) error {
+func (o *operator) Known(ctx context.Context, name string) error {
 	_, err := o.find(ctx, name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", Described(name), err)
+		return fmt.Errorf("%s: %w", described(name), err)
 	}
 	return nil
 }
 
 // find returns a spool in its stored form.
-func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
+func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) {
 	id, err := int64(0), sql.ErrNoRows
 	if spool.CheckName(name) == nil { // else PostgreSQL returns an error, and MySQL ignores spaces at the end
 		id, err = spool.New(o.statements, name).Find(ctx, o.db, o.statements.FindSpool)
@@ -232,13 +226,13 @@ func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 	}
 	names := make([]string, len(spools))
 	for i, known := range spools {
-		names[i] = Described(known.Name)
+		names[i] = described(known.Name)
 	}
 	return nil, fmt.Errorf("%w: there are %s", ErrNotFound, strings.Join(names, ", "))
 }
 
 // parked returns the next parked messages of a key.
-func (o *Operator) parked(ctx context.Context, tx *sql.Tx, page dialect.ParkedParams) ([]int64, error) {
+func (o *operator) parked(ctx context.Context, tx *sql.Tx, page dialect.ParkedParams) ([]int64, error) {
 	query := o.statements.ParkedOfKey(page)
 	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
@@ -257,7 +251,7 @@ func (o *Operator) parked(ctx context.Context, tx *sql.Tx, page dialect.ParkedPa
 }
 
 // unpark makes a parked message due, unless another operator was faster.
-func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) error {
+func (o *operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) error {
 	found, err := o.lock(ctx, tx, s, id)
 	if errors.Is(err, ErrNotFound) || (err == nil && !found.parked) {
 		return nil
@@ -276,11 +270,11 @@ func changed(result sql.Result, err error) (bool, error) {
 
 // failedTo wraps an error about a spool.
 func failedTo(what, name string, err error) error {
-	return spool.Wrap(what+" "+Described(name), err)
+	return spool.Wrap(what+" "+described(name), err)
 }
 
 // byName sorts spools by name, whatever the collation of the database.
-func byName(spools []*Overview) []*Overview {
-	slices.SortFunc(spools, func(a, b *Overview) int { return strings.Compare(a.Name, b.Name) })
+func byName(spools []*overview) []*overview {
+	slices.SortFunc(spools, func(a, b *overview) int { return strings.Compare(a.Name, b.Name) })
 	return spools
 }

@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // UniqueMessage returns the message that waits under a unique key of an outbox, and its latest failures, oldest first.
-func (o *Operator) UniqueMessage(ctx context.Context, name, topic, key string) (*Listed, []Failure, error) {
+func (o *operator) UniqueMessage(ctx context.Context, name, topic, key string) (*storedMessage, []Failure, error) {
 	what := fmt.Sprintf("find the message with the unique key %.60q in", key)
 	s, err := o.find(ctx, name)
 	if err != nil {
@@ -30,7 +30,7 @@ func (o *Operator) UniqueMessage(ctx context.Context, name, topic, key string) (
 }
 
 // waitingUnder reads the message that was stored last under a unique key. If it is gone, the key is free.
-func (o *Operator) waitingUnder(ctx context.Context, s *spool.Spool, topic, key string) (*Listed, error) {
+func (o *operator) waitingUnder(ctx context.Context, s *spool.Spool, topic, key string) (*storedMessage, error) {
 	id, createdAt, err := o.storedUnder(ctx, s, topic, key)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (o *Operator) waitingUnder(ctx context.Context, s *spool.Spool, topic, key 
 }
 
 // storedUnder returns id and time of the message that was stored last under a unique key.
-func (o *Operator) storedUnder(ctx context.Context, s *spool.Spool, topic, key string) (id, createdAt int64, err error) {
+func (o *operator) storedUnder(ctx context.Context, s *spool.Spool, topic, key string) (id, createdAt int64, err error) {
 	err = o.db.QueryRowContext(ctx, o.statements.MessageOfUniqueKey, spool.UniqueDigest(s.ID(), topic, key)).Scan(&id, &createdAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
@@ -52,7 +52,7 @@ func (o *Operator) storedUnder(ctx context.Context, s *spool.Spool, topic, key s
 }
 
 // orderingKeyIfUnique returns the ordering key of a pending message if it is also its unique key. It is, unless the producer has set two different ones.
-func (o *Operator) orderingKeyIfUnique(ctx context.Context, s *spool.Spool, m *Listed) (string, error) {
+func (o *operator) orderingKeyIfUnique(ctx context.Context, s *spool.Spool, m *storedMessage) (string, error) {
 	if kind, _ := spool.Named(s.Name()); kind != spool.KindOutbox || m.Key == "" {
 		return "", nil
 	}

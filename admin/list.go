@@ -1,4 +1,4 @@
-package operate
+package admin
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Listed is a message in the form that operators see.
-type Listed struct {
+// storedMessage is a message in the form that operators see.
+type storedMessage struct {
 	Place     dialect.Place // position in the list
 	Topic     string
 	MessageID string
@@ -39,7 +39,7 @@ type Listed struct {
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
 // message that is pending all the time is on at least one of the pages.
-func (o *Operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
+func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
 		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
 			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: postbox.KeyHash(filter.Key), Key: []byte(filter.Key)}, filter)
@@ -49,14 +49,14 @@ func (o *Operator) Messages(ctx context.Context, name string, filter dialect.Mes
 }
 
 // Done lists messages of the history, the latest first.
-func (o *Operator) Done(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
+func (o *operator) Done(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list done messages of", filter, o.statements.Done)
 }
 
-func (o *Operator) list(
+func (o *operator) list(
 	ctx context.Context, name, what string, filter dialect.MessageFilter,
 	query func(int64, dialect.MessageFilter) dialect.Query,
-) ([]*Listed, error) {
+) ([]*storedMessage, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return nil, failedTo(what, name, err)
@@ -69,9 +69,9 @@ func (o *Operator) list(
 }
 
 // listed returns the messages that a statement selects.
-func (o *Operator) listed(ctx context.Context, query dialect.Query) (messages []*Listed, err error) {
+func (o *operator) listed(ctx context.Context, query dialect.Query) (messages []*storedMessage, err error) {
 	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
-		m := &Listed{}
+		m := &storedMessage{}
 		messages = append(messages, m)
 		return m.scan(rows.Scan)
 	})
@@ -79,7 +79,7 @@ func (o *Operator) listed(ctx context.Context, query dialect.Query) (messages []
 }
 
 // Message returns one message, pending or done, with payload and metadata, and its latest failures, oldest first.
-func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed, []Failure, error) {
+func (o *operator) Message(ctx context.Context, name string, id int64) (*storedMessage, []Failure, error) {
 	what := fmt.Sprintf("read message %d of", id)
 	s, err := o.find(ctx, name)
 	if err != nil {
@@ -106,12 +106,12 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	return m, failures, nil
 }
 
-func (o *Operator) failuresOf(ctx context.Context, m *Listed) ([]Failure, error) {
+func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure, error) {
 	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
 }
 
-func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, error) {
-	m := &Listed{}
+func (o *operator) read(ctx context.Context, query dialect.Query) (*storedMessage, error) {
+	m := &storedMessage{}
 	var metadata, carried []byte
 	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.Source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -130,7 +130,7 @@ func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, erro
 }
 
 // scan reads the columns of a listed message, and the columns after them into more.
-func (m *Listed) scan(scan func(...any) error, more ...any) error {
+func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	var messageID, key []byte
 	var createdAt, at int64
 	targets := []any{

@@ -1,4 +1,4 @@
-package operate_test
+package admin_test
 
 import (
 	"fmt"
@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -102,6 +101,6 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 
 func TestDescribed(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `queue "fraud"`, operate.Described(spool.QueuePrefix+"fraud"))
-	require.Equal(t, `outbox "orders"`, operate.Described("orders"))
+	require.Equal(t, `queue "fraud"`, admin.Queue("fraud").String())
+	require.Equal(t, `outbox "orders"`, admin.Outbox("orders").String())
 }

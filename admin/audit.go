@@ -73,7 +73,11 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	if err != nil {
 		return nil, err
 	}
-	return publicEntries(a.operator.Audit(ctx, chosen))
+	entries, err := a.operator.Audit(ctx, chosen)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return entries, nil
 }
 
 // RecordDownload writes an entry with the action "download", for a tool that gives a payload to
@@ -103,38 +107,11 @@ func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.Au
 	}, a.known(ctx, filter.Target)
 }
 
-func publicEntries(found []storedEntry, err error) ([]AuditEntry, error) {
-	if err != nil {
-		return nil, failed(err)
-	}
-	entries := make([]AuditEntry, len(found))
-	for i, e := range found {
-		entries[i] = AuditEntry{
-			ID: e.ID, At: e.At, Actor: e.Actor, Action: e.Action, Target: Target{spool: e.Target},
-			Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
-		}
-	}
-	return entries, nil
-}
-
 func checkAction(name string) error {
 	if actions := audit.Actions(); name != "" && !slices.Contains(actions, name) {
 		return fmt.Errorf("action: there is no %.60q: choose one of %s", name, strings.Join(actions, ", "))
 	}
 	return nil
-}
-
-// storedEntry is a row of the audit log.
-type storedEntry struct {
-	ID       int64
-	At       time.Time
-	Actor    string
-	Action   string
-	Target   string // name of a spool, empty for none
-	Subject  string
-	Filter   string
-	Affected int
-	Note     string
 }
 
 // RecordDownload writes a row for a payload that somebody got.
@@ -149,18 +126,18 @@ func (o *operator) RecordDownload(ctx context.Context, name, subject string) err
 }
 
 // Audit returns the rows of the audit log that a filter selects, the latest first.
-func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]storedEntry, error) {
+func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]AuditEntry, error) {
 	query := o.statements.AuditRows(filter)
 	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, spool.Wrap("read the audit log", err)
 	}
 	defer func() { _ = rows.Close() }()
-	var entries []storedEntry
+	entries := []AuditEntry{}
 	for rows.Next() {
-		var e storedEntry
+		var e AuditEntry
 		var at int64
-		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &e.Target, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
+		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &e.Target.spool, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
 			return nil, spool.Wrap("read the audit log", err)
 		}
 		e.At = time.UnixMicro(at)

@@ -103,7 +103,7 @@ func publicLetters(found []*storedLetter, err error) ([]DeadLetter, error) {
 	}
 	letters := make([]DeadLetter, len(found))
 	for i, letter := range found {
-		letters[i] = publicLetter(letter)
+		letters[i] = letter.DeadLetter
 	}
 	return letters, nil
 }
@@ -114,9 +114,8 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	letter := publicLetter(found)
-	letter.Failures = failures
-	return &letter, nil
+	found.Failures = failures
+	return &found.DeadLetter, nil
 }
 
 // Requeue lets the message of a dead letter be handled again, with all its attempts, and deletes the letter, in
@@ -179,53 +178,17 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 	return nil
 }
 
-func publicLetter(l *storedLetter) DeadLetter {
-	letter := DeadLetter{
-		ID: l.ID, Outbox: l.Spool, Target: Target{spool: l.Spool}, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
-		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error, Shape: l.Shape,
-		ResolvedAt: l.ResolvedAt, Resolution: l.Resolution,
-		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata, SourceTopic: l.Source, UUID: l.CarriedID,
-	}
-	if l.Origin == dialect.OriginInbox {
-		letter.Consumer = l.Consumer
-	}
-	return letter
-}
-
 // maxHistory limits the failures that are read with a message or a dead letter to the newest ones.
 const maxHistory = 100
 
-// storedLetter is a stored dead letter.
+// storedLetter is a dead letter with what only the tables say of it.
 type storedLetter struct {
-	ID        int64
-	Origin    int // dialect.OriginSpool or dialect.OriginInbox
-	Subject   []byte
-	SpoolID   int64 // 0 for none
-	Spool     string
-	Consumer  string
-	Topic     string
-	MessageID string
-	// Source and CarriedID are read only with a single letter: see [DeadLetter.address].
-	Source    string
-	CarriedID string
-	Key       string
-	CreatedAt time.Time
-	DiedAt    time.Time
-	Attempts  int
-	Cause     dialect.Cause
-	Error     string
-	Shape     string // of the error
+	DeadLetter
 
-	// ResolvedAt is zero while no operator has resolved the letter.
-	ResolvedAt time.Time
-	Resolution string
-
-	// Size is the size of payload and metadata in bytes.
-	Size int
-	// Payload and Metadata are read only with a single letter. Metadata is nil if it cannot be decoded.
-	Payload  []byte
-	Metadata map[string]string
-	// broken is the reason why Metadata cannot be decoded.
+	Origin  int // dialect.OriginSpool or dialect.OriginInbox
+	Subject []byte
+	SpoolID int64 // 0 for none
+	// broken says why the metadata cannot be read.
 	broken error
 }
 
@@ -362,7 +325,7 @@ type rowQuerier interface {
 func (l *letterStore) read(ctx context.Context, db rowQuerier, id int64) (*storedLetter, error) {
 	letter := &storedLetter{}
 	var metadata, carried []byte
-	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.Source, &carried)
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.SourceTopic, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -370,7 +333,7 @@ func (l *letterStore) read(ctx context.Context, db rowQuerier, id int64) (*store
 		return nil, err
 	}
 	if letter.Origin == dialect.OriginInbox {
-		letter.CarriedID = string(carried)
+		letter.UUID = string(carried)
 	}
 	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
 	return letter, nil
@@ -413,15 +376,19 @@ func (l *storedLetter) scan(scan func(...any) error, more ...any) error {
 		createdAt, diedAt int64
 		resolvedAt        sql.NullInt64
 		resolution        sql.NullString
+		cause             dialect.Cause
 	)
 	targets := []any{
-		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Spool, &l.Consumer, &l.Topic, &messageID, &key,
-		&createdAt, &diedAt, &l.Attempts, &l.Cause, &l.Error, &resolvedAt, &resolution, &l.Size,
+		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Outbox, &l.Consumer, &l.Topic, &messageID, &key,
+		&createdAt, &diedAt, &l.Attempts, &cause, &l.Error, &resolvedAt, &resolution, &l.Size,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err
 	}
-	l.Shape = shapeOf(l.Error)
+	l.Target, l.Cause, l.Shape = Target{spool: l.Outbox}, causeOf(cause), shapeOf(l.Error)
+	if l.Origin != dialect.OriginInbox {
+		l.Consumer = ""
+	}
 	l.MessageID, l.Key, l.Resolution = string(messageID), string(key), resolution.String
 	l.CreatedAt, l.DiedAt = time.UnixMicro(createdAt), time.UnixMicro(diedAt)
 	if resolvedAt.Valid {

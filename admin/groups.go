@@ -70,18 +70,11 @@ func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
 	if err != nil {
 		return Groups{}, failed(err)
 	}
-	groups := Groups{Letters: letters, Capped: capped, More: max(len(found)-limit, 0)}
-	for _, g := range found[:min(len(found), limit)] {
-		groups.Groups = append(groups.Groups, Group{
-			Consumer: g.Consumer, Target: Target{spool: g.Spool}, Topic: g.Topic, Shape: g.Shape, Count: g.Count,
-			First: g.First, Last: g.Last, Example: g.Example,
-		})
-	}
-	return groups, nil
+	return Groups{Groups: found[:min(len(found), limit)], Letters: letters, Capped: capped, More: max(len(found)-limit, 0)}, nil
 }
 
 const (
-	// maxGrouped is how many dead letters [Letters.Groups] puts into groups: some 5 MB.
+	// maxGrouped is how many dead letters [letterStore.Groups] puts into groups: some 5 MB.
 	maxGrouped = 10_000
 	// maxLooked is how many it looks at to find them.
 	maxLooked = 20_000
@@ -89,23 +82,15 @@ const (
 
 // letterKin is what the dead letters of a group have in common.
 type letterKin struct {
-	Spool    string
 	Consumer string
+	Target   Target
 	Topic    string
 	Shape    string // of the error
 }
 
-// storedGroup is a number of dead letters that have failed in the same way.
-type storedGroup struct {
-	letterKin
-	Count       int
-	First, Last time.Time // the deaths
-	Example     int64     // id of the latest letter
-}
-
 // Groups returns the groups of the newest letters that the filter selects, the largest first, and the number of letters in them. If it is
 // capped, there may be more letters.
-func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []storedGroup, letters int, capped bool, err error) {
+func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, letters int, capped bool, err error) {
 	var before int64
 	query := l.statements.LetterBehind(maxLooked)
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)
@@ -122,7 +107,7 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 		return nil, 0, false, spool.Wrap("group dead letters", err)
 	}
 	defer func() { _ = rows.Close() }()
-	found, looked := map[letterKin]*storedGroup{}, 0
+	found, looked := map[letterKin]*Group{}, 0
 	for rows.Next() {
 		if looked++; looked > maxGrouped {
 			capped = true
@@ -131,7 +116,7 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 		var kin letterKin
 		var id, died int64
 		var text string
-		if err := rows.Scan(&id, &died, &kin.Spool, &kin.Consumer, &kin.Topic, &text); err != nil {
+		if err := rows.Scan(&id, &died, &kin.Target.spool, &kin.Consumer, &kin.Topic, &text); err != nil {
 			return nil, 0, false, spool.Wrap("group dead letters", err)
 		}
 		kin.Shape = shapeOf(text)
@@ -148,10 +133,10 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 }
 
 // add adds a letter to its group. Letters come with the latest first.
-func add(groups map[letterKin]*storedGroup, kin letterKin, id int64, died time.Time) {
+func add(groups map[letterKin]*Group, kin letterKin, id int64, died time.Time) {
 	g := groups[kin]
 	if g == nil {
-		g = &storedGroup{letterKin: kin, First: died, Last: died, Example: id}
+		g = &Group{Consumer: kin.Consumer, Target: kin.Target, Topic: kin.Topic, Shape: kin.Shape, First: died, Last: died, Example: id}
 		groups[kin] = g
 	}
 	g.Count++
@@ -164,12 +149,12 @@ func add(groups map[letterKin]*storedGroup, kin letterKin, id int64, died time.T
 }
 
 // sorted returns the largest group first, and of two that are as large, the one with the latest letter.
-func sorted(found map[letterKin]*storedGroup) []storedGroup {
-	groups := make([]storedGroup, 0, len(found))
+func sorted(found map[letterKin]*Group) []Group {
+	var groups []Group
 	for _, g := range found {
 		groups = append(groups, *g)
 	}
-	slices.SortFunc(groups, func(a, b storedGroup) int {
+	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Example, a.Example), strings.Compare(a.Shape, b.Shape))
 	})
 	return groups

@@ -57,24 +57,11 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 	if err != nil {
 		return LaneHolders{}, failed(err)
 	}
-	found := LaneHolders{Lanes: lanes, Members: make([]Member, len(members))}
-	for i, m := range members {
-		found.Members[i] = Member{Name: m.Name, Until: m.Until, Lanes: m.Lanes, InFlight: m.InFlight, LongCall: callOf(m.LongCall, m.Name)}
-	}
-	return found, nil
-}
-
-// storedMember is a live drainer of a spool.
-type storedMember struct {
-	Name     string
-	Until    time.Time
-	InFlight int
-	Lanes    int // that it holds
-	LongCall *spool.Call
+	return LaneHolders{Lanes: lanes, Members: members}, nil
 }
 
 // LaneHolders returns the lanes of a spool in order, and its live members by name. A spool that was never drained has no lanes yet.
-func (o *operator) LaneHolders(ctx context.Context, name string) ([]Lane, []storedMember, error) {
+func (o *operator) LaneHolders(ctx context.Context, name string) ([]Lane, []Member, error) {
 	lanes, members, err := o.laneHolders(ctx, name)
 	if err != nil {
 		return nil, nil, failedTo("list lanes of", name, err)
@@ -91,12 +78,12 @@ func (o *operator) LaneHolders(ctx context.Context, name string) ([]Lane, []stor
 	return lanes, members, nil
 }
 
-func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, members []storedMember, err error) {
+func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, members []Member, err error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	lanes = []Lane{}
+	lanes, members = []Lane{}, []Member{}
 	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.LaneHolders, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
 		var lane Lane
 		var until int64
@@ -111,7 +98,7 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		return nil, nil, err
 	}
 	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.MembersOf, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
-		var member storedMember
+		var member Member
 		var inFlight []byte
 		var until int64
 		if err := rows.Scan(&member.Name, &inFlight, &until); err != nil {
@@ -121,7 +108,7 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		for _, n := range beat.InFlight {
 			member.InFlight += n
 		}
-		member.Until, member.LongCall = time.UnixMicro(until), beat.LongCall
+		member.Until, member.LongCall = time.UnixMicro(until), callOf(beat.LongCall, member.Name)
 		members = append(members, member)
 		return err
 	})

@@ -12,29 +12,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// storedMessage is a message in the form that operators see.
+// storedMessage is a message, and where it is in the list.
 type storedMessage struct {
-	Place     dialect.Place // position in the list
-	Topic     string
-	MessageID string
-	Key       string
-	Attempts  int
-	CreatedAt time.Time
-	// At is when the message may be handled, or, in the history, when it was done; zero for a parked message.
-	At     time.Time
-	Parked bool
-	Size   int // of payload and metadata, in bytes
-	// Omitted is the number of further bytes that the history has not kept.
-	Omitted int
+	Message
 
-	// Payload, Metadata and UniqueKey are read only with a single message. Metadata is nil if it cannot be decoded. UniqueKey is empty if it
-	// is not known: the tables have a hash of it.
-	Payload   []byte
-	Metadata  map[string]string
-	UniqueKey string
-	// Source and CarriedID are, of a message in the history of an inbox, the topic on which it came
-	// and its own id. They, too, are read only with a single message.
-	Source, CarriedID string
+	Place dialect.Place
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
@@ -97,7 +79,7 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 		return nil, nil, failedTo(what, name, err)
 	}
 	if kind, _ := spool.Named(name); kind != spool.KindInbox {
-		m.CarriedID = "" // it is the id
+		m.UUID = "" // it is the id
 	}
 	failures, err := o.failuresOf(ctx, m)
 	if err != nil {
@@ -113,7 +95,7 @@ func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure,
 func (o *operator) read(ctx context.Context, query dialect.Query) (*storedMessage, error) {
 	m := &storedMessage{}
 	var metadata, carried []byte
-	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.Source, &carried)
+	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.SourceTopic, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -121,7 +103,7 @@ func (o *operator) read(ctx context.Context, query dialect.Query) (*storedMessag
 		return nil, err
 	}
 	if m.Place.State == dialect.StateDone {
-		m.CarriedID = string(carried)
+		m.UUID = string(carried)
 	}
 	if decoded, err := spool.DecodeMetadata(metadata); err == nil {
 		m.Metadata = decoded
@@ -140,12 +122,13 @@ func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 		return err
 	}
 	m.MessageID, m.Key, m.CreatedAt = string(messageID), string(key), time.UnixMicro(createdAt)
-	m.Parked = m.Place.State == dialect.StateRetrying && at >= dialect.ParkedFrom
-	if !m.Parked {
-		m.At = time.UnixMicro(at)
+	switch m.Status = statusOf(m.Place.State, at); m.Status {
+	case Parked:
+	case Done:
+		m.DoneAt, m.Place.Lane = time.UnixMicro(at), at
+	default:
+		m.DueAt = time.UnixMicro(at)
 	}
-	if m.Place.State == dialect.StateDone {
-		m.Place.Lane = at
-	}
+	m.ID, m.Cursor = m.Place.ID, cursorOf(m.Place)
 	return nil
 }

@@ -161,9 +161,8 @@ func publicWithFailures(found *storedMessage, failures []Failure, err error) (*M
 	if err != nil {
 		return nil, failed(err)
 	}
-	m := publicMessage(found)
-	m.Failures = failures
-	return &m, nil
+	found.Failures = failures
+	return &found.Message, nil
 }
 
 // pendingStates are the states, the first and the last, of a status.
@@ -216,33 +215,22 @@ func publicMessages(found []*storedMessage, err error) ([]Message, error) {
 	}
 	messages := make([]Message, len(found))
 	for i, m := range found {
-		messages[i] = publicMessage(m)
+		messages[i] = m.Message
 	}
 	return messages, nil
 }
 
-func publicMessage(m *storedMessage) Message {
-	public := Message{
-		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
-		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Omitted: m.Omitted, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
-		UniqueKey: m.UniqueKey, SourceTopic: m.Source, UUID: m.CarriedID,
-	}
-	if public.Status == Done {
-		public.DueAt, public.DoneAt = time.Time{}, m.At
-	}
-	return public
-}
-
-func status(m *storedMessage) Status {
+// statusOf is the status of a message in a state that is due at a time.
+func statusOf(state int, at int64) Status {
 	switch {
-	case m.Parked:
-		return Parked
-	case m.Place.State == dialect.StateReady:
+	case state == dialect.StateReady:
 		return Ready
-	case m.Place.State == dialect.StateScheduled:
+	case state == dialect.StateScheduled:
 		return Scheduled
-	case m.Place.State == dialect.StateDone:
+	case state == dialect.StateDone:
 		return Done
+	case at >= dialect.ParkedFrom:
+		return Parked
 	default:
 		return Retrying
 	}

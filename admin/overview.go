@@ -36,19 +36,12 @@ type overview struct {
 	Configured   postbox.Limits
 	LimitsDiffer bool
 	// LongCall is the call that has not returned for longest, or nil.
-	LongCall *processCall
+	LongCall *Call
 	// Work is what the live drainers do with messages, as they say.
 	Work []string
 	counts.Numbers
 
 	id int64
-}
-
-// processCall is a call of a publisher or a handler that a drainer reports because it has not returned for long.
-type processCall struct {
-	spool.Call
-
-	Process string // the member that makes it
 }
 
 // Overviews returns all outboxes and queues by name, at a cost that does not grow with the number of messages.
@@ -158,7 +151,7 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 			s.Work = slices.Insert(s.Work, i, beat.Work)
 		}
 		if call := beat.LongCall; call != nil && (s.LongCall == nil || call.Since.Before(s.LongCall.Since)) {
-			s.LongCall = &processCall{*call, holder}
+			s.LongCall = callOf(call, holder)
 		}
 	}
 	return rows.Err()
@@ -177,24 +170,17 @@ func (o *overview) addOutages(outages map[string]time.Time) {
 	}
 }
 
-// storedAccount counts the messages of a spool by where they are.
-type storedAccount struct {
-	Pending  int
-	Done     int // in the history
-	Dead     int // open dead letters
-	Resolved int // dead letters that an operator has dealt with
-}
-
-// storedAccount counts the messages of a spool at one moment.
-func (o *operator) Account(ctx context.Context, name string) (storedAccount, error) {
-	var a storedAccount
+// Account counts the messages of a spool at one moment.
+func (o *operator) Account(ctx context.Context, name string) (Account, error) {
+	var a Account
 	s, err := o.find(ctx, name)
 	if err == nil {
 		err = o.db.QueryRowContext(ctx, o.statements.Account, s.ID()).Scan(&a.Pending, &a.Done, &a.Dead, &a.Resolved)
 	}
 	if err != nil {
-		return storedAccount{}, failedTo("count messages of", name, err)
+		return Account{}, failedTo("count messages of", name, err)
 	}
+	a.Written = a.Pending + a.Done + a.Dead + a.Resolved
 	return a, nil
 }
 

@@ -118,7 +118,7 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 }
 
 func queueInfo(s *overview) QueueInfo {
-	info := QueueInfo{
+	return QueueInfo{
 		Target: Target{spool: s.Name}, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
@@ -127,12 +127,8 @@ func queueInfo(s *overview) QueueInfo {
 			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
 			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
 		},
-		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages,
+		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
 	}
-	if s.LongCall != nil {
-		info.LongCall = callOf(&s.LongCall.Call, s.LongCall.Process)
-	}
-	return info
 }
 
 // kind is the place of the kind of a target in lists.
@@ -195,8 +191,5 @@ func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	if err != nil {
 		return Account{}, failed(err)
 	}
-	return Account{
-		Written: found.Pending + found.Done + found.Dead + found.Resolved,
-		Pending: found.Pending, Done: found.Done, Dead: found.Dead, Resolved: found.Resolved,
-	}, nil
+	return found, nil
 }

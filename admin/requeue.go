@@ -62,7 +62,7 @@ func (l *storedLetter) address(draft *spool.Draft, again Again) error {
 	if l.Origin != dialect.OriginInbox {
 		return nil
 	}
-	draft.Topic, draft.MessageID = cmp.Or(again.Topic, l.Source), l.CarriedID
+	draft.Topic, draft.MessageID = cmp.Or(again.Topic, l.SourceTopic), l.UUID
 	if draft.Topic == "" {
 		return errNoSource
 	}

@@ -89,8 +89,10 @@ func (a *Admin) SearchAudit(ctx context.Context, filter AuditFilter) (FoundEntri
 		return FoundEntries{}, err
 	}
 	found, err := a.operator.SearchAudit(ctx, chosen, searchAmong)
-	entries, err := publicEntries(found.Entries, err)
-	return FoundEntries{Entries: entries, Looked: found.Looked, Next: found.Next}, err
+	if err != nil {
+		return FoundEntries{}, failed(err)
+	}
+	return found, nil
 }
 
 // foundMessages is what a search has found.
@@ -100,7 +102,7 @@ type foundMessages struct {
 	Next     *dialect.Place // after which the next search begins; nil at the end of the list
 }
 
-// Search looks at so many pending messages after the place of the filter, in the order of [Operator.Messages].
+// Search looks at so many pending messages after the place of the filter, in the order of [operator.Messages].
 func (o *operator) Search(ctx context.Context, name string, filter dialect.MessageFilter, among int) (foundMessages, error) {
 	const what = "search messages of"
 	s, err := o.find(ctx, name)
@@ -158,7 +160,7 @@ const (
 	maxShaped = 1000
 )
 
-// Search looks at so many dead letters after the id of the filter, in the order of [Letters.List].
+// Search looks at so many dead letters after the id of the filter, in the order of [letterStore.List].
 func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
 	query := l.statements.LetterSearchEnd(filter.After, among)
 	var last int64
@@ -198,22 +200,15 @@ func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilte
 	return found, nil
 }
 
-// foundStoredEntries is what a search of the audit log has found.
-type foundStoredEntries struct {
-	Entries []storedEntry
-	Looked  int   // how many rows were looked at
-	Next    int64 // the id before which the next search begins; 0 at the end of the list
-}
-
-// SearchAudit looks at so many rows of the audit log before the id of the filter, in the order of [Operator.Audit].
-func (o *operator) SearchAudit(ctx context.Context, filter dialect.AuditFilter, among int) (found foundStoredEntries, err error) {
+// SearchAudit looks at so many rows of the audit log before the id of the filter, in the order of [operator.Audit].
+func (o *operator) SearchAudit(ctx context.Context, filter dialect.AuditFilter, among int) (found FoundEntries, err error) {
 	end := o.statements.AuditSearchEnd(filter, among)
 	err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &filter.Least)
 	if err != nil {
-		return foundStoredEntries{}, spool.Wrap("search the audit log", err)
+		return FoundEntries{}, spool.Wrap("search the audit log", err)
 	}
 	if found.Entries, err = o.Audit(ctx, filter); err != nil {
-		return foundStoredEntries{}, err
+		return FoundEntries{}, err
 	}
 	switch {
 	case len(found.Entries) == filter.Limit: // there may be more before the last one that was looked at

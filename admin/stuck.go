@@ -56,7 +56,7 @@ func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]Stuc
 	keys := make([]StuckKey, len(found))
 	for i, k := range found {
 		keys[i] = StuckKey{
-			Key: k.Key, Head: publicMessage(k.Head), Since: k.Since, Error: k.Error, PausedSince: k.PausedSince,
+			Key: k.Key, Head: k.Head.Message, Since: k.Since, Error: k.Error, PausedSince: k.PausedSince,
 			Behind: k.Behind, MoreBehind: k.AtLeast,
 		}
 	}
@@ -66,7 +66,7 @@ func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]Stuc
 const (
 	// maxBehind limits how many messages of all lanes together are looked at to count those that wait behind stuck keys.
 	maxBehind = 20_000
-	// maxStuckCounted limits how many retrying messages [Operator.countStuck] looks at.
+	// maxStuckCounted limits how many retrying messages [operator.countStuck] looks at.
 	maxStuckCounted = 1000
 	// headsTogether is how many heads one statement describes. SQLite takes no more than 500.
 	headsTogether = 100

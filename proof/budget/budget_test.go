@@ -1,0 +1,122 @@
+package budget
+
+import (
+	_ "embed"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+//go:embed figures.txt
+var figures string
+
+const (
+	root   = "../.."
+	golden = root + "/internal/dialect/testdata/postgresql.sql"
+	widest = 100
+)
+
+func TestBudget_holds(t *testing.T) {
+	t.Parallel()
+	counted := map[string]int{}
+	for name, source := range mainModule(t) {
+		counted["lines of the main module, without tests"] += strings.Count(source, "\n")
+		counted["comments of the main module, without tests, that are wider than 100 columns"] += wideComments(source)
+		if folder := filepath.ToSlash(filepath.Dir(name)); folder == "internal/drain" || folder == "internal/schedule" {
+			const largest = "fields of the largest struct of internal/drain and internal/schedule"
+			counted[largest] = max(counted[largest], largestStruct(t, name, source))
+		}
+	}
+	statements, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	counted["times that this file misleads the planner by NULL::character"] = strings.Count(string(statements), "NULL::character")
+	for _, argument := range regexp.MustCompile(`\$(\d+)`).FindAllStringSubmatch(string(statements), -1) {
+		const most = "arguments of the largest statement in the golden file of PostgreSQL"
+		n, err := strconv.Atoi(argument[1])
+		require.NoError(t, err)
+		counted[most] = max(counted[most], n)
+	}
+
+	known := 0
+	for line := range strings.Lines(figures) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		what, most, found := strings.Cut(strings.TrimSpace(line), ": ")
+		require.True(t, found, line)
+		allowed, err := strconv.Atoi(most)
+		require.NoError(t, err, line)
+		require.Contains(t, counted, what)
+		require.LessOrEqual(t, counted[what], allowed, "%s: see figures.txt", what)
+		t.Logf("%s: %d of %d", what, counted[what], allowed)
+		known++
+	}
+	require.Len(t, counted, known, "each figure has its line")
+}
+
+// mainModule returns the sources of the main module without tests, by their names.
+func mainModule(t *testing.T) map[string]string {
+	t.Helper()
+	sources := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if path == root {
+				return nil
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil || strings.HasPrefix(entry.Name(), ".") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		source, err := os.ReadFile(path) //nolint:gosec // a file of the project
+		sources[name] = string(source)
+		return err
+	}))
+	require.NotEmpty(t, sources)
+	return sources
+}
+
+// wideComments counts lines that are comments alone. A tab is four columns wide.
+func wideComments(source string) (wide int) {
+	for line := range strings.Lines(source) {
+		line = strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), "\r\n")
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "// ") && utf8.RuneCountInString(line) > widest {
+			wide++
+		}
+	}
+	return wide
+}
+
+// largestStruct returns the number of fields of the largest struct of a file.
+func largestStruct(t *testing.T, name, source string) (largest int) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, is := n.(*ast.StructType); is {
+			largest = max(largest, s.Fields.NumFields())
+		}
+		return true
+	})
+	return largest
+}

@@ -120,6 +120,11 @@ type FetchParams struct {
 	Held []int64
 }
 
+// LeavesOut reports whether the read leaves out messages that may be handled later.
+func (p FetchParams) LeavesOut() bool {
+	return p.PausedKeys || len(p.Excluded)+len(p.Held) > 0
+}
+
 // Known is a message that the caller of a fetch already has.
 type Known struct {
 	ID, CreatedAt int64

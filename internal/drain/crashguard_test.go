@@ -303,3 +303,43 @@ func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
 		require.EqualValues(t, messages, exposed.Load())
 	})
 }
+
+// The message that crashed its process is not read by the next one while its key or topic is paused. When it is read, its
+// start is counted.
+func TestCrashGuard_F5_what_is_paused_stays_exposed_after_a_crash(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]struct{ begin, end func(b *bench) }{
+		"key":   {func(b *bench) { b.pauseKey("key") }, func(b *bench) { b.resumeKey("key") }},
+		"topic": {func(b *bench) { b.pauseTopic("held") }, func(b *bench) { b.resumeTopic("held") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				deadly := draft("deadly", "key")
+				deadly.Topic = "held"
+				b.Append(database.DB, deadly)
+				met := 0
+				p := b.spawn("one", plague("deadly", &met), nil)
+				signal(t, p.dead, "it dies")
+				p.kill()
+				require.Zero(t, b.starts(), "nobody suspected it")
+
+				pause.begin(b)
+				handler := newStanding()
+				second := b.start(database.DB, handler, config("two"))
+				t.Cleanup(func() { close(handler.proceed) })
+				signal(t, second.Ready(), "the second process has read")
+				for _, id := range []string{"a", "b"} { // and has read again
+					b.Append(database.DB, draft(id, id))
+					signal(t, handler.entered, "another message is handled")
+					handler.proceed <- spool.Outcome{Verdict: spool.Done}
+				}
+				b.Eventually(func() bool { return b.Pending() == 1 }, "it is paused")
+				pause.end(b)
+				signal(t, handler.entered, "it is handled")
+				require.Equal(t, 1, b.starts())
+			})
+		})
+	}
+}

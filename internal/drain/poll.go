@@ -251,8 +251,8 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 			upTo, more = l.later-1, false
 		}
 		l.hasMore = more
-		if !more && !d.leavesOut() && found.waited < params.Due {
-			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
+		if !more && !params.LeavesOut() && found.waited < params.Due {
+			l.exposedToRead = 0 // everything that the previous holder had read, this read has returned
 		}
 		l.cursor = max(cursor.After, min(safe, upTo))
 	}

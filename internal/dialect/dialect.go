@@ -121,9 +121,7 @@ type FetchParams struct {
 }
 
 // LeavesOut reports whether the read leaves out messages that may be handled later.
-func (p FetchParams) LeavesOut() bool {
-	return p.PausedKeys || len(p.Excluded)+len(p.Held) > 0
-}
+func (p FetchParams) LeavesOut() bool { return p.PausedKeys || len(p.Excluded)+len(p.Held) > 0 }
 
 // Known is a message that the caller of a fetch already has.
 type Known struct {

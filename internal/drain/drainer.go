@@ -173,7 +173,7 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.scheduler.Changed:
-		case <-d.tailing.changed():
+		case <-d.tailing.feed.Changed():
 		case <-wakeUps:
 			d.wakeSoon()
 		case <-d.rescan:

@@ -1,8 +1,6 @@
 package drain
 
-import (
-	"time"
-)
+import "time"
 
 // The rest after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
 // third of the time. On a busy database, rarer polls find more messages each. With one writer, on SQLite, a poll blocks

@@ -29,14 +29,6 @@ const (
 	invisibleMax = 50 * time.Millisecond
 )
 
-// changed returns the channel of the feed, which is nil without one.
-func (t *tailing) changed() <-chan struct{} {
-	if t.feed == nil {
-		return nil
-	}
-	return t.feed.Changed()
-}
-
 // startTailing makes the drainer hear of what a log tells, if there is a feed.
 func (d *Drainer) startTailing() {
 	d.tailing = tailing{feed: d.configured.Feed, others: spool.NewAnnouncer(d.spool, d.db, d.logger)}

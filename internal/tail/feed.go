@@ -37,8 +37,14 @@ const most = 10_000
 // NewFeed returns an empty feed.
 func NewFeed() *Feed { return &Feed{changed: make(chan struct{}, 1)} }
 
-// Changed gets a token when there is news, or when the log begins or ceases to tell.
-func (f *Feed) Changed() <-chan struct{} { return f.changed }
+// Changed gets a token when there is news, or when the log begins or ceases to tell. Without a feed
+// there is no channel.
+func (f *Feed) Changed() <-chan struct{} {
+	if f == nil {
+		return nil
+	}
+	return f.changed
+}
 
 // Open says which outbox the feed is for. A restored database may know the outbox under another id.
 func (f *Feed) Open(spool int64) {

@@ -310,14 +310,14 @@ func TestCrashGuard_F5_what_is_paused_stays_exposed_after_a_crash(t *testing.T) 
 	t.Parallel()
 	for name, pause := range map[string]struct{ begin, end func(b *bench) }{
 		"key":   {func(b *bench) { b.pauseKey("key") }, func(b *bench) { b.resumeKey("key") }},
-		"topic": {func(b *bench) { b.pauseTopic("held") }, func(b *bench) { b.resumeTopic("held") }},
+		"topic": {func(b *bench) { b.pauseTopic("closed") }, func(b *bench) { b.resumeTopic("closed") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				b := newBench(t, database)
 				deadly := draft("deadly", "key")
-				deadly.Topic = "held"
+				deadly.Topic = "closed"
 				b.Append(database.DB, deadly)
 				met := 0
 				p := b.spawn("one", plague("deadly", &met), nil)

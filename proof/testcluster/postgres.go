@@ -177,10 +177,12 @@ func (p *Postgres) stop(n *node, immediate bool) error {
 func (p *Postgres) Start(ctx context.Context) error { return p.start(ctx, p.primary) }
 
 func (p *Postgres) start(ctx context.Context, n *node) (err error) {
-	args := []string{"-D", p.data(n), "-p", strconv.Itoa(n.port),
+	args := []string{
+		"-D", p.data(n), "-p", strconv.Itoa(n.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + p.work.folder, "-c", "max_connections=200",
 		"-c", "wal_level=logical", "-c", "max_wal_senders=10", "-c", "hot_standby=on", "-c", "wal_keep_size=64MB",
-		"-c", "max_wal_size=256MB", "-c", "wal_retrieve_retry_interval=100ms"}
+		"-c", "max_wal_size=256MB", "-c", "wal_retrieve_retry_interval=100ms",
+	}
 	for setting := range strings.Lines(os.Getenv(settingsVariable)) {
 		setting = strings.Replace(setting, "=serializable", "=repeatable read", 1) // a standby serves none
 		args = append(args, "-c", strings.TrimSpace(setting))

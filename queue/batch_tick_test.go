@@ -291,6 +291,28 @@ func TestBatch_schedule_leaves_delayed_messages_their_own_time(t *testing.T) {
 	})
 }
 
+// Messages of the same lanes wait for the schedule, before and after delayed ones with keys.
+func TestBatch_schedule_leaves_delayed_messages_with_keys_their_own_time(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		delayed := []string{"a/delayed", "b/delayed", "c/delayed"}
+		before, after := keysOf(2, "a", "b", "c", "d"), []string{"a/after", "e/after"}
+		b.Put(before...)
+		putWithDelay(b, inboxtest.Keyed, delayed...)
+		b.Put(after...)
+		seen := &lastly{}
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Age, c.Schedule = 0, "@yearly" }), func(ctx context.Context, messages []*message.Message) error {
+			seen.add(ctx, messages)
+			return nil
+		})
+		b.Eventually(func() bool { return b.Pending() == len(before)+len(after) }, "the others wait for the schedule")
+		putWithDelay(b, inboxtest.Keyed, "a/late", "b/late")
+		b.Eventually(func() bool { return b.Pending() == len(before)+len(after) }, "so it is when reads have found these")
+		require.ElementsMatch(t, append(delayed, "a/late", "b/late"), slices.Concat(seen.All()...))
+	})
+}
+
 // All of them are due at once, and more than a read returns.
 func TestBatch_schedule_tells_the_last_call_of_many_delayed_messages(t *testing.T) {
 	t.Parallel()

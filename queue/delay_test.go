@@ -55,8 +55,13 @@ func TestBatch_delays_a_message_once(t *testing.T) {
 // putDelayed stores messages whose delay is an hour, and lets that pass.
 func putDelayed(b *queueBench, ids ...string) {
 	b.T.Helper()
+	putWithDelay(b, func(id string) *message.Message { return message.NewMessage(id, nil) }, ids...)
+}
+
+func putWithDelay(b *queueBench, made func(id string) *message.Message, ids ...string) {
+	b.T.Helper()
 	for _, id := range ids {
-		msg := message.NewMessage(id, nil)
+		msg := made(id)
 		delay.Message(msg, delay.For(time.Hour))
 		_, err := b.Store.Defer(b.T.Context(), "q", inboxstore.Key{Consumer: "q", MessageID: id}, msg)
 		require.NoError(b.T, err)

@@ -186,13 +186,17 @@ func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 
 // leaveEarly removes due scheduled messages from the page if older messages of their lane, which may have the same key,
 // have not all been read. Scheduled messages are read separately from the others, so a later read returns them again.
-func (p *page) leaveEarly(params dialect.FetchParams) {
+// They do not wait for messages of a later scheduled time of batches, before which the lane ends.
+func (d *Drainer) leaveEarly(params dialect.FetchParams, p *page) {
 	cursors := make(map[int]dialect.Cursor, len(params.Cursors))
 	for _, c := range params.Cursors {
 		cursors[c.Lane] = c
 	}
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
 		upTo, _ := p.complete(cursors[m.Ref.Lane], params)
+		if l := d.lanes.held[m.Ref.Lane]; l.later > 0 && upTo >= l.later-1 {
+			upTo = math.MaxInt64
+		}
 		return m.Ref.State == dialect.StateScheduled && m.HasKey && upTo < m.Ref.ID
 	})
 }

@@ -38,8 +38,8 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			}
 			found.count(message(dialect.StateScheduled, 1, upTo))
 			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
-			found.leaveEarly(params)
 			d := &Drainer{lanes: lanes}
+			d.leaveEarly(params, found)
 			d.remember(params, found, safe)
 			require.Len(t, found.messages, ready+1)
 			require.Equal(t, c.hasMore, lanes.hasMore())

@@ -204,7 +204,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	d.slowStart.Found(params.Due, found.waited)
 	d.dense = found.dense()
 	d.adaptPageSize(found.messages)
-	found.leaveEarly(params)
+	d.leaveEarly(params, found)
 	d.leaveLater(found)
 	for _, m := range found.messages {
 		d.prepareToLoad(m)

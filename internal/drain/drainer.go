@@ -145,6 +145,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	live := context.WithoutCancel(ctx)
 	stepping, halt := context.WithCancel(live)
 	defer halt()
+	d.tailing.others.Within = stepping
 	defer afterEnd(ctx, handBackTime, halt)()
 	if err := d.open(ctx, stepping); err != nil {
 		return err

@@ -54,12 +54,13 @@ func (d *Drainer) takeTold() {
 // observeRead notes what a read of all lanes has seen. If a transaction is left, another one follows.
 func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
 	t := &d.tailing
-	if t.feed == nil || found.seen == nil || params.PerLane == 0 || len(params.Cursors) < len(d.lanes.numbers()) {
+	all := params.PerLane > 0 && len(params.Cursors) == len(d.lanes.numbers())
+	if t.feed == nil || found.seen == nil || !all || found.version != d.control.version {
 		return
 	}
 	first, left := t.feed.Read(found.seen)
 	if first > 0 && d.members > 1 {
-		t.others.Announce()
+		t.others.Notify()
 	}
 	if left == 0 {
 		t.pause = 0

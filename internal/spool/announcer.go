@@ -19,6 +19,8 @@ type Announcer struct {
 	spool  *Spool
 	db     *sql.DB
 	logger watermill.LoggerAdapter
+	// Within ends the statements, so that Close need not wait for them.
+	Within context.Context //nolint:containedctx // of the goroutine that makes them
 
 	mu      sync.Mutex
 	pending bool
@@ -30,12 +32,17 @@ type Announcer struct {
 
 // NewAnnouncer returns an announcer for a spool. With a nil db it wakes only the drainers of this process.
 func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Announcer {
-	return &Announcer{spool: spool, db: db, logger: logger, stop: make(chan struct{})}
+	return &Announcer{spool: spool, db: db, logger: logger, Within: context.Background(), stop: make(chan struct{})}
 }
 
 // Announce is called after a commit. It does not wait for the database.
 func (a *Announcer) Announce() {
 	a.spool.Wake()
+	a.Notify()
+}
+
+// Notify wakes the drainers of other processes alone.
+func (a *Announcer) Notify() {
 	if a.db == nil || !a.spool.Statements.Notifies() {
 		return
 	}
@@ -52,7 +59,7 @@ func (a *Announcer) Announce() {
 // run notifies until no announcement is pending, with a pause between two notifications.
 func (a *Announcer) run() {
 	for a.next() {
-		if err := a.spool.Notify(context.Background(), a.db); err != nil {
+		if err := a.spool.Notify(a.Within, a.db); err != nil {
 			a.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": LogText(err)})
 		}
 		select {

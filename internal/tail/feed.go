@@ -57,7 +57,7 @@ func (f *Feed) Open(spool int64) {
 func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending = nil
+	f.pending, f.seen = nil, nil
 	f.tell(false)
 }
 

@@ -215,9 +215,12 @@ func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.S
 	case slot != s.slot:
 		return &setupError{what: "DSN leads to another database or schema than the one that the forwarder reads", fix: "give both the same database and search_path"}
 	default: // the slot has the same name on a standby that was promoted
-		return errors.New("DSN leads to another server than the one that the forwarder reads, as it may after a failover")
+		return errOtherServer
 	}
 }
+
+// errOtherServer is the error of a log that no forwarder of this process reads from.
+var errOtherServer = errors.New("DSN leads to another server than the one that the forwarder reads, as it may after a failover")
 
 // createSlot makes the slot. The server waits until all transactions have ended that are open, so there is no time limit.
 func (s *session) createSlot(ctx context.Context, statements *dialect.Statements) error {

@@ -115,7 +115,7 @@ func (w retainedWatch) look(ctx context.Context, outbox tail.Outbox) error {
 // lacking returns what the log lacks.
 func (w retainedWatch) lacking(ctx context.Context) error {
 	err := w.lacks(ctx)
-	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
+	if wrong := (*setupError)(nil); errors.As(err, &wrong) || errors.Is(err, errOtherServer) {
 		return err
 	}
 	return nil

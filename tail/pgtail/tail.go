@@ -69,7 +69,12 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	defer s.close(ctx)
 	within, cancel := context.WithCancelCause(ctx)
 	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: has.version, tell: t.tell, change: t.change}
-	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: publication.lacks, give: cancel, reached: &s.reached}
+	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: func(ctx context.Context) error {
+		if err := s.leadsTo(ctx, outbox.DB, outbox.Statements); err != nil {
+			return err
+		}
+		return publication.lacks(ctx)
+	}, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	defer cancel(nil)
 	told, err := toldTables(within, outbox)

@@ -39,6 +39,7 @@ func (w *tailed) rests() {
 func (w *tailed) hears() {
 	w.Helper()
 	w.configured.Feed.Hear(time.Now())
+	w.rested = time.Time{} // the polls before it may have been slow
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }

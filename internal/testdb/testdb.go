@@ -4,6 +4,7 @@ package testdb
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -169,11 +170,18 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 	return other.Open(tb)
 }
 
-// Exec runs statements of a test.
+// Exec runs statements of a test. One that meets a deadlock, with a drainer at work, runs again.
 func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	tb.Helper()
-	_, err := d.DB.ExecContext(tb.Context(), d.Bind(query), args...)
-	require.NoError(tb, err, query)
+	const deadlock = 1213
+	for tries := 1; ; tries++ {
+		_, err := d.DB.ExecContext(tb.Context(), d.Bind(query), args...)
+		if found := (*mysql.MySQLError)(nil); errors.As(err, &found) && found.Number == deadlock && tries < 10 {
+			continue
+		}
+		require.NoError(tb, err, query)
+		return
+	}
 }
 
 // MoveWaiting puts messages that a test has given another state to where the database keeps those that wait: PostgreSQL

@@ -155,8 +155,11 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 		w.configured.Feed.Add(tail.Change{Spool: w.id}) // it is time for it
 	}
 	require.NoError(t, tx.Commit())
-	w.configured.Feed.Add(tail.Change{Spool: w.id})
-	w.stepOnly()
+	for tries := 0; w.configured.Feed.Pending(); tries++ { // a read may be thrown away, since it finds that one has ended late
+		require.Less(t, tries, 100)
+		w.configured.Feed.Add(tail.Change{Spool: w.id})
+		w.stepOnly()
+	}
 	require.Equal(t, []string{"a", "b"}, w.inMemory())
 	require.Zero(t, w.tailing.pause, "there is nothing more to wait for")
 }

@@ -11,7 +11,8 @@ const (
 	MySQL Dialect = "mysql"
 	// SQLite is version 3.43 or later, through modernc.org/sqlite. Open it with
 	// _pragma=busy_timeout(…), _pragma=journal_mode(WAL), _txlock=immediate and SetMaxOpenConns(1):
-	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. [Migrate], forwarders, queues and stores refuse a file that is opened
-	// without busy_timeout or _txlock=immediate, because transactions on it fail as soon as two meet.
+	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock.
+	// [Migrate], forwarders, queues and stores refuse a file that is opened without busy_timeout or
+	// _txlock=immediate, because transactions on it fail as soon as two meet.
 	SQLite Dialect = "sqlite"
 )

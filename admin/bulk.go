@@ -82,10 +82,12 @@ func (a *Admin) didAll(what, logged string, did Progress, err error) (int, error
 // maxStuck limits the number of errors about single letters that an action returns.
 const maxStuck = 10
 
-// bulk is a running action on the dead letters that a filter selects, page by page in the order of their ids.
+// bulk is a running action on the dead letters that a filter selects, page by page in the order of
+// their ids.
 //
-// Operators who run the same action at once wait for each other at the first letter of a page, because each transaction locks its letters in
-// their order. So each letter is changed once, and the order within a key is kept.
+// Operators who run the same action at once wait for each other at the first letter of a page,
+// because each transaction locks its letters in their order. So each letter is changed once, and
+// the order within a key is kept.
 type bulk struct {
 	letters *letterStore
 	act     *audit.Act
@@ -145,7 +147,8 @@ func (b *bulk) page(ctx context.Context, page []*storedLetter) error {
 	})
 }
 
-// part changes letters in one transaction, with the row of the action. It reads one payload at a time.
+// part changes letters in one transaction, with the row of the action. It reads one payload at a
+// time.
 func (b *bulk) part(ctx context.Context, letters []*storedLetter) error {
 	ctx, cancel := finishing(ctx)
 	defer cancel()
@@ -202,8 +205,8 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 	}
 }
 
-// RequeueAll requeues the open letters that the filter selects, at most the given number (0: no limit). It skips letters that cannot be
-// requeued as they are, and returns these as the error.
+// RequeueAll requeues the open letters that the filter selects, at most the given number (0: no
+// limit). It skips letters that cannot be requeued as they are, and returns these as the error.
 func (l *letterStore) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, again Again, report func(Progress)) (Progress, error) {
 	filter.Resolved = dialect.ResolvedNo
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report}
@@ -223,8 +226,8 @@ func (l *letterStore) ResolveAll(ctx context.Context, filter dialect.DeadLetterF
 	return b.run(ctx, filter)
 }
 
-// DeleteAll deletes the letters that the filter selects. If it selects open letters only, it leaves those that another operator
-// resolves meanwhile.
+// DeleteAll deletes the letters that the filter selects. If it selects open letters only, it leaves
+// those that another operator resolves meanwhile.
 func (l *letterStore) DeleteAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
 	statement := l.statements.DeleteDeadLetter

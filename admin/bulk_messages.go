@@ -129,11 +129,12 @@ func (a *Admin) didMessages(logged string, filter MessageFilter, did Progress, e
 	return did.Done, nil
 }
 
-// pendingBulk is a running action on the pending messages that a filter selects, page by page in the order of their list. Messages only move
-// forward in that order, so none is missed that is pending all the while.
+// pendingBulk is a running action on the pending messages that a filter selects, page by page in
+// the order of their list. Messages only move forward in that order, so none is missed that is
+// pending all the while.
 //
-// Each transaction locks its messages in that order, so operators who run the same action at once wait for each other, and each message
-// is changed once.
+// Each transaction locks its messages in that order, so operators who run the same action at once
+// wait for each other, and each message is changed once.
 type pendingBulk struct {
 	operator *operator
 	act      *audit.Act
@@ -141,8 +142,9 @@ type pendingBulk struct {
 	most     int // 0: no limit
 	// headsFirst: see passes.
 	headsFirst bool
-	// has reports whether a locked message is already as the action would make it, so that it does not count: a message that the action has changed
-	// comes again if it was moved to another lane meanwhile. nil is never.
+	// has reports whether a locked message is already as the action would make it, so that it does
+	// not count: a message that the action has changed comes again if it was moved to another lane
+	// meanwhile. nil is never.
 	has func(found locked) bool
 	// one changes a locked message, and reports whether the drainers of the spool should notice.
 	one    func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (notice bool, err error)
@@ -184,8 +186,9 @@ func (b *pendingBulk) all(ctx context.Context) (Progress, error) {
 	return b.progress, nil
 }
 
-// passes returns the states in the order in which an action takes them. The failed message of a key is older than the ready ones that wait for it, so
-// headsFirst keeps the order of a key. Messages that fail meanwhile are in the last pass.
+// passes returns the states in the order in which an action takes them. The failed message of a key
+// is older than the ready ones that wait for it, so headsFirst keeps the order of a key. Messages
+// that fail meanwhile are in the last pass.
 func (b *pendingBulk) passes() [][2]int {
 	least, most := b.filter.States[0], b.filter.States[1]
 	if !b.headsFirst || most != dialect.StateRetrying || least == most {
@@ -256,8 +259,9 @@ func (b *pendingBulk) part(ctx context.Context, messages []*storedMessage) error
 	return err
 }
 
-// stillMatches reports whether a message that was listed is the same, and still matches the filter now that it is locked: it may have failed once more
-// since. Its topic, key, id and time of creation never change.
+// stillMatches reports whether a message that was listed is the same, and still matches the filter
+// now that it is locked: it may have failed once more since. Its topic, key, id and time of
+// creation never change.
 func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *storedMessage, found locked) (bool, error) {
 	filter := b.filter
 	parked := filter.Parked == dialect.ParkedAny || (filter.Parked == dialect.ParkedOnly) == found.parked
@@ -272,7 +276,8 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *stor
 	return len(failures) == 1 && strings.Contains(failures[0].Error, filter.ErrorText), err
 }
 
-// RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no limit). The filter must select no ready ones.
+// RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no
+// limit). The filter must select no ready ones.
 func (o *operator) RunAllNow(ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &pendingBulk{operator: o, act: audit.NewAct(audit.ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
 	b.has = func(found locked) bool { return found.due }
@@ -282,7 +287,8 @@ func (o *operator) RunAllNow(ctx context.Context, name string, filter dialect.Me
 	return b.run(ctx)
 }
 
-// RescheduleAll makes the waiting messages that a filter selects due at the given time. The filter must select no ready ones.
+// RescheduleAll makes the waiting messages that a filter selects due at the given time. The filter
+// must select no ready ones.
 func (o *operator) RescheduleAll(
 	ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen string, at time.Time, report func(Progress),
 ) (Progress, error) {

@@ -192,7 +192,8 @@ type storedLetter struct {
 	broken error
 }
 
-// letterStore contains the actions of operators on the dead letters of one set of tables. It is safe for concurrent use.
+// letterStore contains the actions of operators on the dead letters of one set of tables. It is
+// safe for concurrent use.
 type letterStore struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -204,7 +205,8 @@ type letterStore struct {
 	spools map[int64]*spool.Spool // by id, so that messages without a key go to all lanes in turn
 }
 
-// newLetters returns the dead letters of a database. Dead letters of an inbox are published again through the outbox.
+// newLetters returns the dead letters of a database. Dead letters of an inbox are published again
+// through the outbox.
 func newLetters(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
 	return &letterStore{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
@@ -277,7 +279,8 @@ func (l *letterStore) resolve(ctx context.Context, tx *sql.Tx, id int64, reason 
 	return err
 }
 
-// change changes one dead letter in a transaction, and writes the row of the action, whose target is the spool of the letter, if it has one.
+// change changes one dead letter in a transaction, and writes the row of the action, whose target
+// is the spool of the letter, if it has one.
 func (l *letterStore) change(ctx context.Context, act *audit.Act, id int64, what string, do func(tx *sql.Tx) error) error {
 	act.Affected = 1
 	what = fmt.Sprintf("%s dead letter %d", what, id)

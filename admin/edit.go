@@ -67,8 +67,8 @@ const (
 	editNote = "edited and requeued"
 )
 
-// EditAndRequeue appends a changed copy of a letter's message to its spool, and keeps the letter with a resolution that says so, in one
-// transaction.
+// EditAndRequeue appends a changed copy of a letter's message to its spool, and keeps the letter
+// with a resolution that says so, in one transaction.
 func (l *letterStore) EditAndRequeue(ctx context.Context, id int64, edit Edit, again Again) error {
 	var s *spool.Spool
 	var into int64
@@ -127,8 +127,8 @@ func (l *storedLetter) whyResolved() error {
 	return ErrResolved
 }
 
-// edited returns the message with what the edit replaces. It keeps its id, so that inboxes that have handled it know it, and its place
-// among the messages of its key.
+// edited returns the message with what the edit replaces. It keeps its id, so that inboxes that
+// have handled it know it, and its place among the messages of its key.
 func (l *storedLetter) edited(edit Edit, again Again) (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, l.whyResolved()
@@ -159,7 +159,8 @@ func (l *storedLetter) edited(edit Edit, again Again) (spool.Draft, error) {
 	return draft, invalid(draft.Check())
 }
 
-// refuseUnique returns an error for new metadata that asks for a unique key. The message is stored in any case, and the broker would get the metadata.
+// refuseUnique returns an error for new metadata that asks for a unique key. The message is stored
+// in any case, and the broker would get the metadata.
 func refuseUnique(metadata map[string]string) error {
 	for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
 		if _, has := metadata[name]; has {
@@ -185,7 +186,8 @@ func (l *storedLetter) keepKey(metadata map[string]string) error {
 	return nil
 }
 
-// release lets the consumer of an inbox's letter handle the message again, with all its attempts. The claims of other consumers absorb it.
+// release lets the consumer of an inbox's letter handle the message again, with all its attempts.
+// The claims of other consumers absorb it.
 func (l *letterStore) release(ctx context.Context, tx *sql.Tx, letter *storedLetter, text string) error {
 	if letter.Origin != dialect.OriginInbox {
 		return nil // the new message has a new id, and so a history of its own

@@ -88,8 +88,8 @@ type letterKin struct {
 	Shape    string // of the error
 }
 
-// Groups returns the groups of the newest letters that the filter selects, the largest first, and the number of letters in them. If it is
-// capped, there may be more letters.
+// Groups returns the groups of the newest letters that the filter selects, the largest first, and
+// the number of letters in them. If it is capped, there may be more letters.
 func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, letters int, capped bool, err error) {
 	var before int64
 	query := l.statements.LetterBehind(maxLooked)
@@ -148,7 +148,8 @@ func add(groups map[letterKin]*Group, kin letterKin, id int64, died time.Time) {
 	}
 }
 
-// sorted returns the largest group first, and of two that are as large, the one with the latest letter.
+// sorted returns the largest group first, and of two that are as large, the one with the latest
+// letter.
 func sorted(found map[letterKin]*Group) []Group {
 	var groups []Group
 	for _, g := range found {

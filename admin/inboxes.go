@@ -49,14 +49,15 @@ func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
 // storedInbox is what operators see of the inboxes of a consumer.
 type storedInbox struct {
 	counts.Inbox
-	// Kept says whether a history was ever kept. Done is the number of messages in it, and Settings are those that operators have stored for it. Both are
-	// zero without one.
+	// Kept says whether a history was ever kept. Done is the number of messages in it, and Settings
+	// are those that operators have stored for it. Both are zero without one.
 	Kept     bool
 	Done     counts.Number
 	Settings spool.Settings
 }
 
-// Inboxes returns the consumers that have unresolved dead letters or a history, by name, at a cost that does not grow with the number of messages.
+// Inboxes returns the consumers that have unresolved dead letters or a history, by name, at a cost
+// that does not grow with the number of messages.
 func (o *operator) Inboxes(ctx context.Context) ([]*storedInbox, error) {
 	letters, err := o.counts.Inboxes(ctx)
 	if err != nil {

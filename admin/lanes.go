@@ -60,7 +60,8 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 	return LaneHolders{Lanes: lanes, Members: members}, nil
 }
 
-// LaneHolders returns the lanes of a spool in order, and its live members by name. A spool that was never drained has no lanes yet.
+// LaneHolders returns the lanes of a spool in order, and its live members by name. A spool that was
+// never drained has no lanes yet.
 func (o *operator) LaneHolders(ctx context.Context, name string) ([]Lane, []Member, error) {
 	lanes, members, err := o.laneHolders(ctx, name)
 	if err != nil {

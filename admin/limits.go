@@ -56,11 +56,12 @@ func limitInfos(s *overview) (infos []LimitInfo) {
 	return infos
 }
 
-// LimitsOf returns the limits of a spool: those that a process is configured with, and in total those that operators have stored.
+// LimitsOf returns the limits of a spool: those that a process is configured with, and in total
+// those that operators have stored.
 func (o *overview) LimitsOf() postbox.Limits { return o.Settings.Limits(o.Configured) }
 
-// addLimits adds the limits that one drainer is configured with. Of those that differ, it keeps the smallest, so that the choice does not depend on the order
-// of the rows.
+// addLimits adds the limits that one drainer is configured with. Of those that differ, it keeps the
+// smallest, so that the choice does not depend on the order of the rows.
 func (o *overview) addLimits(limits postbox.Limits) {
 	switch {
 	case o.Members == 1: // this is the first

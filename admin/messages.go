@@ -250,8 +250,8 @@ func (o *operator) RunNow(ctx context.Context, name string, id int64) error {
 	})
 }
 
-// Reschedule makes a waiting message due at the given time. If its drainer may have the message in memory, the drainer
-// is notified.
+// Reschedule makes a waiting message due at the given time. If its drainer may have the message in
+// memory, the drainer is notified.
 func (o *operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
 	act := audit.NewAct(audit.ActReschedule, name).On("message %d", id).Noting("at " + at.UTC().Format(time.RFC3339))
 	act.Affected = 1
@@ -264,9 +264,10 @@ func (o *operator) Reschedule(ctx context.Context, name string, id int64, at tim
 	})
 }
 
-// Bury makes a ready or waiting message a dead letter. The transaction that removes the message decides. If it is that
-// of the drainer, the message has been handled. If it is this one, the writes of a handler in a transaction of its own
-// are rolled back. A drainer that has the message in memory notices the spool's new version, and forgets the message.
+// Bury makes a ready or waiting message a dead letter. The transaction that removes the message
+// decides. If it is that of the drainer, the message has been handled. If it is this one, the
+// writes of a handler in a transaction of its own are rolled back. A drainer that has the message
+// in memory notices the spool's new version, and forgets the message.
 func (o *operator) Bury(ctx context.Context, name string, id int64, reason string) error {
 	act := audit.NewAct(audit.ActBury, name).On("message %d", id).Noting(reason)
 	act.Affected = 1
@@ -306,8 +307,9 @@ type locked struct {
 	attempts int
 }
 
-// lock locks a message. On PostgreSQL a message that fails for the first time while a statement waits for it moves to
-// another table. That statement does not find it there, but the next one does.
+// lock locks a message. On PostgreSQL a message that fails for the first time while a statement
+// waits for it moves to another table. That statement does not find it there, but the next one
+// does.
 func (o *operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
 	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
 	found, err := lockBy(ctx, tx, query, id)
@@ -346,7 +348,8 @@ func (o *operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, 
 	return found, err
 }
 
-// due sets the time of a message in microseconds, 0 for now. A parked message gets all its attempts again.
+// due sets the time of a message in microseconds, 0 for now. A parked message gets all its attempts
+// again.
 func (o *operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked, at int64) error {
 	err := spool.Run(ctx, tx, o.statements.SetDue(dialect.SetDueParams{Spool: s.ID(), Ref: m.ref, At: at}))
 	if err != nil || !m.parked {

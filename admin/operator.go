@@ -32,8 +32,8 @@ const (
 	resumePage = 100
 )
 
-// operator contains the commands and queries of operators for the spools of one set of tables. It is safe for
-// concurrent use.
+// operator contains the commands and queries of operators for the spools of one set of tables. It
+// is safe for concurrent use.
 //
 // A command commits its change together with a new version of the spool, by which the spool's drainers notice within a
 // second. It also wakes them. If the answer to the commit is lost, the error is [postbox.ErrCommitUnknown].

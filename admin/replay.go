@@ -172,11 +172,13 @@ type replayChoice struct {
 	Chosen string
 }
 
-// replayCursor is the last message of a replay that may go on. Until is a time: messages that are done from then on do not belong to the replay, and
-// all its copies are done later. So it does not find its own copies when it goes on.
+// replayCursor is the last message of a replay that may go on. Until is a time: messages that are
+// done from then on do not belong to the replay, and all its copies are done later. So it does not
+// find its own copies when it goes on.
 type replayCursor struct{ CreatedAt, ID, Until int64 }
 
-// replayCursorFormat writes and reads a cursor: the state first, as in the cursors of lists, which have one number less.
+// replayCursorFormat writes and reads a cursor: the state first, as in the cursors of lists, which
+// have one number less.
 const replayCursorFormat = "3-%d-%d-%d"
 
 // String returns the cursor as operators pass it on.
@@ -187,7 +189,8 @@ func (c replayCursor) String() string {
 // replayDone says how far a replay has got, after each of its transactions.
 type replayDone struct {
 	Done, Skipped int
-	// Cursor is that of the last message. It is the zero value if no message was chosen yet, or if it is not known what became of the last transaction.
+	// Cursor is that of the last message. It is the zero value if no message was chosen yet, or if
+	// it is not known what became of the last transaction.
 	Cursor replayCursor
 }
 
@@ -205,8 +208,9 @@ type replay struct {
 	progress replayDone
 }
 
-// Replay appends copies of messages of the history to a spool, in the order in which they were written. It ignores messages that are done after
-// it began, because copies may be among them. When ctx ends, it finishes the running transaction.
+// Replay appends copies of messages of the history to a spool, in the order in which they were
+// written. It ignores messages that are done after it began, because copies may be among them. When
+// ctx ends, it finishes the running transaction.
 func (o *operator) Replay(
 	ctx context.Context, name string, filter dialect.MessageFilter, params replayChoice, report func(replayDone),
 ) (replayDone, error) {
@@ -266,7 +270,8 @@ func (r *replay) page(ctx context.Context, page []*storedMessage) error {
 	})
 }
 
-// part replays messages in one transaction, with the row of the action. It reads one payload at a time.
+// part replays messages in one transaction, with the row of the action. It reads one payload at a
+// time.
 func (r *replay) part(ctx context.Context, messages []*storedMessage) error {
 	ctx, cancel := finishing(ctx)
 	defer cancel()
@@ -285,8 +290,9 @@ func (r *replay) part(ctx context.Context, messages []*storedMessage) error {
 	return nil
 }
 
-// copied is copy, whose transaction is run again if it was rolled back because its connection was lost. A replay that goes on after a part that may have been
-// committed could copy its messages a second time, so the audit log is asked what became of it.
+// copied is copy, whose transaction is run again if it was rolled back because its connection was
+// lost. A replay that goes on after a part that may have been committed could copy its messages a
+// second time, so the audit log is asked what became of it.
 func (r *replay) copied(ctx context.Context, messages []*storedMessage) (next replayDone, err error) {
 	for range partTries {
 		if next, err = r.copy(ctx, messages); !errors.Is(err, postbox.ErrCommitUnknown) {
@@ -327,7 +333,8 @@ func (r *replay) copy(ctx context.Context, messages []*storedMessage) (next repl
 	return next, err
 }
 
-// one copies a message. It skips one whose retention has just ended, one that was too large to be kept whole, and one whose metadata cannot be decoded.
+// one copies a message. It skips one whose retention has just ended, one that was too large to be
+// kept whole, and one whose metadata cannot be decoded.
 func (r *replay) one(ctx context.Context, tx *sql.Tx, m *storedMessage) (copied bool, err error) {
 	if m.Omitted > 0 {
 		return false, nil

@@ -102,7 +102,8 @@ type foundMessages struct {
 	Next     *dialect.Place // after which the next search begins; nil at the end of the list
 }
 
-// Search looks at so many pending messages after the place of the filter, in the order of [operator.Messages].
+// Search looks at so many pending messages after the place of the filter, in the order of
+// [operator.Messages].
 func (o *operator) Search(ctx context.Context, name string, filter dialect.MessageFilter, among int) (foundMessages, error) {
 	const what = "search messages of"
 	s, err := o.find(ctx, name)
@@ -112,8 +113,9 @@ func (o *operator) Search(ctx context.Context, name string, filter dialect.Messa
 	var found foundMessages
 	var last dialect.Place
 	query := o.statements.Search(s.ID(), filter, among)
-	// A message only moves forward in this order. So one that is pending all the while is before the end when the search reads the messages there, or it is
-	// behind the end, where the next search looks.
+	// A message only moves forward in this order. So one that is pending all the while is before
+	// the end when the search reads the messages there, or it is behind the end, where the next
+	// search looks.
 	if end, separate := o.statements.SearchEnd(s.ID(), filter, among); separate {
 		err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &last.State, &last.Lane, &last.ID)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -160,7 +162,8 @@ const (
 	maxShaped = 1000
 )
 
-// Search looks at so many dead letters after the id of the filter, in the order of [letterStore.List].
+// Search looks at so many dead letters after the id of the filter, in the order of
+// [letterStore.List].
 func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
 	query := l.statements.LetterSearchEnd(filter.After, among)
 	var last int64
@@ -200,7 +203,8 @@ func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilte
 	return found, nil
 }
 
-// SearchAudit looks at so many rows of the audit log before the id of the filter, in the order of [operator.Audit].
+// SearchAudit looks at so many rows of the audit log before the id of the filter, in the order of
+// [operator.Audit].
 func (o *operator) SearchAudit(ctx context.Context, filter dialect.AuditFilter, among int) (found FoundEntries, err error) {
 	end := o.statements.AuditSearchEnd(filter, among)
 	err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &filter.Least)

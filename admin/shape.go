@@ -41,11 +41,11 @@ func announces(word string) bool {
 	})
 }
 
-// shapeText returns an error without what differs from one message to the next: each word with a digit
-// (numbers, ids, hexadecimal digits, UUIDs, times) becomes "#", the contents of quotes become "…",
-// and white space becomes one space. Numbers of up to three digits stay, and so do codes behind
-// HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done. The
-// shape of a shape is the same. It is UTF-8 of at most 200 bytes.
+// shapeText returns an error without what differs from one message to the next: each word with a
+// digit (numbers, ids, hexadecimal digits, UUIDs, times) becomes "#", the contents of quotes become
+// "…", and white space becomes one space. Numbers of up to three digits stay, and so do codes
+// behind HTTP, status, code, SQLSTATE and errno: what they differ in differs in what must be done.
+// The shape of a shape is the same. It is UTF-8 of at most 200 bytes.
 func shapeText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxShapeInput*utf8.UTFMax)], "\uFFFD")
 	s := shaper{in: []rune(text)}

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// statsOf counts the messages of a spool by topic, in the order of the topics. Pending and dead come from one moment.
+// statsOf counts the messages of a spool by topic, in the order of the topics. Pending and dead
+// come from one moment.
 func statsOf(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
 	topics := map[string]*TopicStats{}
 	if err := countMessages(ctx, db, statements, name, topics); err != nil {

@@ -64,7 +64,8 @@ func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]Stuc
 }
 
 const (
-	// maxBehind limits how many messages of all lanes together are looked at to count those that wait behind stuck keys.
+	// maxBehind limits how many messages of all lanes together are looked at to count those that
+	// wait behind stuck keys.
 	maxBehind = 20_000
 	// maxStuckCounted limits how many retrying messages [operator.countStuck] looks at.
 	maxStuckCounted = 1000
@@ -79,7 +80,8 @@ type stuckHead struct {
 	Since       time.Time // the head's first failure, or the pause
 	Error       string    // of the last failure; empty for none
 	PausedSince time.Time
-	// Behind is the number of ready messages after the head. AtLeast is set if not all were looked at.
+	// Behind is the number of ready messages after the head. AtLeast is set if not all were looked
+	// at.
 	Behind  int
 	AtLeast bool
 
@@ -87,8 +89,8 @@ type stuckHead struct {
 	at   dialect.Head // its id is 0 as long as it is not known
 }
 
-// StuckKeys returns the stuck keys of a spool whose heads were written first, at most this number, the one that has been stuck
-// longest first. All its statements have limits.
+// StuckKeys returns the stuck keys of a spool whose heads were written first, at most this number,
+// the one that has been stuck longest first. All its statements have limits.
 func (o *operator) StuckKeys(ctx context.Context, name string, limit int) ([]*stuckHead, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {

@@ -62,7 +62,8 @@ func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]PausedTopic,
 	return found, nil
 }
 
-// maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of them.
+// maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of
+// them.
 const maxPausedTopics = 1000
 
 var (

@@ -304,8 +304,8 @@ func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
 	})
 }
 
-// The message that crashed its process is not read by the next one while its key or topic is paused. When it is read, its
-// start is counted.
+// The message that crashed its process is not read by the next one while its key or topic is
+// paused. When it is read, its start is counted.
 func TestCrashGuard_F5_what_is_paused_stays_exposed_after_a_crash(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]struct{ begin, end func(b *bench) }{
@@ -323,7 +323,7 @@ func TestCrashGuard_F5_what_is_paused_stays_exposed_after_a_crash(t *testing.T) 
 				p := b.spawn("one", plague("deadly", &met), nil)
 				signal(t, p.dead, "it dies")
 				p.kill()
-				require.Zero(t, b.starts(), "nobody suspected it")
+				require.Zero(t, b.starts(), "no start of it is counted")
 
 				pause.begin(b)
 				handler := newStanding()

@@ -41,9 +41,9 @@ func (d *Drainer) restShare() int {
 	return restShare
 }
 
-// wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over. While
-// a log tells each change, the polls after it are as rare as before, so that the drainer becomes
-// idle again.
+// wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over.
+// While a log tells each change, the polls after it are as rare as before, so that the drainer
+// becomes idle again.
 func (d *Drainer) wakeSoon() {
 	if d.pause = d.config.PollMin; d.followed(time.Now()) {
 		d.pause = d.pollMost() / 2

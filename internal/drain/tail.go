@@ -51,7 +51,8 @@ func (d *Drainer) takeTold() {
 	}
 }
 
-// observeRead notes what a read of all lanes has seen. If a transaction is left, another one follows.
+// observeRead notes what a read of all lanes has seen. If a transaction is left, another one
+// follows.
 func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
 	t := &d.tailing
 	all := params.PerLane > 0 && len(params.Cursors) == len(d.lanes.numbers())

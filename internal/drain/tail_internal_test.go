@@ -46,7 +46,8 @@ func (w *tailed) begin() {
 	w.polls(func() bool { return !w.watermark.unset() && !w.watermark.pending })
 }
 
-// polls polls until a condition is met. Transactions of other tests keep a mark pending for a while.
+// polls polls until a condition is met. Transactions of other tests keep a mark pending for a
+// while.
 func (w *tailed) polls(condition func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -192,6 +193,6 @@ func TestTailing_wakes_other_processes(t *testing.T) {
 	select {
 	case <-listener.Notify:
 	case <-time.After(time.Minute):
-		require.Fail(t, "nobody is woken")
+		require.Fail(t, "no NOTIFY came")
 	}
 }

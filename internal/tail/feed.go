@@ -53,7 +53,8 @@ func (f *Feed) Open(spool int64) {
 	f.spool, f.seen, f.pending = spool, nil, nil
 }
 
-// Begin says that a log is read from now on, or none any more. It tells each change after [Feed.Tell].
+// Begin says that a log is read from now on, or none any more. It tells each change after
+// [Feed.Tell].
 func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +87,8 @@ func (f *Feed) sees(transaction uint32) bool {
 	return f.seen != nil && transaction != 0 && f.seen.Sees(transaction)
 }
 
-// News reports whether there is a transaction since the last call that no read has seen. messages is
-// how many the log has told since then.
+// News reports whether there is a transaction since the last call that no read has seen. messages
+// is how many the log has told since then.
 func (f *Feed) News() (news bool, messages int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

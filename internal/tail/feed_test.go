@@ -58,6 +58,18 @@ func TestFeed_keeps_a_transaction_until_a_read_has_seen_it(t *testing.T) {
 	require.False(t, news, "it was read before the log told it")
 }
 
+// The other log may be of another server, whose transactions begin at lower ids.
+func TestFeed_of_another_log_has_news_of_transactions_that_the_one_before_had(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	f.Read(snapshot(t, "100:100:"))
+	f.Begin()
+	f.Add(tail.Change{Transaction: 50, Spool: 1})
+	news, _ := f.News()
+	require.True(t, news)
+	require.True(t, f.Pending())
+}
+
 // What has no transaction, such as an altered publication, is a reason to read once.
 func TestFeed_has_news_without_a_transaction(t *testing.T) {
 	t.Parallel()

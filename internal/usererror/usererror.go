@@ -25,7 +25,8 @@ func Checked(err error) (checked error) {
 	return err
 }
 
-// visit asks an error for those within it, and one without any for its text. at is the one that is asked.
+// visit asks an error for those within it, and one without any for its text. at is the one that is
+// asked.
 func visit(err error, at *error) {
 	var inner []error
 	*at = err

@@ -3,6 +3,7 @@ package dialect_test
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,16 @@ import (
 )
 
 var mark = regexp.MustCompile(`\?|\$\d+`)
+
+// marks returns how many arguments a statement has. PostgreSQL may use one at several places.
+func marks(text string) int {
+	found := mark.FindAllString(text, -1)
+	if len(found) > 0 && found[0] != "?" {
+		slices.Sort(found)
+		found = slices.Compact(found)
+	}
+	return len(found)
+}
 
 func eachKind(t *testing.T, test func(t *testing.T, s *dialect.Statements)) {
 	t.Helper()
@@ -32,7 +43,7 @@ func TestStatements_with_several_arguments_are_methods(t *testing.T) {
 		for i := range value.NumField() {
 			field := value.Type().Field(i)
 			if field.IsExported() && field.Type.Kind() == reflect.String {
-				require.LessOrEqual(t, len(mark.FindAllString(value.Field(i).String(), -1)), 1, "%s needs a method", field.Name)
+				require.LessOrEqual(t, marks(value.Field(i).String()), 1, "%s needs a method", field.Name)
 			}
 		}
 	})
@@ -55,7 +66,7 @@ func TestStatements_methods_give_an_argument_for_each_mark(t *testing.T) {
 			query, ok := method.Call(params)[0].Interface().(dialect.Query)
 			require.True(t, ok)
 			if query.Text != "" { // which a database has not that does without the statement
-				require.Len(t, query.Args, len(mark.FindAllString(query.Text, -1)), name)
+				require.Len(t, query.Args, marks(query.Text), name)
 				built++
 			}
 		}

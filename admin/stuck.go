@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -104,7 +103,7 @@ func (o *operator) StuckKeys(ctx context.Context, name string, limit int) ([]*st
 }
 
 func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*stuckHead, error) {
-	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), dialect.Lanes, limit))
+	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
 	if err != nil {
 		return nil, err
 	}
@@ -155,17 +154,19 @@ func (o *operator) countBehind(ctx context.Context, s *spool.Spool, keys []*stuc
 	if len(keys) == 0 {
 		return nil
 	}
-	lanes, looked := map[int]*dialect.KeysOfLane{}, map[int]int{}
-	for _, k := range keys {
-		l := lanes[k.at.Lane]
-		if l == nil {
-			l = &dialect.KeysOfLane{Lane: k.at.Lane, After: k.at.ID}
-			lanes[k.at.Lane] = l
+	var after [dialect.Lanes]*int64
+	hashes, lanes, looked := make([]int64, len(keys)), 0, map[int]int{}
+	for i, k := range keys {
+		hashes[i] = k.hash
+		switch first := after[k.at.Lane]; {
+		case first == nil:
+			after[k.at.Lane], lanes = &k.at.ID, lanes+1
+		case k.at.ID < *first:
+			after[k.at.Lane] = &k.at.ID
 		}
-		l.After, l.Keys = min(l.After, k.at.ID), append(l.Keys, k.hash)
 	}
-	limit := maxBehind / len(lanes)
-	query := o.statements.WaitingOfKeys(s.ID(), slices.Collect(maps.Values(lanes)), limit)
+	limit := maxBehind / lanes
+	query := o.statements.WaitingOfKeys(s.ID(), hashes, after, limit)
 	err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
 		var key []byte
 		var first int64

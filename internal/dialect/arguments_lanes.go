@@ -74,17 +74,13 @@ func (s *Statements) Leave(m Member) Query {
 
 // ReleaseAll releases all lanes of a member whose lease is lost, and marks them as suspect.
 func (s *Statements) ReleaseAll(m Member) Query {
-	args := []any{m.Spool, m.Holder}
-	if s.Kind == MySQL {
-		args = append(args, args...)
-	}
-	return Query{Text: s.releaseAll, Args: args}
+	return s.releaseAll.with(args{"spool": m.Spool, "holder": m.Holder})
 }
 
 // FreeLanes returns numbers and tokens of up to the wanted number of lanes that may be taken, for
 // LockLanes. Its text is empty if Acquire chooses lanes by itself.
 func (s *Statements) FreeLanes(spool int64, wanted int) Query {
-	return Query{Text: s.freeLanes, Args: []any{spool, spool, wanted}}
+	return s.freeLanes.with(args{"spool": spool, "most": wanted})
 }
 
 // LockLanes locks lanes that still have these tokens. It skips lanes that another transaction has
@@ -94,22 +90,13 @@ func (s *Statements) LockLanes(spool int64, free []HeldLane) Query {
 	for i, l := range free {
 		tuples[i] = [2]int64{int64(l.Lane), l.Token}
 	}
-	return Query{Text: s.lockLanes, Args: []any{List(tuples), spool}}
+	return s.lockLanes.with(args{"spool": spool, "lanes": List(tuples)})
 }
 
 // Acquire takes lanes. Each gets a new token. A lane that the last holder did not give back also
 // gets a mark. The process must be a member before.
 func (s *Statements) Acquire(p AcquireParams) Query {
-	args := []any{p.Later, p.Holder, p.Spool}
-	switch s.Kind {
-	case MySQL:
-		args = append([]any{List(p.Locked)}, args...)
-	case PostgreSQL:
-		args = append(args, p.Spool, p.Spool, p.Spool, p.Limit)
-	default:
-		args = append(args, p.Spool, p.Spool, p.Limit)
-	}
-	return Query{Text: s.acquire, Args: args}
+	return s.acquire.with(args{"spool": p.Spool, "holder": p.Holder, "later": p.Later, "most": p.Limit, "lanes": List(p.Locked)})
 }
 
 // Held returns lane, token and suspect of each lane that the member holds.

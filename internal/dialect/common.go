@@ -1,5 +1,10 @@
 package dialect
 
+import (
+	"cmp"
+	"strings"
+)
+
 // deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left out: each may have
 // megabytes, and a page has many letters.
 const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -69,8 +74,8 @@ DELETE FROM {members} WHERE spool = ? AND expires_at <= {now}`,
 UPDATE {members} SET in_flight = ?, expires_at = {now} + ?, sharing = ? WHERE spool = ? AND holder = ?`,
 
 		// Its process may still handle a message of such a lane, and crash.
-		releaseAll: `
-UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?`,
+		releaseAll: statement{text: `
+UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = :spool AND holder = :holder`},
 
 		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
@@ -249,12 +254,11 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	return s
 }
 
-// fetchColumns are the columns of a fetched message. The payload is last: its two arguments, both the limit on its
-// size, follow those of all other columns.
+// fetchColumns are the columns of a fetched message. A payload above a size is left out.
 const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size,
-	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
+	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int :inline} THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int :inline} THEN m.payload END AS payload`
 
 // unblocked is true for a message without an earlier retrying message of its key. Keys with the
 // same hash can be made, so their texts are compared too, behind the index. It uses the index of
@@ -269,12 +273,18 @@ const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (
 
 // unheld is true for a message whose key is not in a list of those that a limit holds up. Here the
 // hash is enough: a key with the same one is read later.
-const unheld = `(m.key_hash IS NULL OR m.key_hash NOT IN ({numbers ?}))`
+const unheld = `(m.key_hash IS NULL OR m.key_hash NOT IN ({numbers :held}))`
 
-// turns holds the conditions of a fetch on a message besides its lane and its topic, by [FetchParams.variant].
-var turns = [variants]string{
-	unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpaused,
-	unblocked + "\n  AND " + unheld, unheld, unblocked + "\n  AND " + unpaused + "\n  AND " + unheld, unpaused + "\n  AND " + unheld,
+// turn returns the conditions of a fetch on a message besides its lane and its topic, for a
+// [FetchParams.variant]. unblocked is how a database knows that a message is not behind another.
+func turn(variant int, unblocked string) string {
+	var conditions []string
+	for bit, condition := range []string{unblocked, unpaused, unheld} {
+		if (variant>>bit&1 == 1) != (bit == 0) { // the first bit says that messages are not in order
+			conditions = append(conditions, condition)
+		}
+	}
+	return cmp.Or(strings.Join(conditions, "\n  AND "), "TRUE")
 }
 
 const variants = 8
@@ -284,9 +294,9 @@ const variants = 8
 // canBeTaken is true for a lane that belongs to no member. A member whose lease is over is deleted
 // first, in a statement before.
 const (
-	canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = ?))`
-	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
-	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})))`
-	liveMembers = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now} AND w.sharing = 1)`
+	canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = :spool))`
+	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = :spool), -1)`
+	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = :spool AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM {members} w WHERE w.spool = :spool AND w.expires_at > {now})))`
+	liveMembers = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = :spool AND w.expires_at > {now} AND w.sharing = 1)`
 )

@@ -60,6 +60,8 @@ type Query struct {
 	Args []any
 	// Once is set for a text that depends on the number of rows and is not worth preparing.
 	Once bool
+	// names are those of the arguments, as far as they have names.
+	names []string
 }
 
 // Row is a message to append.
@@ -183,7 +185,8 @@ func (p FetchParams) variant() int {
 	return variant
 }
 
-// lists builds the statements whose text depends on the number of their arguments.
+// lists builds the statements whose text depends on their arguments, and writes lists as the
+// database takes them.
 type lists interface {
 	append(spool int64, rows []Row) []Query
 	ingest(spool int64, claims [][]byte, rows []Row) Ingest
@@ -193,15 +196,11 @@ type lists interface {
 	sweep(p SweepParams) Query
 	remove(spool int64, refs []Ref) Query
 	keep(spool int64, refs []Ref) Query
-	lock(spool int64, refs []Ref) Query
-	find(spool int64, refs []Ref) Query
-	standing(spool int64, refs []Ref) Query
-	lockAsRead(spool int64, messages []AsRead) Query
-	standingAsRead(spool int64, messages []AsRead) Query
-	countStarts(spool int64, messages []AsRead) Query
-	takeBackStarts(spool int64, refs []Ref) Query
-	release(spool int64, holder string, lanes []int) Query
-	numbers(list []int64) any // the argument for {numbers ?}
+	// The next two return the arguments of statements about messages, with the spool.
+	refs(spool int64, refs []Ref) args
+	asRead(spool int64, messages []AsRead) args
+	numbers(list []int64) any   // the argument for {numbers ?}
+	nullable(list []*int64) any // a list with NULL for nil
 }
 
 // Check returns an error unless the kind is one of the constants above.
@@ -269,10 +268,14 @@ func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(s
 
 // Lock locks the rows of messages until the transaction ends, except rows that another transaction has locked. It
 // returns the ids of the messages that it locked. It does not wait for locks.
-func (s *Statements) Lock(spool int64, refs []Ref) Query { return s.lists.lock(spool, refs) }
+func (s *Statements) Lock(spool int64, refs []Ref) Query {
+	return s.lock.with(s.lists.refs(spool, refs))
+}
 
 // Find returns the ids of messages that exist, locked or not.
-func (s *Statements) Find(spool int64, refs []Ref) Query { return s.lists.find(spool, refs) }
+func (s *Statements) Find(spool int64, refs []Ref) Query {
+	return s.find.with(s.lists.refs(spool, refs))
+}
 
 // Impatiently returns the statement in a form that gives up after about a second if it waits for a lock, on servers
 // that would continue to wait after a client has given up. On other databases it is the same statement.
@@ -286,19 +289,19 @@ func (s *Statements) Impatiently(query Query) Query {
 // client has given up, MySQL's server continues to wait for a lock, and keeps the locks that it
 // holds.
 func (s *Statements) LockAsRead(spool int64, messages []AsRead) Query {
-	return s.lists.lockAsRead(spool, messages)
+	return s.lockAsRead.with(s.lists.asRead(spool, messages))
 }
 
 // StandingAsRead returns the ids of messages that LockAsRead would lock, and of those that another
 // transaction has locked.
 func (s *Statements) StandingAsRead(spool int64, messages []AsRead) Query {
-	return s.lists.standingAsRead(spool, messages)
+	return s.standingAsRead.with(s.lists.asRead(spool, messages))
 }
 
 // CountStarts adds one to the starts of messages that LockAsRead has locked. It returns only the
 // number of changed rows, not which rows.
 func (s *Statements) CountStarts(spool int64, messages []AsRead) Query {
-	return s.lists.countStarts(spool, messages)
+	return s.countStarts.with(s.lists.asRead(spool, messages))
 }
 
 // TakeBackStarts takes back a counted start of each message, in any state of the message and under
@@ -306,10 +309,14 @@ func (s *Statements) CountStarts(spool int64, messages []AsRead) Query {
 // holds its lane by now. Run twice, it may take back the start of another process, which costs the
 // crash guard one start.
 func (s *Statements) TakeBackStarts(spool int64, refs []Ref) Query {
-	return s.lists.takeBackStarts(spool, refs)
+	return s.takeBackStarts.with(s.lists.refs(spool, refs))
 }
 
 // Release gives lanes back.
 func (s *Statements) Release(spool int64, holder string, lanes []int) Query {
-	return s.lists.release(spool, holder, lanes)
+	list := make([]int64, len(lanes))
+	for i, lane := range lanes {
+		list[i] = int64(lane)
+	}
+	return s.release.with(args{"spool": spool, "holder": holder, "lanes": s.lists.numbers(list)})
 }

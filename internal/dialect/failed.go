@@ -54,16 +54,16 @@ func (s *Statements) SettleFailed(spool int64, process string, failed []Failed) 
 			rows[i].Error = hex.EncodeToString([]byte(f.Error))
 		}
 	}
-	list := List(rows)
-	if s.settleFailed != "" {
-		return FailedQueries{Together: Query{Text: s.settleFailed, Args: []any{list, spool, spool, process}}}
+	values := args{"spool": spool, "process": process, "failed": List(rows)}
+	if s.settleFailed.text != "" {
+		return FailedQueries{Together: s.settleFailed.with(values)}
 	}
-	queries := FailedQueries{Note: Query{Text: s.noteFailed, Args: []any{process, list}}}
+	queries := FailedQueries{Note: s.noteFailed.with(values)}
 	if len(dead) < len(failed) {
-		queries.Retry = Query{Text: s.retryFailed, Args: []any{list, spool}}
+		queries.Retry = s.retryFailed.with(values)
 	}
 	if len(dead) > 0 {
-		queries.Bury, queries.Remove = Query{Text: s.buryFailed, Args: []any{list, spool}}, s.Remove(spool, dead)
+		queries.Bury, queries.Remove = s.buryFailed.with(values), s.Remove(spool, dead)
 	}
 	return queries
 }
@@ -93,7 +93,7 @@ type failedRow struct {
 // were given.
 var postgresSettleFailed = `
 WITH s AS MATERIALIZED (
-	SELECT * FROM json_to_recordset(?::json) AS s(state smallint, lane smallint, token bigint, id bigint, created_at bigint,
+	SELECT * FROM json_to_recordset(:failed::json) AS s(state smallint, lane smallint, token bigint, id bigint, created_at bigint,
 		attempts integer, least smallint, most smallint, delay bigint, added integer, back smallint, cause smallint, attempt integer, error text)),
 r AS MATERIALIZED (
 	SELECT m.*, s.cause IS NOT NULL OR s.state = 0 AS moves` + foundAsRead(`s`, place, ``) + `),
@@ -130,7 +130,7 @@ x AS (
 	RETURNING 1),
 f AS (
 	INSERT INTO {failures} (subject, attempt, failed_at, error, process)
-	SELECT {subject of m}, m.attempt, {now}, m.error, ?::text
+	SELECT {subject of m}, m.attempt, {now}, m.error, :process::text
 	FROM s m WHERE m.attempt IS NOT NULL
 	ORDER BY m.id)
 SELECT (SELECT COUNT(*) FROM w) + (SELECT COUNT(*) FROM x) + (SELECT COUNT(*) FROM u)`
@@ -148,7 +148,7 @@ const (
 )
 
 // mysqlFailed takes the list of failedRow.
-const mysqlFailed = `JSON_TABLE(?, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.lane', token BIGINT PATH '$.token',
+const mysqlFailed = `JSON_TABLE(:failed, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.lane', token BIGINT PATH '$.token',
 	id BIGINT PATH '$.id', created_at BIGINT PATH '$.created_at', attempts INT PATH '$.attempts', least INT PATH '$.least',
 	most INT PATH '$.most', delay BIGINT PATH '$.delay', added INT PATH '$.added', back INT PATH '$.back', cause INT PATH '$.cause',
 	attempt INT PATH '$.attempt', error VARCHAR(8192) PATH '$.error'))`
@@ -158,7 +158,7 @@ const (
 UPDATE ` + mysqlFailed + ` s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 SET m.state = 2, m.available_at = {now} + s.delay, m.attempts = m.attempts + s.added, m.starts = m.starts - s.back
-WHERE m.spool = ? AND s.cause IS NULL AND ` + mysqlUnchanged
+WHERE m.spool = :spool AND s.cause IS NULL AND ` + mysqlUnchanged
 
 	mysqlBuryFailed = `
 INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -167,20 +167,20 @@ SELECT 0, {subject of m}, CONVERT(UNHEX(s.error) USING utf8mb4), s.cause, m.spoo
        m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
 FROM ` + mysqlFailed + ` s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND s.cause IS NOT NULL AND ` + mysqlUnchanged
+WHERE m.spool = :spool AND s.cause IS NOT NULL AND ` + mysqlUnchanged
 
 	mysqlNoteFailed = `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process)
-SELECT {subject of m}, m.attempt, {now}, CONVERT(UNHEX(m.error) USING utf8mb4), ?
+SELECT {subject of m}, m.attempt, {now}, CONVERT(UNHEX(m.error) USING utf8mb4), :process
 FROM ` + mysqlFailed + ` m WHERE m.attempt IS NOT NULL`
 )
 
 // sqliteFailed finds messages that are as they were read, and whose lane is held.
 const sqliteFailed = `
-FROM json_each(?) s
+FROM json_each(:failed) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 'id'
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 'lane' AND l.token = s.value ->> 'token'
-WHERE m.spool = ? AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->> 'created_at' AND m.state = s.value ->> 'state'
+WHERE m.spool = :spool AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->> 'created_at' AND m.state = s.value ->> 'state'
   AND m.attempts = s.value ->> 'attempts' AND m.starts BETWEEN s.value ->> 'least' AND s.value ->> 'most'
   AND s.value ->> 'cause' IS`
 
@@ -199,9 +199,9 @@ SELECT 0, {subject of m}, s.value ->> 'error', s.value ->> 'cause', m.spool, '',
 
 	sqliteNoteFailed = `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process)
-SELECT {subject of m}, m.attempt, {now}, m.error, ?
+SELECT {subject of m}, m.attempt, {now}, m.error, :process
 FROM (
 	SELECT value ->> 'id' AS id, value ->> 'created_at' AS created_at, value ->> 'attempt' AS attempt, value ->> 'error' AS error
-	FROM json_each(?)) m
+	FROM json_each(:failed)) m
 WHERE m.attempt IS NOT NULL`
 )

@@ -44,66 +44,87 @@ func TestStatements_golden(t *testing.T) {
 
 func printed(s *dialect.Statements) string {
 	var out strings.Builder
+	show := func(name, text string, arguments []string) {
+		if text == "" {
+			return
+		}
+		if most := 20; len(arguments) > most {
+			arguments = append(slices.Clone(arguments[:most]), "…")
+		}
+		if len(arguments) > 0 {
+			name += " (" + strings.Join(arguments, ", ") + ")"
+		}
+		fmt.Fprintf(&out, "-- %s\n%s\n\n", name, oneLane(text))
+	}
+	query := func(name string, query dialect.Query) { show(name, query.Text, query.Names()) }
 	value := reflect.ValueOf(s).Elem()
 	for i := range value.NumField() {
-		field := value.Type().Field(i)
-		if field.Type.Kind() == reflect.String && field.Name != "Kind" {
-			fmt.Fprintf(&out, "-- %s\n%s\n\n", strings.ToUpper(field.Name[:1])+field.Name[1:], value.Field(i).String())
+		field, value := value.Type().Field(i), value.Field(i)
+		name := strings.ToUpper(field.Name[:1]) + field.Name[1:]
+		switch {
+		case field.Type.Kind() == reflect.String && field.Name != "Kind":
+			show(name, value.String(), nil)
+		case field.Type.Name() == "statement":
+			names := make([]string, value.Field(1).Len())
+			for i := range names {
+				names[i] = value.Field(1).Index(i).String()
+			}
+			show(name, value.Field(0).String(), names)
 		}
 	}
 	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}, {Lane: 1, ID: 3, Token: 3}}
-	fmt.Fprintf(&out, "-- Append, one row\n%s\n\n", s.Append(1, make([]dialect.Row, 1))[0].Text)
-	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2))[0].Text)
+	query("Append, one row", s.Append(1, make([]dialect.Row, 1))[0])
+	query("Append, two rows", s.Append(1, make([]dialect.Row, 2))[0])
 	ingest := s.Ingest(1, make([][]byte, 2), make([]dialect.Row, 2))
 	if ingest.Whole.Text != "" {
 		mixed := []dialect.Row{{}, {State: dialect.StateScheduled}}
-		fmt.Fprintf(&out, "-- Append, two rows of which one waits\n%s\n\n", s.Append(1, mixed)[0].Text)
-		fmt.Fprintf(&out, "-- Ingest, two rows of which one waits, whole\n%s\n\n", s.Ingest(1, make([][]byte, 2), mixed).Whole.Text)
-		fmt.Fprintf(&out, "-- Ingest, two rows, whole\n%s\n\n", ingest.Whole.Text)
+		query("Append, two rows of which one waits", s.Append(1, mixed)[0])
+		query("Ingest, two rows of which one waits, whole", s.Ingest(1, make([][]byte, 2), mixed).Whole)
+		query("Ingest, two rows, whole", ingest.Whole)
 	} else {
-		fmt.Fprintf(&out, "-- Ingest, two rows, claim\n%s\n\n", ingest.Claim[0].Text)
-		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed().Text)
+		query("Ingest, two rows, claim", ingest.Claim[0])
+		query("Ingest, two rows, claimed", ingest.Claimed())
 	}
 	printUnique(&out, s)
-	fmt.Fprintf(&out, "-- StuckHeads, one lane\n%s\n\n", s.StuckHeads(1, 1, 1).Text)
-	fmt.Fprintf(&out, "-- WaitingOfKeys, one lane\n%s\n\n", s.WaitingOfKeys(1, []*dialect.KeysOfLane{{}}, 1).Text)
-	fmt.Fprintf(&out, "-- AwaitReceipts, one\n%s\n\n", s.AwaitReceipts(make([]dialect.ReceiptRow, 1))[0].Text)
-	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
-	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
+	query("AwaitReceipts, one", s.AwaitReceipts(make([]dialect.ReceiptRow, 1))[0])
+	query("Fetch, two lanes", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}))
+	query("Fetch, one lane, unordered, paused keys", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
-	}).Text)
-	fmt.Fprintf(&out, "-- Fetch, one lane, excluded topics\n%s\n\n", s.Fetch(dialect.FetchParams{
+	}))
+	query("Fetch, one lane, excluded topics", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Excluded: []string{"topic"},
-	}).Text)
+	}))
 	if s.ReadsUpTo { // and the text has parts that are left out where they are not needed
-		fmt.Fprintf(&out, "-- Fetch, two lanes up to an id\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), UpTo: 1}).Text)
-		fmt.Fprintf(&out, "-- Fetch, one lane, due messages, many known ones\n%s\n\n", s.Fetch(dialect.FetchParams{
+		query("Fetch, two lanes up to an id", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), UpTo: 1}))
+		query("Fetch, one lane, due messages, many known ones", s.Fetch(dialect.FetchParams{
 			Cursors: make([]dialect.Cursor, 1), Due: 1, Known: map[int][]dialect.Known{0: make([]dialect.Known, 17)},
-		}).Text)
+		}))
 	}
-	fmt.Fprintf(&out, "-- Fetch, one lane, held keys\n%s\n\n", s.Fetch(dialect.FetchParams{
+	query("Fetch, one lane, held keys", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Held: []int64{1},
-	}).Text)
-	fmt.Fprintf(&out, "-- Sweep, held keys\n%s\n\n", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2), Held: []int64{1}}).Text)
-	fmt.Fprintf(&out, "-- Sweep\n%s\n\n", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2)}).Text)
-	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
-	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
-	fmt.Fprintf(&out, "-- Keep\n%s\n\n", s.Keep(1, refs).Text)
+	}))
+	query("Sweep, held keys", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2), Held: []int64{1}}))
+	query("Sweep", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2)}))
+	query("Remove, one message", s.Remove(1, refs[:1]))
+	query("Remove, two messages", s.Remove(1, refs))
+	query("Keep", s.Keep(1, refs))
 	if s.Kind == dialect.PostgreSQL { // elsewhere the texts are the same
 		waited := []dialect.Ref{{State: dialect.StateRetrying}}
-		fmt.Fprintf(&out, "-- Remove, one message that waited\n%s\n\n", s.Remove(1, waited).Text)
-		fmt.Fprintf(&out, "-- Keep, one message that waited\n%s\n\n", s.Keep(1, waited).Text)
+		query("Remove, one message that waited", s.Remove(1, waited))
+		query("Keep, one message that waited", s.Keep(1, waited))
 	}
-	fmt.Fprintf(&out, "-- Lock\n%s\n\n", s.Lock(1, refs).Text)
-	fmt.Fprintf(&out, "-- Find\n%s\n\n", s.Find(1, refs).Text)
-	fmt.Fprintf(&out, "-- Standing\n%s\n\n", s.StandingWhere(1, refs, nil).Text)
-	fmt.Fprintf(&out, "-- LockAsRead\n%s\n\n", s.LockAsRead(1, make([]dialect.AsRead, 2)).Text)
-	fmt.Fprintf(&out, "-- StandingAsRead\n%s\n\n", s.StandingAsRead(1, make([]dialect.AsRead, 2)).Text)
-	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.AsRead, 2)).Text)
-	fmt.Fprintf(&out, "-- TakeBackStarts\n%s\n\n", s.TakeBackStarts(1, refs).Text)
-	fmt.Fprintf(&out, "-- BuryRows\n%s\n\n", s.BuryRows(make([]dialect.Letter, 2))[0].Text)
-	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
-	return out.String()
+	query("BuryRows", s.BuryRows(make([]dialect.Letter, 2))[0])
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// oneLane leaves out the repetition of a part for each other lane, as MariaDB has it.
+func oneLane(text string) string {
+	first, last := strings.Index(text, " UNION ALL\n\t(SELECT"), strings.LastIndex(text, " UNION ALL\n\t(SELECT")
+	if first < 0 {
+		return text
+	}
+	end := last + strings.Index(text[last:], "LIMIT ?)") + len("LIMIT ?)")
+	return text[:first] + " UNION ALL -- and so on, for each lane" + text[end:]
 }
 
 func printUnique(out *strings.Builder, s *dialect.Statements) {

@@ -91,7 +91,7 @@ func (s *Statements) DropSlot(name string) string {
 // usePostgresLog sets the statements.
 func (s *Statements) usePostgresLog() {
 	s.LogServer, s.Publication, s.Retained = logServer, publication, retained
-	s.idleLook, s.ToldTables = idleLook, toldTables
+	s.idleLook.text, s.ToldTables = idleLook, toldTables
 	s.WalLevel = `SELECT current_setting('wal_level')`
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken

@@ -8,19 +8,19 @@ package dialect
 // microseconds the first message is due that waits for its time.
 const idleLook = `
 WITH renewed AS (
-	UPDATE {members} SET in_flight = ?, expires_at = {now} + ? WHERE spool = ? AND holder = ?
+	UPDATE {members} SET in_flight = :in_flight, expires_at = {now} + :ttl WHERE spool = :spool AND holder = :holder
 	RETURNING 1)
 SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `, ` + postgresIncarnation + `,
        COALESCE((
-	SELECT TRUE FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS c(lane, after, up_to)
+	SELECT TRUE FROM unnest(:lanes::smallint[], :after::bigint[], :up_to::bigint[]) AS c(lane, after, up_to)
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY {messages} m
-		WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+		WHERE m.spool = :spool AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 		ORDER BY m.id` + alongIndex + ` LIMIT 1) f
 	LIMIT 1), (
-	SELECT TRUE FROM ONLY {messages} m WHERE m.spool = ? AND m.state > 0
+	SELECT TRUE FROM ONLY {messages} m WHERE m.spool = :spool AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id` + alongIndex + ` LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = ? ORDER BY m.available_at` + alongIndex + ` LIMIT 1), ` + never + `) - {now}`
+       COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at` + alongIndex + ` LIMIT 1), ` + never + `) - {now}`
 
 // toldTables are the tables whose rows tell that something has changed, beside the messages that are ready: messages that wait for their time,
 // what operators do, and processes that join.
@@ -37,7 +37,8 @@ type IdleParams struct {
 
 // IdleLook renews leases and membership, and tells whether there is something to do.
 func (s *Statements) IdleLook(p IdleParams) Query {
-	in, afters, upTos := rangeArrays(p.Ranges)
-	args := []any{p.InFlight, p.TTL, p.Spool, p.Holder, p.Spool, p.Spool}
-	return Query{Text: s.idleLook, Args: append(args, in, afters, upTos, p.Spool, p.Spool, p.Spool)}
+	lanes, afters, upTos := rangeArrays(p.Ranges)
+	return s.idleLook.with(args{
+		"spool": p.Spool, "holder": p.Holder, "in_flight": p.InFlight, "ttl": p.TTL, "lanes": lanes, "after": afters, "up_to": upTos,
+	})
 }

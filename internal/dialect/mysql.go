@@ -10,10 +10,10 @@ import (
 // mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no LATERAL.
 type mysql struct {
 	repeated
-	upTo          string // the ready messages of all lanes up to an id
-	calmTurns     [variants]string
-	removeOneText string
-	rows          mysqlRows
+	upTo      string // the ready messages of all lanes up to an id
+	calmTurns [variants]string
+	removeOne statement
+	rows      mysqlRows
 }
 
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
@@ -37,25 +37,25 @@ ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expir
 	// are locked first. The members are those of the snapshot of the search. So a lane is locked
 	// only if no process has taken it since: such a process may have joined since, too. Then it has
 	// another token.
-	s.freeLanes = `
-SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ?`
+	s.freeLanes.text = `
+SELECT lane, token FROM {lanes} WHERE spool = :spool AND ` + canBeTaken + ` ORDER BY lane LIMIT :most`
 
-	s.lockLanes = `
-SELECT l.lane FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]')) s
+	s.lockLanes.text = `
+SELECT l.lane FROM JSON_TABLE(:lanes, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]')) s
 STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
-WHERE l.spool = ? AND l.token = s.token
+WHERE l.spool = :spool AND l.token = s.token
 FOR UPDATE /*!80000 OF l */ SKIP LOCKED`
 
-	s.acquire = `
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
-SET l.suspect = CASE WHEN l.holder IS NULL THEN l.suspect ELSE 1 END, l.token = GREATEST(l.token, {now}) + ?, l.holder = ?
-WHERE l.spool = ?`
+	s.acquire.text = `
+UPDATE JSON_TABLE(:lanes, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.suspect = CASE WHEN l.holder IS NULL THEN l.suspect ELSE 1 END, l.token = GREATEST(l.token, {now}) + :later, l.holder = :holder
+WHERE l.spool = :spool`
 
 	// LIMIT keeps the search apart from the change, so that it locks nothing.
-	s.releaseAll = `
-UPDATE (SELECT lane FROM {lanes} WHERE spool = ? AND holder = ? LIMIT 32) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+	s.releaseAll.text = `
+UPDATE (SELECT lane FROM {lanes} WHERE spool = :spool AND holder = :holder LIMIT 32) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
 SET l.suspect = 1, l.holder = NULL
-WHERE l.spool = ? AND l.holder = ?`
+WHERE l.spool = :spool AND l.holder = :holder`
 
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
@@ -115,36 +115,35 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	tstamp     TIMESTAMP NULL DEFAULT NOW()
 )`
 
-	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
-	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
+	const words = `SELECT j.w FROM JSON_TABLE(:excluded, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
 	const storedRow = `
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
-	const asRead = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at`
+	const asRead = `JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s`
 	standing := `
 SELECT m.id FROM ` + asRead + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND ` + mysqlAsRead
-	s.retryFailed, s.buryFailed, s.noteFailed = mysqlRetryFailed, mysqlBuryFailed, mysqlNoteFailed
+WHERE m.spool = :spool AND ` + mysqlAsRead
+	s.retryFailed.text, s.buryFailed.text, s.noteFailed.text = mysqlRetryFailed, mysqlBuryFailed, mysqlNoteFailed
 	fill := mysqlFill(names)
 	// Each state has a part of its own, which reads along the index as far as its limit. Of both states together the server
 	// would read and sort all messages that are due.
 	dueOf := func(state int) string {
 		return `(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state = ` + strconv.Itoa(state) + ` AND m.available_at <= {now} AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = :spool AND m.state = ` + strconv.Itoa(state) + ` AND m.available_at <= {now} AND FIND_IN_SET(m.lane, :lanes)
   AND {unknown}{topics}
   AND {turn}
-ORDER BY m.available_at, m.id LIMIT ?)`
+ORDER BY m.available_at, m.id LIMIT :due)`
 	}
 	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
 	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
 	// each message, which costs less than a derived table of them.
-	lists := mysql{removeOneText: strings.TrimSpace(fill.Replace(mysqlRemoveOne)), upTo: fill.Replace(`(SELECT ` + fetchColumns + `
+	lists := mysql{removeOne: MySQL.marked(strings.TrimSpace(fill.Replace(mysqlRemoveOne))), upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)
-WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
+WHERE m.id > :after AND m.id <= :up_to AND m.spool = :spool AND m.state = 0 AND FIND_IN_SET(m.lane, :lanes)
   AND {unknown}{topics}
   AND {turn or calm}
 ORDER BY m.id)`), repeated: newRepeated(repeated{
@@ -154,13 +153,13 @@ ORDER BY m.id)`), repeated: newRepeated(repeated{
 		ready: `
 (SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (ready)
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
+WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id > :after AND m.id <= :up_to
   AND {unknown}{topics}
   AND {turn}
-ORDER BY m.id LIMIT ?)`,
+ORDER BY m.id LIMIT :page)`,
 		sweepText: newReplacer(
-			"{ranges}", `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
-			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", numbers, "{words}", words,
+			"{ranges}", `JSON_TABLE(:ranges, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
+			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", "{numbers :known}", "{words}", words,
 		).Replace(repeatedSweep),
 		due:    dueOf(StateRetrying) + unionAll + dueOf(StateScheduled),
 		topics: ` AND m.topic NOT IN (` + words + `)`,
@@ -171,51 +170,49 @@ ORDER BY m.id LIMIT ?)`,
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, ` + highestStored + `, NULL
 ` + mysqlCatalog,
-		removeText: mysqlRemove,
-		keepText: `
+		removed: statement{text: mysqlRemove},
+		kept: statement{text: `
 INSERT IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
-		rowsText: storedRow + lockMessages,
-		findText: storedRow,
-		standingText: `
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
-		lockAsReadText:     standing + lockMessages,
-		standingAsReadText: standing,
-		countText: `
-UPDATE ` + asRead + `
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-SET m.starts = m.starts + 1
-WHERE m.spool = ? AND ` + mysqlAsRead,
-		takeBackText: `
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-SET m.starts = m.starts - 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0`,
-		releaseText: `
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
-SET l.holder = NULL
-WHERE l.spool = ? AND l.holder = ?`,
+WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction},
 	}, fill)}
-	for variant, turn := range turns {
-		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))
+	for variant := range variants {
+		lists.calmTurns[variant] = fill.Replace(turn(variant, "("+mysqlCalm+" OR "+unblocked+")"))
 	}
 	lists.rows = mysqlRows{head: lists.insertHead + " ", claimHead: lists.claimHead + " ", now: fill.Replace("{now}"), holdWriter: fill.Replace(fill.Replace(holdWriter))}
 	s.lists = lists
+	s.lock.text, s.find.text = storedRow+lockMessages, storedRow
+	s.standing.text = `
+SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at`
+	s.lockAsRead.text, s.standingAsRead.text = standing+lockMessages, standing
+	s.countStarts.text = `
+UPDATE ` + asRead + `
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.starts = m.starts + 1
+WHERE m.spool = :spool AND ` + mysqlAsRead
+	s.takeBackStarts.text = `
+UPDATE JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.starts = m.starts - 1
+WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0`
+	s.release.text = `
+UPDATE JSON_TABLE(:lanes, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.holder = NULL
+WHERE l.spool = :spool AND l.holder = :holder`
 	return s.finish(fill, unchanged)
 }
 
 // mysqlCalm is true if no message with a key waits for another attempt. The server evaluates it once for a part, and then
 // looks for none before each message.
-const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool = ? AND c.state = 2 AND c.key_hash IS NOT NULL)`
+const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool = :spool AND c.state = 2 AND c.key_hash IS NOT NULL)`
 
 // lockMessages locks the messages that a list in JSON names. MySQL refuses to lock that list (3569), and MariaDB has no words to leave it out, and ignores
 // the comment.
@@ -267,7 +264,7 @@ const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
 // highestStored is the highest id of a message from an id on. The sum keeps the server from beginning at the end of the
 // table, where it would pass over all messages that are removed and not purged yet, also those before that id.
-const highestStored = `(SELECT MAX(e.id + 0) FROM {messages} e FORCE INDEX (PRIMARY) WHERE e.id >= ?)`
+const highestStored = `(SELECT MAX(e.id + 0) FROM {messages} e FORCE INDEX (PRIMARY) WHERE e.id >= :look_from)`
 
 func mysqlFill(names Names) replacer {
 	return names.replacer(
@@ -278,7 +275,7 @@ func mysqlFill(names Names) replacer {
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
-		"{few}", "TRUE",
+		"{few}", "TRUE", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
 		"{strays}", names.replacer().Replace(straysByGroup),
 		"{first due}", "LEAST("+firstDue(names, StateScheduled)+", "+firstDue(names, StateRetrying)+")",
 		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",

@@ -22,12 +22,12 @@ const fewKnown = 16
 
 // mysqlText is the text of a read: a part for each lane, and the rest. It is put together for each read: a drainer may read any number of its lanes, and
 // the texts for all of these numbers would take 26 MB for each shape.
-type mysqlText struct{ ofLane, rest string }
+type mysqlText struct{ ofLane, rest statement }
 
 // mysqlUnknown is true for a message that is not in a list, of few messages or of many.
 var (
-	mysqlUnknownToFew = `(FIND_IN_SET(` + nameInSQL + `, ?) = 0)`
-	mysqlUnknown      = nameInSQL + ` NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)`
+	mysqlUnknownToFew = `(FIND_IN_SET(` + nameInSQL + `, :known) = 0)`
+	mysqlUnknown      = nameInSQL + ` NOT IN (SELECT j.n FROM JSON_TABLE(:known, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)`
 )
 
 // lookFrom returns the id from which messages are looked for, which no message has if that is not needed.
@@ -61,34 +61,29 @@ func (s mysqlShape) listKnown(known []Known) string {
 // fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as
 // much as 100 messages, since it opens its tables and lists again.
 func (m mysql) fetch(f FetchParams) Query {
-	known, unwanted, lanes := f.known(), f.unwanted(), make([]string, len(f.Cursors))
+	known, lanes := f.known(), make([]string, len(f.Cursors))
 	shape := shapeOf(f, len(known))
+	text := m.textOf(shape)
+	values := args{
+		"spool": f.Spool, "inline": f.Inline, "up_to": f.UpTo, "page": f.PerLane, "due": f.Due, "look_from": f.lookFrom(),
+		"excluded": List(f.Excluded), "held": List(f.Held),
+	}
+	var query Query
 	for i, c := range f.Cursors {
 		lanes[i] = strconv.Itoa(c.Lane)
-	}
-	all, ofLanes := shape.listKnown(known), strings.Join(lanes, ",")
-	var args []any
-	if shape.upTo {
-		args = append(args, f.Inline, f.Inline, f.Cursors[0].After, f.UpTo, f.Spool, ofLanes, all)
-		args = append(args, f.unwantedTopics()...)
-		if !f.Unordered {
-			args = append(args, f.Spool) // of mysqlCalm
+		if shape.upTo {
+			values["after"] = c.After // of all of them
+			continue
 		}
-		args = append(args, f.unwantedKeys()...)
-	} else {
-		for _, c := range f.Cursors {
-			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, c.upTo(), shape.listKnown(f.Known[c.Lane]))
-			args = append(append(args, unwanted...), f.PerLane)
-		}
+		values["lane"], values["after"], values["up_to"], values["known"] = c.Lane, c.After, c.upTo(), shape.listKnown(f.Known[c.Lane])
+		query.Args = append(query.Args, text.ofLane.with(values).Args...)
 	}
-	if shape.due {
-		for range 2 { // retrying and scheduled messages
-			args = append(args, f.Inline, f.Inline, f.Spool, ofLanes, all)
-			args = append(append(args, unwanted...), f.Due)
-		}
+	values["lanes"], values["known"] = strings.Join(lanes, ","), shape.listKnown(known)
+	rest := text.rest.with(values)
+	if !shape.upTo {
+		query.Text = strings.Repeat(text.ofLane.text, len(f.Cursors))
 	}
-	text := m.textOf(shape)
-	return Query{Text: strings.Repeat(text.ofLane, len(f.Cursors)) + text.rest, Args: append(args, f.Spool, f.Spool, f.Spool, f.Spool, f.lookFrom())}
+	return Query{Text: query.Text + rest.Text, Args: append(query.Args, rest.Args...)}
 }
 
 // textOf returns the text of a read.
@@ -96,21 +91,20 @@ func (m mysql) textOf(shape mysqlShape) mysqlText {
 	if text, ok := m.fetches.Load(shape); ok {
 		return text.(mysqlText)
 	}
-	text := mysqlText{ofLane: m.ready + unionAll, rest: m.meta}
+	ofLane, rest := m.ready+unionAll, m.meta
 	if shape.due {
-		text.rest = m.due + unionAll + text.rest
+		rest = m.due + unionAll + rest
 	}
 	if shape.upTo {
-		text.ofLane, text.rest = "", strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant])+unionAll+text.rest
+		rest = newReplacer("{turn or calm}", m.calmTurns[shape.variant]).Replace(m.upTo) + unionAll + rest
 	}
 	unknown := mysqlUnknown
 	if shape.fewKnown {
 		unknown = mysqlUnknownToFew
 	}
 	fill := newReplacer("{unknown}", unknown)
-	for _, part := range []*string{&text.ofLane, &text.rest} {
-		*part = fill.Replace(m.withTurns(shape.fetchShape, *part))
-	}
+	filled := func(text string) statement { return MySQL.marked(fill.Replace(m.withTurns(shape.fetchShape, text))) }
+	text := mysqlText{ofLane: filled(ofLane), rest: filled(rest)}
 	m.fetches.Store(shape, text)
 	return text
 }

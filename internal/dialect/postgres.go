@@ -3,7 +3,6 @@ package dialect
 import (
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/lib/pq"
@@ -13,14 +12,10 @@ import (
 type postgres struct {
 	appendOneText, appendText, appendMixedText string
 	ingestText, ingestMixedText                string
-	removeOneText, removeText, removeMixedText string
-	keepText, keepMixedText                    string
-	rowsText, findText                         string // of lock and find
+	removeOne, removeReady, removeMixed        statement
+	keepReady, keepMixed                       statement
 	unique                                     uniqueTexts
-	standingText                               string
-	lockAsReadText, standingAsReadText         string
-	countText, takeBackText, releaseText       string
-	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
+	fetches, sweeps                            [2][variants]statement // by whether topics are excluded, and FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a statement has one
@@ -40,15 +35,15 @@ ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expire
 	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for
 	// another lane. The members are those of the snapshot. So a lane counts only if no process has
 	// taken it since: such a process may have joined since, too. Then it has another token.
-	s.acquire = `
+	s.acquire.text = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = GREATEST(token, {now}) + ?::bigint, holder = ?
-WHERE spool = ? AND lane IN (
+                   token = GREATEST(token, {now}) + :later::bigint, holder = :holder
+WHERE spool = :spool AND lane IN (
 	WITH free AS MATERIALIZED (
-		SELECT lane, token FROM {lanes} WHERE spool = ? AND ` + canBeTaken + `),
+		SELECT lane, token FROM {lanes} WHERE spool = :spool AND ` + canBeTaken + `),
 	mine AS MATERIALIZED (
 		SELECT l.lane FROM free f JOIN {lanes} l ON l.lane = f.lane AND l.token = f.token
-		WHERE l.spool = ? ORDER BY l.lane LIMIT ? FOR UPDATE OF l SKIP LOCKED)
+		WHERE l.spool = :spool ORDER BY l.lane LIMIT :most FOR UPDATE OF l SKIP LOCKED)
 	SELECT lane FROM mine)`
 
 	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
@@ -101,14 +96,12 @@ SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
-	s.settleFailed = postgresSettleFailed
+	s.settleFailed.text = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
 	s.loadPayload = strings.Replace(s.loadPayload, "state = ?", "state = (SELECT ?::smallint)", 1) // planned once, as a fetch is
 	for _, ofOne := range []*string{&s.loadPayload, &s.countStart} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
-	s.stuckHeads[1] = strings.ReplaceAll(s.stuckHeads[1], "ORDER BY m.id LIMIT", "ORDER BY m.id"+alongIndex+" LIMIT")
-	s.waitingOfKeys = ready(s.waitingOfKeys)
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.usePostgresLog()
@@ -151,26 +144,26 @@ w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 	// values only if it expects no less of a plan for the given ones. Otherwise it plans each poll of a few lanes anew, which
 	// takes longer than the poll.
 	fetch := stuck + `
-SELECT f.* FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[]), (SELECT ?::bigint[])) AS c(lane, after, up_to)
+SELECT f.* FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
 	FROM ONLY {messages} m
-	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
+	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id` + alongIndex + ` LIMIT (SELECT ?::bigint)) f
+	ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
-	WHERE m.spool = (SELECT ?::integer) AND m.available_at BETWEEN ` + leastNumber + ` AND (SELECT {now}) AND m.lane = ANY((SELECT ?::smallint[])::smallint[])
-	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
+	WHERE m.spool = (SELECT :spool::integer) AND m.available_at BETWEEN ` + leastNumber + ` AND (SELECT {now}) AND m.lane = ANY((SELECT :lanes::smallint[])::smallint[])
+	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {turn}
-	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT (SELECT ?::bigint))
+	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT (SELECT :due::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
-       CASE WHEN a.given >= 0 AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
+       CASE WHEN a.given >= 0 AND :mark::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
        ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SELECT 0 * s.last_value FROM {messages}_id_seq s)) AS given OFFSET 0) a`
 
@@ -179,8 +172,8 @@ FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SE
 	removeOne := `
 DELETE FROM {messages} m
 USING {lanes} l
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
+WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token
   AND ` + seemsDear
 
 	keep := `
@@ -191,11 +184,8 @@ ON CONFLICT DO NOTHING`
 	const skipLocked = `
 	FOR UPDATE SKIP LOCKED`
 	count := inPlace(foundAsRead(fromAsRead, place, ``), `UPDATE {messages} m SET starts = m.starts + 1`, `id, starts`)
-	takeBack := inPlace(storedRefs(place, ``), `UPDATE {messages} m SET starts = m.starts - 1`, `id, starts`) + `
+	takeBack := inPlace(storedRefs(fromAnyState, place, ``), `UPDATE {messages} m SET starts = m.starts - 1`, `id, starts`) + `
   AND m.starts > 0`
-
-	release := `
-UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
 
 	fill := names.replacer(
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
@@ -205,6 +195,7 @@ UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane = ANY(?
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
+		"{listed}", names.replacer().Replace(listed),
 		"{few}", "s.id BETWEEN "+leastNumber+"::bigint AND "+largestNumber+"::bigint", // see there
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
@@ -212,22 +203,25 @@ UPDATE {lanes} SET holder = NULL WHERE spool = ? AND holder = ? AND lane = ANY(?
 		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)
 	text := func(query string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(query)))) }
+	marked := func(query string) statement {
+		return PostgreSQL.marked(fill.Replace(strings.TrimSpace(fill.Replace(query))))
+	}
 	lists := postgres{
 		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
-		removeOneText: text(ready(removeOne)), removeText: text(removeReady), removeMixedText: text(remove),
-		unique:   postgresUnique().filled(text),
-		keepText: text(ready(keep)), keepMixedText: text(keep),
-		rowsText: text("SELECT m.id" + storedRefs("m.id", skipLocked)), findText: text("SELECT m.id" + storedRefs("m.id", "")), standingText: text(`SELECT m.id` + found(`m.id`)),
-		lockAsReadText: text("SELECT m.id" + foundAsRead(fromAsRead, "m.id", skipLocked)), standingAsReadText: text("SELECT m.id" + foundAsRead(fromAsRead, "m.id", "")),
-		countText: text(count), takeBackText: text(takeBack), releaseText: text(release),
+		removeOne: marked(ready(removeOne)), removeReady: marked(removeReady), removeMixed: marked(remove),
+		unique:    postgresUnique().filled(text),
+		keepReady: marked(ready(keep)), keepMixed: marked(keep),
 	}
+	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")
+	s.lockAsRead.text, s.standingAsRead.text = "SELECT m.id"+foundAsRead(fromAsRead, "m.id", skipLocked), "SELECT m.id"+foundAsRead(fromAsRead, "m.id", "")
+	s.countStarts.text, s.takeBackStarts.text = count, takeBack
+	s.release.text = `UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane = ANY(:lanes::smallint[])`
 	for i, wanted := range wantedTopics {
-		for variant, turn := range turns {
-			ready, turn := strings.ReplaceAll(turn, unblocked, calm), strings.ReplaceAll(turn, unblocked, unblockedByIndex)
-			parts := newReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready)
-			lists.fetchTexts[i][variant] = text(parts.Replace(fetch))
-			lists.sweepTexts[i][variant] = text(parts.Replace(postgresSweep))
+		for variant := range variants {
+			parts := newReplacer("{wanted}", wanted, "{turn}", turn(variant, unblockedByIndex), "{ready turn}", turn(variant, calm))
+			lists.fetches[i][variant] = marked(parts.Replace(fetch))
+			lists.sweeps[i][variant] = marked(parts.Replace(postgresSweep))
 		}
 	}
 	s.lists = lists
@@ -258,7 +252,7 @@ WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highe
 
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics, then for some. The
 // planner expects a list of topics to exclude half of the messages, whatever is in it, and so to read twice as many.
-var wantedTopics = [2]string{`?::text[] IS NOT NULL`, `m.topic NOT IN (SELECT unnest(?::text[]))`}
+var wantedTopics = [2]string{`TRUE`, `m.topic NOT IN (SELECT unnest(:excluded::text[]))`}
 
 // writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction
 // ends. A transaction that was prepared by another session has no session. While its locks change hands, only its
@@ -282,7 +276,7 @@ const stuckRows = 16
 // behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL
+	SELECT ordering_key, id FROM {waiting} WHERE spool = :spool AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
 // calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may run, and a message
@@ -299,6 +293,13 @@ var calm = fmt.Sprintf(`CASE
 const unblockedByIndex = `(m.key_hash IS NULL OR (
 	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
+
+// listed looks up ready messages at their places, one by one.
+const listed = `unnest(:lanes::smallint[], :ids::bigint[]) AS c(lane, id)
+CROSS JOIN LATERAL (
+	SELECT * FROM ONLY {messages} m
+	WHERE m.spool = :spool AND m.state = 0 AND m.lane = c.lane AND m.id = c.id
+	LIMIT 1) m`
 
 // anyLane lets a search for an id use the primary key, of which the id is the last column.
 const anyLane = `
@@ -322,103 +323,63 @@ func (p postgres) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], afters[i], upTos[i] = int64(c.Lane), c.After, c.upTo()
 	}
-	known := pq.Int64Array(signedNames(f.known()))
-	excluded := append(pq.StringArray{}, f.Excluded...)
-	var held []any
-	if len(f.Held) > 0 {
-		held = []any{pq.Int64Array(f.Held)}
-	}
-	return Query{Text: p.fetchTexts[min(len(excluded), 1)][f.variant()], Args: slices.Concat(
-		[]any{f.Spool, lanes, afters, upTos, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
-		[]any{f.Inline, f.Inline, f.Spool, lanes, known, excluded}, held, []any{f.Due},
-		[]any{f.Spool, f.Spool, f.Mark, f.Spool, f.Spool},
-	)}
+	return p.fetches[min(len(f.Excluded), 1)][f.variant()].with(args{
+		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
+		"known": pq.Int64Array(signedNames(f.known())), "excluded": pq.StringArray(f.Excluded), "held": pq.Int64Array(f.Held),
+	})
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
 	if len(refs) == 1 && wereReady(refs) {
 		ref := refs[0]
-		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.CreatedAt, ref.Token}}
+		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token})
 	}
-	if args, one := readyArgs(spool, refs); one {
-		return Query{Text: p.removeText, Args: args}
+	if values, one := readyArgs(spool, refs); one {
+		return p.removeReady.with(values)
 	}
-	return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool, spool)}
+	return p.removeMixed.with(p.refs(spool, refs))
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {
-	text := p.keepText
-	if !wereReady(refs) {
-		text = p.keepMixedText
+	keep := p.keepMixed
+	if wereReady(refs) {
+		keep = p.keepReady
 	}
-	return Query{Text: text, Args: append(refArrays(refs), spool, spool)}
+	return keep.with(p.refs(spool, refs))
 }
 
-func (p postgres) lock(spool int64, refs []Ref) Query {
-	return Query{Text: p.rowsText, Args: append(refArrays(refs), spool)}
-}
-
-func (p postgres) find(spool int64, refs []Ref) Query {
-	return Query{Text: p.findText, Args: append(refArrays(refs), spool)}
-}
-
-func (p postgres) standing(spool int64, refs []Ref) Query {
-	return Query{Text: p.standingText, Args: append(refArrays(refs), spool, spool)}
-}
-
-func (p postgres) lockAsRead(spool int64, messages []AsRead) Query {
-	return Query{Text: p.lockAsReadText, Args: append(asReadArrays(messages), spool, spool)}
-}
-
-func (p postgres) standingAsRead(spool int64, messages []AsRead) Query {
-	return Query{Text: p.standingAsReadText, Args: append(asReadArrays(messages), spool, spool)}
-}
-
-func (p postgres) countStarts(spool int64, messages []AsRead) Query {
-	return Query{Text: p.countText, Args: append(asReadArrays(messages), spool, spool)}
-}
-
-// takeBackStarts looks for each message in each state, since the state is a part of the key.
-func (p postgres) takeBackStarts(spool int64, refs []Ref) Query {
-	inAnyState := make([]Ref, 0, 3*len(refs))
-	for _, ref := range refs {
-		for _, ref.State = range []int{StateReady, StateScheduled, StateRetrying} {
-			inAnyState = append(inAnyState, ref)
-		}
-	}
-	return Query{Text: p.takeBackText, Args: append(refArrays(inAnyState), spool)}
-}
-
-// asReadArrays returns the arrays of refArrays, the attempts, and the bounds of the starts.
-func asReadArrays(messages []AsRead) []any {
-	n := len(messages)
-	refs, attempts, least, most := make([]Ref, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	for i, m := range messages {
-		refs[i], attempts[i], least[i], most[i] = m.Ref, int64(m.Attempts), int64(m.LeastStarts), int64(m.MostStarts)
-	}
-	return append(refArrays(refs), attempts, least, most)
-}
-
-// refArrays returns states, lanes, tokens, ids and times.
-func refArrays(refs []Ref) []any {
+// refs returns states, lanes, tokens, ids and times.
+func (postgres) refs(spool int64, refs []Ref) args {
 	n := len(refs)
 	states, lanes, tokens := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n)
 	for i, r := range refs {
 		states[i], lanes[i], tokens[i], ids[i], created[i] = int64(r.State), int64(r.Lane), r.Token, r.ID, r.CreatedAt
 	}
-	return []any{states, lanes, tokens, ids, created}
+	return args{"spool": spool, "states": states, "lanes": lanes, "tokens": tokens, "ids": ids, "times": created}
+}
+
+// asRead returns refs, the attempts, and the bounds of the starts.
+func (p postgres) asRead(spool int64, messages []AsRead) args {
+	n := len(messages)
+	refs, attempts, least, most := make([]Ref, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, m := range messages {
+		refs[i], attempts[i], least[i], most[i] = m.Ref, int64(m.Attempts), int64(m.LeastStarts), int64(m.MostStarts)
+	}
+	values := p.refs(spool, refs)
+	values["attempts"], values["least"], values["most"] = attempts, least, most
+	return values
+}
+
+func (postgres) nullable(list []*int64) any {
+	text := newArrayText(len(list))
+	for _, n := range list {
+		text.addNullable(n)
+	}
+	return text.String()
 }
 
 func (postgres) numbers(list []int64) any { return append(pq.Int64Array{}, list...) }
-
-func (p postgres) release(spool int64, holder string, lanes []int) Query {
-	list := make(pq.Int64Array, len(lanes))
-	for i, lane := range lanes {
-		list[i] = int64(lane)
-	}
-	return Query{Text: p.releaseText, Args: []any{spool, holder, list}}
-}
 
 // postgresMigrateBegin begins each migration. It takes no lock of the session, because a pooler may give each
 // transaction another session, and the lock would be left behind. The first statement takes no snapshot, so the second

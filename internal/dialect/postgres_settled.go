@@ -32,7 +32,7 @@ FROM {source}
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
-	WHERE m.spool = (SELECT ?::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}
+	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1{lock}) AS m
 WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
@@ -40,20 +40,26 @@ WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
 // held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps
 // the planner from making a join of it.
 const held = stored + `
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE`
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
 
 const (
-	// fromRefs are the arrays of refArrays, fromAsRead those of asReadArrays.
-	fromRefs   = `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at)`
-	fromAsRead = `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[],
-            ?::integer[], ?::smallint[], ?::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)`
+	// fromRefs has a row for each ref, fromAsRead one for each message as it was read.
+	fromRefs = `unnest(:states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[])
+	AS s(state, lane, token, id, created_at)`
+	fromAsRead = `unnest(:states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[],
+	:attempts::integer[], :least::smallint[], :most::smallint[])
+	AS s(state, lane, token, id, created_at, attempts, least, most)`
+	// fromAnyState has the refs in each state, since the state is a part of the key.
+	fromAnyState = `(SELECT state, lane, id, created_at
+	FROM unnest(:lanes::smallint[], :ids::bigint[], :times::bigint[]) AS r(lane, id, created_at),
+	     (VALUES (0::smallint), (1::smallint), (2::smallint)) AS t(state)) AS s`
 	// unchangedSince is true for a message that is as its process has read it.
 	unchangedSince = ` AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most`
 )
 
-// storedRefs is stored for refs, and returns these columns of m.
-func storedRefs(columns, lock string) string {
-	return newReplacer("{source}", fromRefs, "{columns}", columns, "{as read}", "", "{lock}", lock).Replace(stored)
+// storedRefs is stored for a source, and returns these columns of m.
+func storedRefs(source, columns, lock string) string {
+	return newReplacer("{source}", source, "{columns}", columns, "{as read}", "", "{lock}", lock).Replace(stored)
 }
 
 // found is held for refs, with these columns of m.
@@ -79,24 +85,24 @@ var removeReady = `
 DELETE FROM ONLY {messages} m
 WHERE m.ctid = ANY(ARRAY(
 	SELECT m.ctid
-	FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS s(lane, id, created_at)
+	FROM unnest(:lanes::smallint[], :ids::bigint[], :times::bigint[]) AS s(lane, id, created_at)
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY {messages} m
-		WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 		ORDER BY m.id` + alongIndex + `
 		LIMIT 1) AS m
 	WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `
 	  AND (s.lane IN (
-		SELECT h.lane FROM unnest(?::smallint[], ?::bigint[]) AS h(lane, token)
-		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest(?::bigint[]))) IS TRUE
+		SELECT h.lane FROM unnest(:held::smallint[], :tokens::bigint[]) AS h(lane, token)
+		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE)) IS TRUE))
+  AND (m.id IN (SELECT unnest(:ids::bigint[]))) IS TRUE
   AND (m.state = 0) IS TRUE
   AND ` + seemsDear
 
 // readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or if messages of one
 // lane were read under different tokens.
-func readyArgs(spool int64, refs []Ref) (args []any, one bool) {
+func readyArgs(spool int64, refs []Ref) (values args, one bool) {
 	n := len(refs)
 	lanes, ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	var held, tokens pq.Int64Array
@@ -114,7 +120,7 @@ func readyArgs(spool int64, refs []Ref) (args []any, one bool) {
 			return nil, false
 		}
 	}
-	return []any{lanes, ids, created, spool, held, tokens, spool, ids}, true
+	return args{"spool": spool, "lanes": lanes, "ids": ids, "times": created, "held": held, "tokens": tokens}, true
 }
 
 // place contains the location of a message and its previous state. By the time of the statement another transaction may

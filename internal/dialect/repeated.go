@@ -15,22 +15,14 @@ type repeated struct {
 	insertFirst           string // the first row of an insert, if that is another one
 	ready, due, meta      string // the three parts of a fetch
 	turns                 [variants]string
-	topics                string           // the condition that leaves out excluded topics
-	sweepText             string           // see repeatedSweep
-	sweepTexts            [variants]string // by SweepParams.variant
+	topics                string              // the condition that leaves out excluded topics
+	sweepText             string              // see repeatedSweep
+	sweeps                [variants]statement // by SweepParams.variant
 	claimHead, claimRow   string
 	claimedHead           string
-	removeText            string
-	keepText              string
-	rowsText, findText    string // of lock and find
-	standingText          string
-	lockAsReadText        string
-	standingAsReadText    string
-	countText             string
-	takeBackText          string
-	releaseText           string
+	removed, kept         statement
 	unique                uniqueTexts
-	fetches               *sync.Map // text by shape
+	fetches               *sync.Map // statements by shape
 	portion               int       // maximum number of rows of an insert, a power of two; 0 means no limit
 }
 
@@ -38,15 +30,17 @@ type repeated struct {
 func newRepeated(r repeated, fill replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.standingText, &r.lockAsReadText, &r.standingAsReadText, &r.countText, &r.takeBackText,
-		&r.releaseText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
 	}
+	for _, s := range []*statement{&r.removed, &r.kept} {
+		*s = SQLite.marked(fill.Replace(strings.TrimSpace(s.text)))
+	}
 	r.unique = r.unique.filled(func(text string) string { return fill.Replace(fill.Replace(text)) })
-	for variant, turn := range turns {
-		r.turns[variant] = fill.Replace(turn)
-		r.sweepTexts[variant] = strings.ReplaceAll(r.sweepText, "{turn}", r.turns[variant])
+	for variant := range variants {
+		r.turns[variant] = fill.Replace(turn(variant, unblocked))
+		r.sweeps[variant] = SQLite.marked(newReplacer("{turn}", r.turns[variant]).Replace(r.sweepText))
 	}
 	r.fetches = new(sync.Map)
 	return r
@@ -92,31 +86,14 @@ type fetchShape struct {
 
 const unionAll = "\nUNION ALL\n"
 
-// unwanted returns the arguments of {topics} and {turn}.
-func (f FetchParams) unwanted() []any { return append(f.unwantedTopics(), f.unwantedKeys()...) }
-
-func (f FetchParams) unwantedTopics() []any {
-	if len(f.Excluded) == 0 {
-		return nil
+// fetchOf returns a fetch that reads all lanes in one part.
+func (r repeated) fetchOf(shape fetchShape) statement {
+	if fetch, ok := r.fetches.Load(shape); ok {
+		return fetch.(statement)
 	}
-	return []any{List(f.Excluded)}
-}
-
-func (f FetchParams) unwantedKeys() []any {
-	if len(f.Held) == 0 {
-		return nil
-	}
-	return []any{List(f.Held)}
-}
-
-// fetchText returns a fetch that reads all lanes in one part.
-func (r repeated) fetchText(shape fetchShape) string {
-	if text, ok := r.fetches.Load(shape); ok {
-		return text.(string)
-	}
-	text := r.withTurns(shape, r.ready+unionAll+r.due+unionAll+r.meta)
-	r.fetches.Store(shape, text)
-	return text
+	fetch := SQLite.marked(r.withTurns(shape, r.ready+unionAll+r.due+unionAll+r.meta))
+	r.fetches.Store(shape, fetch)
+	return fetch
 }
 
 // withTurns fills in the conditions of a shape.
@@ -128,67 +105,33 @@ func (r repeated) withTurns(shape fetchShape, text string) string {
 	return newReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
 }
 
-func (r repeated) remove(spool int64, refs []Ref) Query {
-	return Query{Text: r.removeText, Args: []any{refTuples(refs), spool}}
-}
+func (r repeated) remove(spool int64, refs []Ref) Query { return r.removed.with(r.refs(spool, refs)) }
 
-func (r repeated) keep(spool int64, refs []Ref) Query {
-	return Query{Text: r.keepText, Args: []any{refTuples(refs), spool}}
-}
+func (r repeated) keep(spool int64, refs []Ref) Query { return r.kept.with(r.refs(spool, refs)) }
 
-func (r repeated) lock(spool int64, refs []Ref) Query {
-	return Query{Text: r.rowsText, Args: []any{refTuples(refs), spool}}
-}
-
-func (r repeated) find(spool int64, refs []Ref) Query {
-	return Query{Text: r.findText, Args: []any{refTuples(refs), spool}}
-}
-
-func (r repeated) standing(spool int64, refs []Ref) Query {
-	return Query{Text: r.standingText, Args: []any{refTuples(refs), spool}}
-}
-
-func (r repeated) lockAsRead(spool int64, messages []AsRead) Query {
-	return Query{Text: r.lockAsReadText, Args: []any{asReadTuples(messages), spool}}
-}
-
-func (r repeated) standingAsRead(spool int64, messages []AsRead) Query {
-	return Query{Text: r.standingAsReadText, Args: []any{asReadTuples(messages), spool}}
-}
-
-func (r repeated) countStarts(spool int64, messages []AsRead) Query {
-	return Query{Text: r.countText, Args: []any{asReadTuples(messages), spool}}
-}
-
-func (r repeated) takeBackStarts(spool int64, refs []Ref) Query {
-	return Query{Text: r.takeBackText, Args: []any{refTuples(refs), spool}}
-}
-
-// asReadTuples lists state, attempts, and the bounds of the starts after the columns of refTuples.
-func asReadTuples(messages []AsRead) string {
+// asRead lists state, attempts, and the bounds of the starts after the columns of refs.
+func (repeated) asRead(spool int64, messages []AsRead) args {
 	tuples := make([][8]int64, len(messages))
 	for i, m := range messages {
 		tuples[i] = [8]int64{
 			int64(m.Lane), m.Token, m.ID, m.CreatedAt, int64(m.State), int64(m.Attempts), int64(m.LeastStarts), int64(m.MostStarts),
 		}
 	}
-	return List(tuples)
+	return args{"spool": spool, "refs": List(tuples)}
 }
 
-// refTuples lists lane, token, id and time of each ref.
-func refTuples(refs []Ref) string {
+// refs lists lane, token, id and time of each ref.
+func (repeated) refs(spool int64, refs []Ref) args {
 	tuples := make([][4]int64, len(refs))
 	for i, ref := range refs {
 		tuples[i] = [4]int64{int64(ref.Lane), ref.Token, ref.ID, ref.CreatedAt}
 	}
-	return List(tuples)
-}
-
-func (r repeated) release(spool int64, holder string, lanes []int) Query {
-	return Query{Text: r.releaseText, Args: []any{List(lanes), spool, holder}}
+	return args{"spool": spool, "refs": List(tuples)}
 }
 
 func (repeated) numbers(list []int64) any { return List(list) }
+
+func (repeated) nullable(list []*int64) any { return List(list) }
 
 // List writes a list as a JSON array.
 func List[T any](items []T) string {

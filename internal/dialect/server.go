@@ -24,7 +24,7 @@ func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 // StandingWhere returns the ids of messages that [Statements.RemoveWhere] should remove but that still exist: a trigger
 // of the user can keep a row without an error. It leaves out messages whose lane is lost.
 func (s *Statements) StandingWhere(spool int64, refs []Ref, seen *Seen) Query {
-	return s.where(s.lists.standing(spool, refs), seen)
+	return s.where(s.standing.with(s.lists.refs(spool, refs)), seen)
 }
 
 // where adds the condition of [Statements.RemoveWhere] to a statement.

@@ -1,9 +1,5 @@
 package dialect
 
-import (
-	"slices"
-)
-
 // sqlite reads all lanes in one part, because the driver binds each argument by a search among all of them.
 type sqlite struct{ repeated }
 
@@ -25,11 +21,11 @@ SELECT ?, lane FROM n`
 INSERT INTO {members} (spool, holder, in_flight, expires_at, sharing) VALUES (?, ?, ?, {now} + ?, ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at, sharing = excluded.sharing`
 
-	s.acquire = `
+	s.acquire.text = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   token = MAX(token, {now}) + ?, holder = ?
-WHERE spool = ? AND lane IN (
-	SELECT lane FROM {lanes} WHERE spool = ? AND ` + canBeTaken + ` ORDER BY lane LIMIT ? + 0)`
+                   token = MAX(token, {now}) + :later, holder = :holder
+WHERE spool = :spool AND lane IN (
+	SELECT lane FROM {lanes} WHERE spool = :spool AND ` + canBeTaken + ` ORDER BY lane LIMIT :most + 0)`
 
 	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
@@ -75,14 +71,15 @@ SELECT COALESCE((SELECT 'earlier' FROM pragma_table_info('{lanes}') WHERE name =
 
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes, which took more time
 	// than running it.
-	const items = `SELECT value FROM json_each(?)`
+	const known = `SELECT value FROM json_each(:known)`
+	const unwanted = `SELECT value FROM json_each(:excluded)`
 	const asRead = `
-	SELECT m.id FROM json_each(?) s
+	SELECT m.id FROM json_each(:refs) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7`
-	s.retryFailed, s.buryFailed, s.noteFailed = sqliteRetryFailed, sqliteBuryFailed, sqliteNoteFailed
+	s.retryFailed.text, s.buryFailed.text, s.noteFailed.text = sqliteRetryFailed, sqliteBuryFailed, sqliteNoteFailed
 	s.lists = sqlite{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -91,62 +88,58 @@ VALUES `,
 		portion:   insertPortion,
 		ready: `
 SELECT ` + fetchColumns + `
-FROM json_each(?) c
+FROM json_each(:cursors) c
 CROSS JOIN {messages} m ON m.id IN (
 	SELECT m.id FROM {messages} m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
-	  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
+	WHERE m.spool = :spool AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
+	  AND ` + nameInSQL + ` NOT IN (` + known + `){topics}
 	  AND {turn}
-	ORDER BY m.id LIMIT ? + 0)`,
+	ORDER BY m.id LIMIT :page + 0)`,
 		sweepText: newReplacer(
-			"{ranges}", "json_each(?)", "{lane}", "c.value ->> 0", "{after}", "c.value ->> 1", "{up to}", "c.value ->> 2",
-			" {by ready}", "", "{numbers}", items, "{words}", items,
+			"{ranges}", "json_each(:ranges)", "{lane}", "c.value ->> 0", "{after}", "c.value ->> 1", "{up to}", "c.value ->> 2",
+			" {by ready}", "", "{numbers}", known, "{words}", unwanted,
 		).Replace(repeatedSweep),
 		due: `
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
-WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` + items + `)
-  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
+WHERE m.spool = :spool AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (SELECT value FROM json_each(:lanes))
+  AND ` + nameInSQL + ` NOT IN (` + known + `){topics}
   AND {turn}
-ORDER BY m.available_at, m.id LIMIT ? + 0)`,
-		topics: ` AND m.topic NOT IN (` + items + `)`,
+ORDER BY m.available_at, m.id LIMIT :due + 0)`,
+		topics: ` AND m.topic NOT IN (` + unwanted + `)`,
 		unique: sqliteUnique(),
 		// There is one writer at a time, so no invisible transaction can add messages, and each read is a watermark.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
        ` + s.ServerIn + `, NULL, NULL`,
-		removeText: `
+		removed: statement{text: `
 DELETE FROM {messages} WHERE id IN (
-	SELECT m.id FROM json_each(?) s
+	SELECT m.id FROM json_each(:refs) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
-		keepText: `
+	WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},
+		kept: statement{text: `
 INSERT OR IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM json_each(?) s
+FROM json_each(:refs) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
-		findText: `
-SELECT m.id FROM json_each(?) s
-CROSS JOIN {messages} m ON m.id = s.value ->> 2
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
-		standingText: `
-SELECT m.id FROM json_each(?) s
-CROSS JOIN {messages} m ON m.id = s.value ->> 2
-CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
-		lockAsReadText:     asRead, // a writing transaction locks the database
-		standingAsReadText: asRead,
-		countText:          `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + asRead + `)`,
-		takeBackText: `
-UPDATE {messages} SET starts = starts - 1 WHERE starts > 0 AND id IN (
-	SELECT m.id FROM json_each(?) s
-	CROSS JOIN {messages} m ON m.id = s.value ->> 2
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
-		releaseText: `
-UPDATE {lanes} SET holder = NULL WHERE lane IN (` + items + `) AND spool = ? AND holder = ?`,
+WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`},
 	}, sqliteFill(names))}
+	s.find.text = `
+SELECT m.id FROM json_each(:refs) s
+CROSS JOIN {messages} m ON m.id = s.value ->> 2
+WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`
+	s.standing.text = `
+SELECT m.id FROM json_each(:refs) s
+CROSS JOIN {messages} m ON m.id = s.value ->> 2
+CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`
+	s.lockAsRead.text, s.standingAsRead.text = asRead, asRead // a writing transaction locks the database
+	s.countStarts.text = `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + asRead + `)`
+	s.takeBackStarts.text = `
+UPDATE {messages} SET starts = starts - 1 WHERE starts > 0 AND id IN (` + s.find.text + `)`
+	s.release.text = `
+UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane IN ({numbers :lanes})`
 	return s.finish(sqliteFill(names), unchanged)
 }
 
@@ -158,7 +151,7 @@ func sqliteFill(names Names) replacer {
 		"{after ?}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", "{of key}", "INDEXED BY "+names.Prefix+"messages_retrying", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
-		"{few}", "TRUE",
+		"{few}", "TRUE", "{listed}", names.replacer().Replace("{messages} m JOIN json_each(:ids) c ON m.id = c.value"),
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("messages")+" m INDEXED BY "+names.Prefix+"messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT value FROM json_each(?)",
@@ -167,14 +160,12 @@ func sqliteFill(names Names) replacer {
 }
 
 func (s sqlite) fetch(f FetchParams) Query {
-	known, unwanted := List(signedNames(f.known())), f.unwanted()
 	lanes, cursors := make([]int, len(f.Cursors)), make([][3]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [3]int64{int64(c.Lane), c.After, c.upTo()}
 	}
-	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}), Args: slices.Concat(
-		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},
-		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known}, unwanted, []any{f.Due},
-		[]any{f.Spool, f.Spool, f.Spool, f.Spool},
-	)}
+	return s.fetchOf(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}).with(args{
+		"spool": f.Spool, "lanes": List(lanes), "cursors": List(cursors), "page": f.PerLane, "due": f.Due, "inline": f.Inline,
+		"known": List(signedNames(f.known())), "excluded": List(f.Excluded), "held": List(f.Held),
+	})
 }

@@ -26,7 +26,11 @@ type Statements struct {
 	// ReadsUpTo says that a fetch supports FetchParams.UpTo, which costs far less than reading each lane.
 	ReadsUpTo bool
 	lists     lists
-	marks     func(text string) string // writes the marks of arguments as the database knows them
+
+	// Lists of messages and lanes: dialect.go.
+	lock, find, standing, lockAsRead, standingAsRead, countStarts, takeBackStarts, release statement
+
+	marks func(text string) string // writes the marks of arguments as the database knows them
 
 	// What must be so before anything starts, see [Statements.CheckServer].
 
@@ -52,11 +56,11 @@ type Statements struct {
 	leave         string
 	expireMembers string
 	renew         string
-	releaseAll    string
-	acquire       string
+	releaseAll    statement
+	acquire       statement
 	held          string
-	freeLanes     string // empty where acquire chooses lanes by itself
-	lockLanes     string
+	freeLanes     statement // empty where acquire chooses lanes by itself
+	lockLanes     statement
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
 	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
@@ -70,10 +74,10 @@ type Statements struct {
 	IsMariaDB string
 
 	loadPayload  string
-	settleFailed string // see failed.go; empty where the three below do its work
-	retryFailed  string
-	buryFailed   string
-	noteFailed   string
+	settleFailed statement // see failed.go; empty where the three below do its work
+	retryFailed  statement
+	buryFailed   statement
+	noteFailed   statement
 	SeekStrays   string // spool → 1 where there is something for MoveStrays, else 0
 	MoveStrays   string // spool → how many it took, and how many arrived: moves waiting messages that stand among the ready ones; empty where all have one table
 	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
@@ -184,9 +188,9 @@ type Statements struct {
 	recordAct       string
 	LockAct         string    // operation; locks its row
 	NoteOfAct       string    // operation → its note
-	stuckHeads      [2]string // the statement, and its part for a lane; see stuck.go
-	readyHead       string
-	waitingOfKeys   string
+	stuckHeads      statement // see stuck.go
+	readyHeads      statement
+	waitingOfKeys   statement
 	countStuck      string
 	countFewStuck   string
 	auditRows       string
@@ -251,7 +255,7 @@ type Statements struct {
 	PublishedCount string // publication → number of its tables
 	Retained       string // slot → bytes of log that the server keeps for it
 	SlotTaken      string // → name of the slot for these tables, and whether it ends with the session of its reader
-	idleLook       string
+	idleLook       statement
 	ToldTables     string // → oids of the tables whose rows tell that something has changed: log_idle.go
 
 	// What operators look at: log_state.go.
@@ -265,8 +269,8 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.releaseAll, &s.freeLanes, &s.lockLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
-		&s.loadPayload, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
+		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
@@ -278,7 +282,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
+		&s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.ReaderSchema,
 	} {
 		f(text)
 	}
@@ -288,8 +292,12 @@ func (s *Statements) each(f func(*string)) {
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
 	s.marks = marks
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
-	for _, part := range []*string{&s.stuckHeads[0], &s.stuckHeads[1], &s.readyHead, &s.waitingOfKeys} {
-		*part = fill.Replace(strings.TrimSpace(*part))
+	for _, named := range []*statement{
+		&s.releaseAll, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
+		&s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release,
+	} {
+		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))
 	}
 	s.buryRows, s.buryRow = fill.Replace(strings.TrimLeft(s.buryRows, "\n")), fill.Replace(s.buryRow)
 	return s

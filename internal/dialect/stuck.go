@@ -1,11 +1,10 @@
 package dialect
 
-// KeysOfLane select the ready messages of some keys of a lane, among the first ones after an id.
-type KeysOfLane struct {
-	Lane  int
-	After int64
-	Keys  []int64 // hashes
-}
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Head is where the first message of a key is.
 type Head struct {
@@ -24,32 +23,25 @@ const (
 func (s *Statements) stuck() {
 	const failures = `COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')`
 
-	// Each part walks the index of a lane in its order, and stops at the limit. Failures are only
-	// looked for of what is left of all lanes.
-	s.stuckHeads = [2]string{`
+	// Failures are only looked for of what is left of all lanes.
+	const columns = pendingColumns + `, m.key_hash`
+	s.stuckHeads.text = `
 SELECT m.*, ` + failures + `
 FROM (
-`, `
-SELECT * FROM (
-	SELECT ` + pendingColumns + `, m.key_hash
-	FROM {retrying} m {by ready}
-	WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.key_hash IS NOT NULL
-	  AND ` + unblocked + `
-	ORDER BY m.id LIMIT ?) h`}
+	SELECT * FROM (` + s.ofLanes(columns, "{retrying} m {by ready}", `m.state = 2 AND m.key_hash IS NOT NULL AND `+unblocked) + `) h
+	ORDER BY id LIMIT :most) m
+ORDER BY m.id`
 
-	s.readyHead = `
-SELECT ` + pendingColumns + `, m.key_hash, ` + failures + `
-FROM {ready} m
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?`
+	s.readyHeads.text = `
+SELECT ` + columns + `, ` + failures + `
+FROM {listed}
+WHERE m.spool = :spool AND m.state = 0`
 
-	s.waitingOfKeys = `
+	s.waitingOfKeys.text = `
 SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN ({numbers ?}) THEN m.ordering_key END AS wanted
-	FROM {messages} m {by ready}
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted`
+FROM (` + s.ofLanes(`m.lane, m.id, CASE WHEN m.key_hash IN ({numbers :keys}) THEN m.ordering_key END AS wanted`,
+		"{ready} m {by ready}", `m.state = 0`) + `) w
+GROUP BY w.lane, w.wanted`
 
 	// Uses the index of retrying messages by key, whose entries are few and side by side.
 	failed := rowsOf{"{retrying} m {by key}", " AND m.state = 2 AND m.key_hash IS NOT NULL", "ORDER BY m.key_hash, m.id"}
@@ -58,41 +50,63 @@ GROUP BY w.wanted`
 		column{"COALESCE({now} - MIN(%s), 0)", "COALESCE(" + firstFailure + ", m.created_at)", failed})
 }
 
-// StuckHeads returns the retrying messages of the first lanes, [Lanes] for all of them, that have a
-// key and no earlier retrying message of it, in the order of their ids and up to a limit: the
-// columns of [Statements.Pending], the hash of the key, the time of the first failure or 0, and the
-// text of the last one.
-func (s *Statements) StuckHeads(spool int64, lanes, limit int) Query {
-	all := make([][]any, lanes)
-	for lane := range all {
-		all[lane] = []any{spool, lane, limit}
+// ofLanes returns messages m of a spool, the first ones of each lane after an id. Each lane is read
+// along its index, up to a limit. MariaDB, which has no LATERAL, has the text once for each.
+func (s *Statements) ofLanes(columns, from, where string) string {
+	text := func(lane, after string) string {
+		return `
+	FROM ` + from + `
+	WHERE m.spool = :spool AND m.lane = ` + lane + ` AND m.id > ` + after + ` AND ` + where + `
+	ORDER BY m.id LIMIT {int :most}`
 	}
-	heads := union(s.stuckHeads[1], all)
-	return Query{Text: s.marks(s.stuckHeads[0] + heads.Text + "\nORDER BY id LIMIT ?) m\nORDER BY m.id"), Args: append(heads.Args, limit)}
+	if s.Kind == PostgreSQL {
+		return `
+	SELECT r.* FROM unnest(:after::bigint[]) WITH ORDINALITY AS c(after, n)
+	CROSS JOIN LATERAL (
+	SELECT ` + columns + text("(c.n - 1)::smallint", "c.after") + `) r`
+	}
+	if s.Kind == SQLite {
+		return `
+	SELECT ` + columns + ` FROM json_each(:after) c CROSS JOIN {messages} m ON m.id IN (
+	SELECT m.id` + text("c.key", "c.value") + `)`
+	}
+	lanes := make([]string, Lanes)
+	for lane := range lanes {
+		lanes[lane] = `
+	(SELECT ` + columns + text(strconv.Itoa(lane), fmt.Sprintf("CAST(JSON_VALUE(:after, '$[%d]') AS SIGNED)", lane)) + `)`
+	}
+	return strings.Join(lanes, " UNION ALL")
+}
+
+// StuckHeads returns the retrying messages that have a key and no earlier retrying message of it,
+// in the order of their ids and up to a limit: the columns of [Statements.Pending], the hash of the
+// key, the time of the first failure or 0, and the text of the last one.
+func (s *Statements) StuckHeads(spool int64, limit int) Query {
+	var start int64
+	var after [Lanes]*int64
+	for lane := range after {
+		after[lane] = &start
+	}
+	return s.stuckHeads.with(args{"spool": spool, "after": s.lists.nullable(after[:]), "most": limit})
 }
 
 // ReadyHeads returns the same columns of those of these messages that are ready.
 func (s *Statements) ReadyHeads(spool int64, heads []Head) Query {
-	all := make([][]any, len(heads))
+	lanes, ids := make([]int64, len(heads)), make([]int64, len(heads))
 	for i, h := range heads {
-		all[i] = []any{spool, h.Lane, h.ID}
+		lanes[i], ids[i] = int64(h.Lane), h.ID
 	}
-	query := union(s.readyHead, all)
-	query.Text = s.marks(query.Text)
-	return query
+	return s.readyHeads.with(args{"spool": spool, "lanes": s.lists.numbers(lanes), "ids": s.lists.numbers(ids)})
 }
 
-// WaitingOfKeys returns each of the keys with ready messages: its lane, itself, the lowest id of
-// these and their number, among so many messages of each lane. A row with NULL is about the
-// messages of a lane's other keys, and so is one of a key that has the hash of one of them.
-func (s *Statements) WaitingOfKeys(spool int64, of []*KeysOfLane, limit int) Query {
-	all := make([][]any, len(of))
-	for i, l := range of {
-		all[i] = []any{s.lists.numbers(l.Keys), spool, l.Lane, l.After, limit}
-	}
-	query := union(s.waitingOfKeys, all)
-	query.Text = s.marks(query.Text)
-	return query
+// WaitingOfKeys returns each of the keys, which are hashes, with ready messages: its lane, itself,
+// the lowest id of these and their number, among so many messages of each lane after an id. A row
+// with NULL is about the messages of a lane's other keys, and so is one of a key that has the hash
+// of one of them.
+func (s *Statements) WaitingOfKeys(spool int64, keys []int64, after [Lanes]*int64, limit int) Query {
+	return s.waitingOfKeys.with(args{
+		"spool": spool, "keys": s.lists.numbers(keys), "after": s.lists.nullable(after[:]), "most": limit,
+	})
 }
 
 // CountStuck returns of each spool its id, how many keys have a retrying message, and how long ago

@@ -33,22 +33,19 @@ var postgresSweep = stuck + `
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY {messages} m
-	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
 	ORDER BY m.id` + alongIndex + ` LIMIT 1) AS id
-FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[]), (SELECT ?::bigint[])) AS c(lane, after, up_to)`
+FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)`
 
 func (p postgres) sweep(s SweepParams) Query {
 	lanes, afters, upTos := rangeArrays(s.Ranges)
-	excluded := append(pq.StringArray{}, s.Excluded...)
-	text := p.sweepTexts[min(len(excluded), 1)][s.variant()]
-	args := []any{s.Spool, s.Spool, append(pq.Int64Array{}, s.Known...), excluded}
-	if len(s.Held) > 0 {
-		args = append(args, pq.Int64Array(s.Held))
-	}
-	return Query{Text: text, Args: append(args, lanes, afters, upTos)}
+	return p.sweeps[min(len(s.Excluded), 1)][s.variant()].with(args{
+		"spool": s.Spool, "lanes": lanes, "after": afters, "up_to": upTos,
+		"known": append(pq.Int64Array{}, s.Known...), "excluded": append(pq.StringArray{}, s.Excluded...), "held": pq.Int64Array(s.Held),
+	})
 }
 
 func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
@@ -64,7 +61,7 @@ func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
 const repeatedSweep = `
 SELECT {lane}, (
 	SELECT m.id FROM {messages} m {by ready}
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
+	WHERE m.spool = :spool AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
 	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
 	  AND {turn}
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
@@ -75,9 +72,7 @@ func (r repeated) sweep(s SweepParams) Query {
 	for i, r := range s.Ranges {
 		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
 	}
-	args := []any{s.Spool, List(s.Known), List(s.Excluded)}
-	if len(s.Held) > 0 {
-		args = append(args, List(s.Held))
-	}
-	return Query{Text: r.sweepTexts[s.variant()], Args: append(args, List(ranges))}
+	return r.sweeps[s.variant()].with(args{
+		"spool": s.Spool, "ranges": List(ranges), "known": List(s.Known), "excluded": List(s.Excluded), "held": List(s.Held),
+	})
 }

@@ -65,8 +65,8 @@ var ofTheEngine = []safeguard{
 			},
 			{
 				file: "internal/dialect/sqlite.go",
-				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
-				to:   "AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},\n\t\tkept",
+				to:   "AND m.lane = s.value ->> 0)`},\n\t\tkept",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "Guards_spare|goes_back",
@@ -171,8 +171,8 @@ var ofTheEngine = []safeguard{
 			},
 			{
 				file: "internal/dialect/postgres.go",
-				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT ?::bigint)) f",
-				to:   "ORDER BY m.id LIMIT (SELECT ?::bigint)) f",
+				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f",
+				to:   "ORDER BY m.id LIMIT (SELECT :page::bigint)) f",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "TestPlans_",

@@ -1,16 +1,65 @@
+-- Lock (refs, spool)
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
+FOR UPDATE /*!80000 OF m */ SKIP LOCKED
+
+-- Find (refs, spool)
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
+
+-- Standing (refs, spool)
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
+
+-- LockAsRead (refs, spool)
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
+  AND m.starts BETWEEN s.least AND s.most
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+FOR UPDATE /*!80000 OF m */ SKIP LOCKED
+
+-- StandingAsRead (refs, spool)
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
+  AND m.starts BETWEEN s.least AND s.most
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+
+-- CountStarts (refs, spool)
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.starts = m.starts + 1
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
+  AND m.starts BETWEEN s.least AND s.most
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+
+-- TakeBackStarts (refs, spool)
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.starts = m.starts - 1
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0
+
+-- Release (lanes, spool, holder)
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+SET l.holder = NULL
+WHERE l.spool = ? AND l.holder = ?
+
 -- Unfit
 SELECT CASE WHEN @@max_allowed_packet < 16777216 THEN 'packet' ELSE CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END END
 
--- BesideWriter
-
-
 -- UnfitTables
 SELECT COALESCE((SELECT MAX('earlier') FROM information_schema.COLUMNS
 	WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'postbox_lanes' AND COLUMN_NAME = 'expires_at'), '')
-
--- Behind
-
 
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
@@ -57,12 +106,12 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at <= TIMESTAMPDIFF(MICR
 -- Renew
 UPDATE postbox_members SET in_flight = ?, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, sharing = ? WHERE spool = ? AND holder = ?
 
--- ReleaseAll
+-- ReleaseAll (spool, holder, spool, holder)
 UPDATE (SELECT lane FROM postbox_lanes WHERE spool = ? AND holder = ? LIMIT 32) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
 SET l.suspect = 1, l.holder = NULL
 WHERE l.spool = ? AND l.holder = ?
 
--- Acquire
+-- Acquire (lanes, later, holder, spool)
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
 SET l.suspect = CASE WHEN l.holder IS NULL THEN l.suspect ELSE 1 END, l.token = GREATEST(l.token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ?, l.holder = ?
 WHERE l.spool = ?
@@ -70,10 +119,10 @@ WHERE l.spool = ?
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
 
--- FreeLanes
+-- FreeLanes (spool, spool, most)
 SELECT lane, token FROM postbox_lanes WHERE spool = ? AND (holder IS NULL OR holder NOT IN (SELECT w.holder FROM postbox_members w WHERE w.spool = ?)) ORDER BY lane LIMIT ?
 
--- LockLanes
+-- LockLanes (lanes, spool)
 SELECT l.lane FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]')) s
 STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
 WHERE l.spool = ? AND l.token = s.token
@@ -100,10 +149,7 @@ SELECT /*M! 1 + */ 0
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
--- SettleFailed
-
-
--- RetryFailed
+-- RetryFailed (failed, spool)
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.lane', token BIGINT PATH '$.token',
 	id BIGINT PATH '$.id', created_at BIGINT PATH '$.created_at', attempts INT PATH '$.attempts', least INT PATH '$.least',
 	most INT PATH '$.most', delay BIGINT PATH '$.delay', added INT PATH '$.added', back INT PATH '$.back', cause INT PATH '$.cause',
@@ -113,7 +159,7 @@ SET m.state = 2, m.available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:0
 WHERE m.spool = ? AND s.cause IS NULL AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
   AND m.starts BETWEEN s.least AND s.most
 
--- BuryFailed
+-- BuryFailed (failed, spool)
 INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))), CONVERT(UNHEX(s.error) USING utf8mb4), s.cause, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
@@ -126,22 +172,13 @@ STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND s.cause IS NOT NULL AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
   AND m.starts BETWEEN s.least AND s.most
 
--- NoteFailed
+-- NoteFailed (process, failed)
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process)
 SELECT CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))), m.attempt, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), CONVERT(UNHEX(m.error) USING utf8mb4), ?
 FROM JSON_TABLE(?, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.lane', token BIGINT PATH '$.token',
 	id BIGINT PATH '$.id', created_at BIGINT PATH '$.created_at', attempts INT PATH '$.attempts', least INT PATH '$.least',
 	most INT PATH '$.most', delay BIGINT PATH '$.delay', added INT PATH '$.added', back INT PATH '$.back', cause INT PATH '$.cause',
 	attempt INT PATH '$.attempt', error VARCHAR(8192) PATH '$.error')) m WHERE m.attempt IS NOT NULL
-
--- SeekStrays
-
-
--- MoveStrays
-
-
--- Writers
-
 
 -- FreeWriters
 SELECT id FROM postbox_writers WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED
@@ -457,9 +494,6 @@ WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state =
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
--- SearchPending
-
-
 -- SearchEnd
 WITH p AS (
 	SELECT m.state, m.lane, m.id
@@ -617,20 +651,33 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- ReadyHead
+-- StuckHeads (spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, …)
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (
+	SELECT * FROM (
+	(SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_messages m FORCE INDEX (ready)
+	WHERE m.spool = ? AND m.lane = 0 AND m.id > CAST(JSON_VALUE(?, '$[0]') AS SIGNED) AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	ORDER BY m.id LIMIT ?) UNION ALL -- and so on, for each lane) h
+	ORDER BY id LIMIT ?) m
+ORDER BY m.id
+
+-- ReadyHeads (ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?
+FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = c.id
+WHERE m.spool = ? AND m.state = 0
 
--- WaitingOfKeys
+-- WaitingOfKeys (keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, …)
 SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.ordering_key END AS wanted
+	(SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.ordering_key END AS wanted
 	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted
+	WHERE m.spool = ? AND m.lane = 0 AND m.id > CAST(JSON_VALUE(?, '$[0]') AS SIGNED) AND m.state = 0
+	ORDER BY m.id LIMIT ?) UNION ALL -- and so on, for each lane) w
+GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT ? AS spool,
@@ -775,56 +822,8 @@ WHERE VARIABLE_NAME = 'Uptime'
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
--- MakeWritable
-
-
--- BeginAgain
-
-
 -- ServerIn
 CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/')
-
--- DatabaseFile
-
-
--- Notify
-
-
--- LogServer
-
-
--- WalLevel
-
-
--- Publication
-
-
--- PublishedCount
-
-
--- Retained
-
-
--- SlotTaken
-
-
--- IdleLook
-
-
--- ToldTables
-
-
--- LogServerState
-
-
--- LogSlotState
-
-
--- PublicationRights
-
-
--- ReaderSchema
-
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
@@ -896,28 +895,6 @@ SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-
 -- AppendUnique, replace false, state 1, statement 4
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
 WHERE digest = ? AND @postbox_waits = 0
-
--- StuckHeads, one lane
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (SELECT * FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.key_hash IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id LIMIT ?) h
-ORDER BY id LIMIT ?) m
-ORDER BY m.id
-
--- WaitingOfKeys, one lane
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.ordering_key END AS wanted
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted
 
 -- AwaitReceipts, one
 INSERT IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
@@ -1071,7 +1048,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
--- Sweep, held keys
+-- Sweep, held keys (spool, known, excluded, held, ranges)
 SELECT c.lane, (
 	SELECT m.id FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
@@ -1082,7 +1059,7 @@ SELECT c.lane, (
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
--- Sweep
+-- Sweep (spool, known, excluded, ranges)
 SELECT c.lane, (
 	SELECT m.id FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
@@ -1092,19 +1069,19 @@ SELECT c.lane, (
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
--- Remove, one message
+-- Remove, one message (token, id, spool, lane, created_at)
 DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = m.lane AND l.token = ?
 WHERE m.id = ? AND m.spool = ? AND m.lane = ? AND m.created_at = ? AND /*M! @@in_transaction = */ 1
 
--- Remove, two messages
+-- Remove, two messages (refs, spool)
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
 
--- Keep
+-- Keep (refs, spool)
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
@@ -1113,61 +1090,6 @@ STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
 
--- Lock
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
-FOR UPDATE /*!80000 OF m */ SKIP LOCKED
-
--- Find
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
-
--- Standing
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
-
--- LockAsRead
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
-  AND m.starts BETWEEN s.least AND s.most
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
-FOR UPDATE /*!80000 OF m */ SKIP LOCKED
-
--- StandingAsRead
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
-  AND m.starts BETWEEN s.least AND s.most
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
-
--- CountStarts
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-SET m.starts = m.starts + 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
-  AND m.starts BETWEEN s.least AND s.most
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
-
--- TakeBackStarts
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-SET m.starts = m.starts - 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.starts > 0
-
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?)
-
--- Release
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
-SET l.holder = NULL
-WHERE l.spool = ? AND l.holder = ?

@@ -1,8 +1,122 @@
--- Unfit
+-- Lock (states, lanes, tokens, ids, times, spool)
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1
+	FOR UPDATE SKIP LOCKED) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
 
+-- Find (states, lanes, tokens, ids, times, spool)
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
 
--- BesideWriter
+-- Standing (states, lanes, tokens, ids, times, spool)
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 
+-- LockAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+	$6::integer[], $7::smallint[], $8::smallint[])
+	AS s(state, lane, token, id, created_at, attempts, least, most)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1
+	FOR UPDATE SKIP LOCKED) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
+
+-- StandingAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+	$6::integer[], $7::smallint[], $8::smallint[])
+	AS s(state, lane, token, id, created_at, attempts, least, most)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
+
+-- CountStarts (states, lanes, tokens, ids, times, attempts, least, most, spool)
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+	$6::integer[], $7::smallint[], $8::smallint[])
+	AS s(state, lane, token, id, created_at, attempts, least, most)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE)
+UPDATE postbox_messages m SET starts = m.starts + 1
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+
+-- TakeBackStarts (lanes, ids, times, spool)
+WITH r AS MATERIALIZED (SELECT m.*
+FROM (SELECT state, lane, id, created_at
+	FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS r(lane, id, created_at),
+	     (VALUES (0::smallint), (1::smallint), (2::smallint)) AS t(state)) AS s
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = (SELECT $4::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807')
+UPDATE postbox_messages m SET starts = m.starts - 1
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+  AND m.starts > 0
+
+-- Release (spool, holder, lanes)
+UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])
 
 -- UnfitTables
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')),
@@ -61,28 +175,22 @@ DELETE FROM postbox_members WHERE spool = $1 AND expires_at <= (date_part('epoch
 -- Renew
 UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2, sharing = $3 WHERE spool = $4 AND holder = $5
 
--- ReleaseAll
+-- ReleaseAll (spool, holder)
 UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = $1 AND holder = $2
 
--- Acquire
+-- Acquire (later, holder, spool, most)
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + $1::bigint, holder = $2
 WHERE spool = $3 AND lane IN (
 	WITH free AS MATERIALIZED (
-		SELECT lane, token FROM postbox_lanes WHERE spool = $4 AND (holder IS NULL OR holder NOT IN (SELECT w.holder FROM postbox_members w WHERE w.spool = $5))),
+		SELECT lane, token FROM postbox_lanes WHERE spool = $3 AND (holder IS NULL OR holder NOT IN (SELECT w.holder FROM postbox_members w WHERE w.spool = $3))),
 	mine AS MATERIALIZED (
 		SELECT l.lane FROM free f JOIN postbox_lanes l ON l.lane = f.lane AND l.token = f.token
-		WHERE l.spool = $6 ORDER BY l.lane LIMIT $7 FOR UPDATE OF l SKIP LOCKED)
+		WHERE l.spool = $3 ORDER BY l.lane LIMIT $4 FOR UPDATE OF l SKIP LOCKED)
 	SELECT lane FROM mine)
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
-
--- FreeLanes
-
-
--- LockLanes
-
 
 -- HoldLane
 SELECT 1 FROM postbox_lanes WHERE spool = $1 AND lane = $2 AND token = $3 FOR KEY SHARE
@@ -96,17 +204,11 @@ SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
 FROM postbox_spools s
 WHERE s.id = $1
 
--- Impatient
-
-
--- IsMariaDB
-
-
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- SettleFailed
+-- SettleFailed (failed, spool, process)
 WITH s AS MATERIALIZED (
 	SELECT * FROM json_to_recordset($1::json) AS s(state smallint, lane smallint, token bigint, id bigint, created_at bigint,
 		attempts integer, least smallint, most smallint, delay bigint, added integer, back smallint, cause smallint, attempt integer, error text)),
@@ -122,7 +224,7 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $3)) IS TRUE),
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $2)) IS TRUE),
 d AS (
 	DELETE FROM postbox_messages m
 	WHERE m.ctid = ANY(ARRAY(SELECT place FROM r WHERE moves))
@@ -156,19 +258,10 @@ x AS (
 	RETURNING 1),
 f AS (
 	INSERT INTO postbox_failures (subject, attempt, failed_at, error, process)
-	SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at), m.attempt, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.error, $4::text
+	SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at), m.attempt, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.error, $3::text
 	FROM s m WHERE m.attempt IS NOT NULL
 	ORDER BY m.id)
 SELECT (SELECT COUNT(*) FROM w) + (SELECT COUNT(*) FROM x) + (SELECT COUNT(*) FROM u)
-
--- RetryFailed
-
-
--- BuryFailed
-
-
--- NoteFailed
-
 
 -- SeekStrays
 SELECT COUNT(*) FROM (
@@ -190,9 +283,6 @@ SELECT transactionid::text::bigint FROM l
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransaction IN (SELECT virtualtransaction FROM w)
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'
-
--- FreeWriters
-
 
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
@@ -543,12 +633,6 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
--- SearchEnd
-
-
--- SearchUpTo
-
-
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
@@ -690,20 +774,41 @@ UPDATE postbox_audit SET affected = affected WHERE operation = $1
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = $1
 
--- ReadyHead
+-- StuckHeads (after, spool, most)
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (
+	SELECT * FROM (
+	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
+	CROSS JOIN LATERAL (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	FROM postbox_waiting m
+	WHERE m.spool = $2 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	ORDER BY m.id LIMIT $3::bigint) r) h
+	ORDER BY id LIMIT $3) m
+ORDER BY m.id
+
+-- ReadyHeads (lanes, ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM ONLY postbox_messages m
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?
+FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, id)
+CROSS JOIN LATERAL (
+	SELECT * FROM ONLY postbox_messages m
+	WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id = c.id
+	LIMIT 1) m
+WHERE m.spool = $3 AND m.state = 0
 
--- WaitingOfKeys
+-- WaitingOfKeys (after, keys, spool, most)
 SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest(?::bigint[])) THEN m.ordering_key END AS wanted
+	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
+	CROSS JOIN LATERAL (
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($2::bigint[])) THEN m.ordering_key END AS wanted
 	FROM ONLY postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted
+	WHERE m.spool = $3 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 0
+	ORDER BY m.id LIMIT $4::bigint) r) w
+GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
@@ -711,9 +816,6 @@ SELECT s.id AS spool,
        (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $2) p)
 FROM postbox_spools s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($3::bigint[]))
-
--- CountFewStuck
-
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -761,9 +863,6 @@ SELECT s.id AS spool,
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) p)
 FROM postbox_spools s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($10::bigint[]))
-
--- CountFew
-
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
@@ -852,12 +951,6 @@ DELETE FROM postbox_unique_keys WHERE digest = $1 AND id = $2 AND created_at = $
 -- MessageOfUniqueKey
 SELECT id, created_at FROM postbox_unique_keys WHERE digest = $1
 
--- MigrateLock
-
-
--- MigrateUnlock
-
-
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (
 	id         integer PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY,
@@ -876,18 +969,9 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
--- MakeWritable
-
-
--- BeginAgain
-
-
 -- ServerIn
 '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|'
-
--- DatabaseFile
-
 
 -- Notify
 SELECT pg_notify($1, $2)
@@ -920,26 +1004,26 @@ SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint F
 SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text FROM pg_database WHERE datname = current_database())
 
--- IdleLook
+-- IdleLook (in_flight, ttl, spool, holder, lanes, after, up_to)
 WITH renewed AS (
 	UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 WHERE spool = $3 AND holder = $4
 	RETURNING 1)
-SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $5 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $6), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $3 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $3), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'),
        COALESCE((
-	SELECT TRUE FROM unnest($7::smallint[], $8::bigint[], $9::bigint[]) AS c(lane, after, up_to)
+	SELECT TRUE FROM unnest($5::smallint[], $6::bigint[], $7::bigint[]) AS c(lane, after, up_to)
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY postbox_messages m
-		WHERE m.spool = $10 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+		WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 		ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
 	LIMIT 1), (
-	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $11 AND m.state > 0
+	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $12 ORDER BY m.available_at,
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
@@ -1195,35 +1279,11 @@ SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0
        $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
--- StuckHeads, one lane
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (SELECT * FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
-	FROM postbox_waiting m
-	WHERE m.spool = $1 AND m.state = 2 AND m.lane = $2 AND m.key_hash IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) h
-ORDER BY id LIMIT $4) m
-ORDER BY m.id
-
--- WaitingOfKeys, one lane
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.ordering_key END AS wanted
-	FROM ONLY postbox_messages m
-	WHERE m.spool = $2 AND m.state = 0 AND m.lane = $3 AND m.id > $4
-	ORDER BY m.id LIMIT $5) w
-GROUP BY w.wanted
-
 -- AwaitReceipts, one
 INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
 VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $6), COALESCE($7::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8)) ON CONFLICT DO NOTHING
 
--- Fetch, two lanes
+-- Fetch, two lanes (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1234,11 +1294,11 @@ CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
-	  AND $9::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1250,16 +1310,16 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
-	  AND $16::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
@@ -1267,16 +1327,16 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $9::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, unordered, paused keys
+-- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1287,39 +1347,39 @@ CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
-	  AND $9::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
-	  AND $16::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $9::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, excluded topics
+-- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1330,11 +1390,11 @@ CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($9::text[]))
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($7::text[]))
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1346,16 +1406,16 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($16::text[]))
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($7::text[]))
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
@@ -1363,16 +1423,16 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $17::bigint))
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $18 AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $10::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, held keys
+-- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1383,11 +1443,11 @@ CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $6::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $7::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($8::bigint[]))
-	  AND $9::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1397,37 +1457,37 @@ CROSS JOIN LATERAL (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($10::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $11::bigint)) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $12::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $13::bigint THEN m.payload END AS payload
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
+	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $14::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $15::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($16::bigint[]))
-	  AND $17::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
+	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($18::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $19::bigint))
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $20 AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $22::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $23 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $24), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
+	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
+       CASE WHEN a.given >= 0 AND $10::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Sweep, held keys
+-- Sweep, held keys (spool, known, held, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1436,9 +1496,9 @@ WITH stuck AS MATERIALIZED (
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $2::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
-	  AND $4::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT unnest($2::bigint[]))
+	  AND TRUE
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1448,13 +1508,13 @@ SELECT c.lane, (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($5::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
-FROM unnest((SELECT $6::smallint[]), (SELECT $7::bigint[]), (SELECT $8::bigint[])) AS c(lane, after, up_to)
+FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
 
--- Sweep
+-- Sweep (spool, known, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id,
@@ -1463,9 +1523,9 @@ WITH stuck AS MATERIALIZED (
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $2::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
-	  AND $4::text[] IS NOT NULL
+	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT unnest($2::bigint[]))
+	  AND TRUE
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1478,16 +1538,16 @@ SELECT c.lane, (
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
-FROM unnest((SELECT $5::smallint[]), (SELECT $6::bigint[]), (SELECT $7::bigint[])) AS c(lane, after, up_to)
+FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
 
--- Remove, one message
+-- Remove, one message (spool, lane, id, created_at, token)
 DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
-WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 AND m.created_at = $5
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $6
+WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_at = $4
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- Remove, two messages
+-- Remove, two messages (lanes, ids, times, spool, held, tokens)
 DELETE FROM ONLY postbox_messages m
 WHERE m.ctid = ANY(ARRAY(
 	SELECT m.ctid
@@ -1503,15 +1563,16 @@ WHERE m.ctid = ANY(ARRAY(
 	WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
 	  AND (s.lane IN (
 		SELECT h.lane FROM unnest($5::smallint[], $6::bigint[]) AS h(lane, token)
-		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest($8::bigint[]))) IS TRUE
+		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $4)) IS TRUE)) IS TRUE))
+  AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE
   AND (m.state = 0) IS TRUE
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- Keep
+-- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM ONLY postbox_messages m
@@ -1521,12 +1582,13 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
 
--- Remove, one message that waited
+-- Remove, one message that waited (states, lanes, tokens, ids, times, spool)
 WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
@@ -1536,16 +1598,17 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
--- Keep, one message that waited
+-- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
@@ -1555,121 +1618,9 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
-
--- Lock
-SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1
-	FOR UPDATE SKIP LOCKED) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-
--- Find
-SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-
--- Standing
-SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
-
--- LockAsRead
-SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1
-	FOR UPDATE SKIP LOCKED) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE
-
--- StandingAsRead
-SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE
-
--- CountStarts
-WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::integer[], $7::smallint[], $8::smallint[]) AS s(state, lane, token, id, created_at, attempts, least, most)
-CROSS JOIN LATERAL (
-	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $10)) IS TRUE)
-UPDATE postbox_messages m SET starts = m.starts + 1
-WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
-
--- TakeBackStarts
-WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807')
-UPDATE postbox_messages m SET starts = m.starts - 1
-WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
-  AND m.starts > 0
 
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8), (0, $9, $10, '', $11, $12, $13, $14, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $15, $16)
-
--- Release
-UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

@@ -1,3 +1,45 @@
+-- Find (refs, spool)
+SELECT m.id FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+
+-- Standing (refs, spool)
+SELECT m.id FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+
+-- LockAsRead (refs, spool)
+SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
+
+-- StandingAsRead (refs, spool)
+SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
+
+-- CountStarts (refs, spool)
+UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7)
+
+-- TakeBackStarts (refs, spool)
+UPDATE postbox_messages SET starts = starts - 1 WHERE starts > 0 AND id IN (
+SELECT m.id FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
+
+-- Release (spool, holder, lanes)
+UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))
+
 -- Unfit
 SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout
 
@@ -6,9 +48,6 @@ PRAGMA wal_checkpoint(PASSIVE)
 
 -- UnfitTables
 SELECT COALESCE((SELECT 'earlier' FROM pragma_table_info('postbox_lanes') WHERE name = 'expires_at'), '')
-
--- Behind
-
 
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
@@ -54,10 +93,10 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at <= CAST(unixepoch('su
 -- Renew
 UPDATE postbox_members SET in_flight = ?, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, sharing = ? WHERE spool = ? AND holder = ?
 
--- ReleaseAll
+-- ReleaseAll (spool, holder)
 UPDATE postbox_lanes SET holder = NULL, suspect = 1 WHERE spool = ? AND holder = ?
 
--- Acquire
+-- Acquire (later, holder, spool, spool, spool, most)
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = MAX(token, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + ?, holder = ?
 WHERE spool = ? AND lane IN (
@@ -65,15 +104,6 @@ WHERE spool = ? AND lane IN (
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
-
--- FreeLanes
-
-
--- LockLanes
-
-
--- HoldLane
-
 
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
@@ -84,19 +114,10 @@ SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
 FROM postbox_spools s
 WHERE s.id = ?
 
--- Impatient
-
-
--- IsMariaDB
-
-
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
--- SettleFailed
-
-
--- RetryFailed
+-- RetryFailed (failed, spool)
 UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + f.delay, attempts = attempts + f.added, starts = starts - f.back
 FROM (
 	SELECT m.id AS found, s.value ->> 'delay' AS delay, s.value ->> 'added' AS added, s.value ->> 'back' AS back
@@ -108,7 +129,7 @@ WHERE m.spool = ? AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->>
   AND s.value ->> 'cause' IS NULL) f
 WHERE id = f.found
 
--- BuryFailed
+-- BuryFailed (failed, spool)
 INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)), s.value ->> 'error', s.value ->> 'cause', m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
@@ -120,25 +141,13 @@ WHERE m.spool = ? AND m.lane = s.value ->> 'lane' AND m.created_at = s.value ->>
   AND m.attempts = s.value ->> 'attempts' AND m.starts BETWEEN s.value ->> 'least' AND s.value ->> 'most'
   AND s.value ->> 'cause' IS NOT NULL
 
--- NoteFailed
+-- NoteFailed (process, failed)
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process)
 SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)), m.attempt, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.error, ?
 FROM (
 	SELECT value ->> 'id' AS id, value ->> 'created_at' AS created_at, value ->> 'attempt' AS attempt, value ->> 'error' AS error
 	FROM json_each(?)) m
 WHERE m.attempt IS NOT NULL
-
--- SeekStrays
-
-
--- MoveStrays
-
-
--- Writers
-
-
--- FreeWriters
-
 
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
@@ -482,12 +491,6 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
--- SearchEnd
-
-
--- SearchUpTo
-
-
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
@@ -619,20 +622,35 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- ReadyHead
+-- StuckHeads (after, spool, most, most)
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (
+	SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	ORDER BY m.id LIMIT ?)) h
+	ORDER BY id LIMIT ?) m
+ORDER BY m.id
+
+-- ReadyHeads (ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id = ?
+FROM postbox_messages m JOIN json_each(?) c ON m.id = c.value
+WHERE m.spool = ? AND m.state = 0
 
--- WaitingOfKeys
+-- WaitingOfKeys (keys, after, spool, most)
 SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted
+	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 0
+	ORDER BY m.id LIMIT ?)) w
+GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
@@ -640,9 +658,6 @@ SELECT s.id AS spool,
        (SELECT COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
 FROM postbox_spools s
 WHERE TRUE AND s.id IN (SELECT value FROM json_each(?))
-
--- CountFewStuck
-
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -670,9 +685,6 @@ SELECT s.id AS spool,
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT ?) p)
 FROM postbox_spools s
 WHERE TRUE AND s.id IN (SELECT value FROM json_each(?))
-
--- CountFew
-
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
@@ -735,12 +747,6 @@ DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
 -- MessageOfUniqueKey
 SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
 
--- MigrateLock
-
-
--- MigrateUnlock
-
-
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (
 	id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -751,9 +757,6 @@ CREATE TABLE IF NOT EXISTS postbox_version (
 
 -- VersionTable
 postbox_version
-
--- Uptime
-
 
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
@@ -769,45 +772,6 @@ COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0)
 
 -- DatabaseFile
 SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
-
--- Notify
-
-
--- LogServer
-
-
--- WalLevel
-
-
--- Publication
-
-
--- PublishedCount
-
-
--- Retained
-
-
--- SlotTaken
-
-
--- IdleLook
-
-
--- ToldTables
-
-
--- LogServerState
-
-
--- LogSlotState
-
-
--- PublicationRights
-
-
--- ReaderSchema
-
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -858,33 +822,11 @@ INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
 SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
 ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
 
--- StuckHeads, one lane
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (SELECT * FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
-	FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.key_hash IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id LIMIT ?) h
-ORDER BY id LIMIT ?) m
-ORDER BY m.id
-
--- WaitingOfKeys, one lane
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted
-	FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) w
-GROUP BY w.wanted
-
 -- AwaitReceipts, one
 INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
 VALUES (?, 0, ?, ?, ?, COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?), COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?)) 
 
--- Fetch, two lanes
+-- Fetch, two lanes (inline, inline, cursors, spool, known, page, inline, inline, spool, lanes, known, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -913,7 +855,7 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Fetch, one lane, unordered, paused keys
+-- Fetch, one lane, unordered, paused keys (inline, inline, cursors, spool, known, page, inline, inline, spool, lanes, known, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -942,7 +884,7 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Fetch, one lane, excluded topics
+-- Fetch, one lane, excluded topics (inline, inline, cursors, spool, known, excluded, page, inline, inline, spool, lanes, known, excluded, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -971,7 +913,7 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Fetch, one lane, held keys
+-- Fetch, one lane, held keys (inline, inline, cursors, spool, known, held, page, inline, inline, spool, lanes, known, held, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -1002,7 +944,7 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Sweep, held keys
+-- Sweep, held keys (spool, known, excluded, held, ranges)
 SELECT c.value ->> 0, (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
@@ -1013,7 +955,7 @@ SELECT c.value ->> 0, (
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 
--- Sweep
+-- Sweep (spool, known, excluded, ranges)
 SELECT c.value ->> 0, (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
@@ -1023,21 +965,21 @@ SELECT c.value ->> 0, (
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 
--- Remove, one message
+-- Remove, one message (refs, spool)
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
--- Remove, two messages
+-- Remove, two messages (refs, spool)
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
--- Keep
+-- Keep (refs, spool)
 INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
 FROM json_each(?) s
@@ -1045,51 +987,6 @@ CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
--- Lock
-
-
--- Find
-SELECT m.id FROM json_each(?) s
-CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-
--- Standing
-SELECT m.id FROM json_each(?) s
-CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-
--- LockAsRead
-SELECT m.id FROM json_each(?) s
-	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
-
--- StandingAsRead
-SELECT m.id FROM json_each(?) s
-	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
-
--- CountStarts
-UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
-	SELECT m.id FROM json_each(?) s
-	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7)
-
--- TakeBackStarts
-UPDATE postbox_messages SET starts = starts - 1 WHERE starts > 0 AND id IN (
-	SELECT m.id FROM json_each(?) s
-	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
-
 -- BuryRows
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
-
--- Release
-UPDATE postbox_lanes SET holder = NULL WHERE lane IN (SELECT value FROM json_each(?)) AND spool = ? AND holder = ?

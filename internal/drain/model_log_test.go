@@ -23,11 +23,11 @@ func (w *world) logCommit(transaction int64) {
 	if w.wal == nil {
 		return
 	}
-	w.query("SELECT xmin::text::bigint, spool, id FROM ONLY postbox_messages ORDER BY id",
+	w.query("SELECT xmin::text::bigint, spool, lane, id FROM ONLY postbox_messages ORDER BY id",
 		func(scan func(...any) error) error {
 			var id, message int64
 			c := tail.Change{Message: true}
-			if err := scan(&id, &c.Spool, &message); err != nil {
+			if err := scan(&id, &c.Spool, &c.Lane, &message); err != nil {
 				return err
 			}
 			if transaction != 0 {

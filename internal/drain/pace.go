@@ -23,15 +23,19 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	case everything:
 		d.pause = min(2*d.pause, d.config.PollMax)
 	}
-	if !everything {
-		return
+	if everything {
+		d.oweRest(started, now)
+		d.pollAt = d.slowStart.Next(d.untilTick(later(d.rested, now.Add(d.pause)), now))
 	}
+}
+
+// oweRest sets the rest after a read that a wake-up has caused.
+func (d *Drainer) oweRest(started, now time.Time) {
 	took := now.Sub(started)
 	share := time.Duration(1+d.restShare()) * min(took, d.took)
 	d.took = took
 	d.rested = later(d.owed, now)
 	d.owed = earlier(later(d.owed, started).Add(share), now.Add(d.config.PollMax))
-	d.pollAt = d.slowStart.Next(d.untilTick(later(d.rested, now.Add(d.pause)), now))
 }
 
 func (d *Drainer) restShare() int {

@@ -81,6 +81,10 @@ func (d *Drainer) poll(ctx context.Context) error {
 	}
 	taken := d.takeIn(params, found)
 	d.plan(everything, len(found.messages) > 0, started, time.Now())
+	if d.tailing.lanes && !everything {
+		d.oweRest(started, time.Now())
+	}
+	d.tailing.lanes = false
 	if !taken {
 		d.pollAt = time.Time{}
 	} else {

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -13,10 +14,11 @@ import (
 // does not depend on it.
 //
 // The log is ahead of what sessions see. So it tells transactions, and each of them is a reason to
-// poll until the snapshot of a read of all lanes sees it. The process that reads the log wakes
+// poll until the snapshot of a read of its lane sees it. The process that reads the log wakes
 // those of other processes, as publishers do.
 type tailing struct {
 	feed   *tail.Feed // nil: no log is read
+	lanes  bool       // the next read is of lanes that the log has named
 	pause  time.Duration
 	others *spool.Announcer
 }
@@ -39,27 +41,39 @@ func (d *Drainer) followed(now time.Time) bool {
 	return d.tailing.feed != nil && d.tailing.feed.Tells(now)
 }
 
-// takeTold makes the next poll come soon if the log has told a transaction that no read has seen.
+// takeTold makes the next poll come soon if the log has told a transaction that no read has seen. A
+// read of the lanes that it names is a fraction of a poll of all.
 func (d *Drainer) takeTold() {
-	if d.tailing.feed == nil {
+	t := &d.tailing
+	if t.feed == nil {
 		return
 	}
-	news, messages := d.tailing.feed.News()
+	told, messages := t.feed.News()
 	d.configured.Meter.LogTaken(messages)
-	if news {
-		d.wakeSoon()
+	if len(told) == 0 {
+		return
 	}
+	if time.Now().Before(d.rested) || slices.ContainsFunc(told, func(lane int) bool { return d.lanes.held[lane] == nil }) {
+		d.wakeSoon()
+		return
+	}
+	for _, lane := range told {
+		d.lanes.held[lane].hasMore = true
+	}
+	t.lanes = true
 }
 
-// observeRead notes what a read of all lanes has seen. If a transaction is left, another one
-// follows.
+// observeRead notes what a read has seen. If a change is left that it has not seen, a poll follows.
 func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
 	t := &d.tailing
-	all := params.PerLane > 0 && len(params.Cursors) == len(d.lanes.numbers())
-	if t.feed == nil || found.seen == nil || !all || found.version != d.control.version {
+	if t.feed == nil || found.seen == nil || params.PerLane == 0 || found.version != d.control.version {
 		return
 	}
-	first, left := t.feed.Read(found.seen)
+	lanes := make([]int, len(params.Cursors))
+	for i, c := range params.Cursors {
+		lanes[i] = c.Lane
+	}
+	first, left := t.feed.Read(found.seen, lanes, len(lanes) == len(d.lanes.numbers()))
 	if first > 0 && d.members > 1 {
 		t.others.Notify()
 	}

@@ -20,7 +20,8 @@ type tailed struct {
 	*testing.T
 	*Drainer
 
-	db *testdb.Database
+	db      *testdb.Database
+	written map[uint32]int // the lane of the last message of each transaction
 }
 
 func newTailed(t *testing.T) *tailed {
@@ -35,7 +36,7 @@ func newTailed(t *testing.T) *tailed {
 	d.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
 	t.Cleanup(d.tailing.others.Close)
-	return &tailed{T: t, Drainer: d, db: database}
+	return &tailed{T: t, Drainer: d, db: database, written: map[uint32]int{}}
 }
 
 // begin begins the log, and polls until the next poll is far away.
@@ -75,7 +76,10 @@ func (w *tailed) stepOnly() {
 func (w *tailed) write(tx *sql.Tx, drafts ...spool.Draft) (transaction uint32) {
 	w.Helper()
 	require.NoError(w.T, w.spool.Append(w.Context(), tx, spool.Run, drafts))
+	var lane int
 	require.NoError(w.T, tx.QueryRowContext(w.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
+	require.NoError(w.T, tx.QueryRowContext(w.Context(), "SELECT lane FROM postbox_messages ORDER BY id DESC LIMIT 1").Scan(&lane))
+	w.written[transaction] = lane
 	return transaction
 }
 
@@ -98,7 +102,7 @@ func (w *tailed) tx() *sql.Tx {
 
 // tell tells the feed of a transaction that has stored a message.
 func (w *tailed) tell(transaction uint32) {
-	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id, Message: true})
+	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id, Message: true, Lane: w.written[transaction]})
 }
 
 // inMemory returns the messages that the drainer has, in the order of their ids.

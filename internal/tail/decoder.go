@@ -8,11 +8,12 @@ import (
 )
 
 // Decoder reads the stream of pgoutput, PostgreSQL's own output plugin, in version 1 of its
-// protocol. Of all changes it wants the inserts into some tables, and of their rows the outbox. The
-// server sends a transaction after its commit, so what is decoded is committed.
+// protocol. Of all changes it wants the inserts into some tables, and of their rows the outbox and
+// the lane. The server sends a transaction after its commit, so what is decoded is committed.
 type Decoder struct {
 	messages    uint32         // the oid of the table of messages
 	spools      map[uint32]int // of each table the place of the column spool; -1 for none
+	lane        int            // the place of the column lane in the table of messages
 	transaction uint32
 	within      bool
 }
@@ -20,7 +21,7 @@ type Decoder struct {
 // NewDecoder returns a decoder for the table of messages with this oid, and for others whose rows
 // tell that something has changed.
 func NewDecoder(messages uint32, others ...uint32) *Decoder {
-	d := &Decoder{messages: messages, spools: map[uint32]int{messages: -1}}
+	d := &Decoder{messages: messages, spools: map[uint32]int{messages: -1}, lane: -1}
 	for _, table := range others {
 		d.spools[table] = -1
 	}
@@ -31,8 +32,8 @@ func NewDecoder(messages uint32, others ...uint32) *Decoder {
 func (d *Decoder) Within() bool { return d.within }
 
 var (
-	errShort = errors.New("decode the log: a message is shorter than it should be")
-	errSpool = errors.New("decode the log: the column spool has no number")
+	errShort  = errors.New("decode the log: a message is shorter than it should be")
+	errNumber = errors.New("decode the log: the column spool or lane has no number")
 )
 
 // Event is what a message of the stream was.
@@ -69,7 +70,12 @@ func (d *Decoder) Decode(data []byte) (event Event, change Change, end uint64, e
 		table := from.uint32()
 		if place, known := d.spools[table]; known {
 			event, change = Changed, Change{Transaction: d.transaction, Message: table == d.messages}
-			change.Spool, err = from.number(place)
+			row := from
+			if change.Spool, err = from.number(place); err == nil && change.Message {
+				var lane int64
+				lane, err = row.number(d.lane)
+				change.Lane = int(lane)
+			}
 		}
 	}
 	if err == nil && from.short {
@@ -78,9 +84,9 @@ func (d *Decoder) Decode(data []byte) (event Event, change Change, end uint64, e
 	return event, change, end, err
 }
 
-// describe learns where a table has the column spool, and returns the table. The server describes
-// one before the first change, and again after the table or any publication was altered, or the
-// table was analyzed.
+// describe learns where a table has the columns spool and lane, and returns the table. The server
+// describes one before the first change, and again after the table or any publication was altered,
+// or the table was analyzed.
 func (d *Decoder) describe(from *reader) (table uint32) {
 	table = from.uint32()
 	from.text() // the schema
@@ -94,6 +100,9 @@ func (d *Decoder) describe(from *reader) (table uint32) {
 	}
 	if _, known := d.spools[table]; known {
 		d.spools[table] = slices.Index(columns, "spool")
+	}
+	if table == d.messages {
+		d.lane = slices.Index(columns, "lane")
 	}
 	return table
 }
@@ -120,8 +129,10 @@ func (r *reader) number(place int) (int64, error) {
 			return n, err
 		case len(value) == 4: // an integer
 			return int64(int32(binary.BigEndian.Uint32(value))), nil //nolint:gosec // its bits
+		case len(value) == 2: // a smallint
+			return int64(int16(binary.BigEndian.Uint16(value))), nil //nolint:gosec // its bits
 		default:
-			return 0, errSpool
+			return 0, errNumber
 		}
 	}
 	return 0, nil

@@ -48,13 +48,15 @@ func insert(oid uint32, kind byte, values ...[]byte) []byte {
 	return data
 }
 
-var columns = []string{"id", "spool", "topic", "payload"}
+var columns = []string{"id", "spool", "lane", "topic", "payload"}
 
-func textRow() [][]byte { return [][]byte{[]byte("12"), []byte("3"), []byte("orders"), nil} }
+func textRow() [][]byte {
+	return [][]byte{[]byte("12"), []byte("3"), []byte("21"), []byte("orders"), nil}
+}
 
 func binaryRow() [][]byte {
 	id, spool := binary.BigEndian.AppendUint64(nil, 12), binary.BigEndian.AppendUint32(nil, 3)
-	return [][]byte{id, spool, []byte("orders"), nil}
+	return [][]byte{id, spool, binary.BigEndian.AppendUint16(nil, 21), []byte("orders"), nil}
 }
 
 func decode(t *testing.T, d *tail.Decoder, data []byte) (tail.Event, tail.Change, uint64) {
@@ -75,7 +77,7 @@ func TestDecoder_tells_the_outbox_of_an_inserted_row_in_both_forms(t *testing.T)
 			decode(t, d, relation(table, columns...))
 			event, c, _ := decode(t, d, insert(table, kind, row...))
 			require.Equal(t, tail.Changed, event)
-			require.Equal(t, tail.Change{Transaction: 99, Spool: 3, Message: true}, c)
+			require.Equal(t, tail.Change{Transaction: 99, Spool: 3, Message: true, Lane: 21}, c)
 
 			decode(t, d, relation(table+1, "spool"))
 			_, c, _ = decode(t, d, insert(table+1, kind, row[1]))
@@ -119,6 +121,7 @@ func TestDecoder_finds_columns_by_their_names(t *testing.T) {
 	decode(t, d, relation(table, names...))
 	_, c, _ := decode(t, d, insert(table, 't', row...))
 	require.Equal(t, int64(3), c.Spool)
+	require.Equal(t, 21, c.Lane)
 }
 
 func TestDecoder_tells_that_the_table_is_described(t *testing.T) {

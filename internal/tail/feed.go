@@ -11,6 +11,16 @@ type Change struct {
 	Transaction uint32 // the low 32 bits of its id, or 0 for one that everybody sees
 	Spool       int64  // the outbox; 0 for all, since an operator has acted
 	Message     bool   // it has stored a message that is ready
+	Lane        int    // of that message
+}
+
+// AnyLane stands for all lanes: that of a change which no lane has.
+const AnyLane = -1
+
+// place is where a transaction has changed something.
+type place struct {
+	transaction uint32
+	lane        int
 }
 
 // Feed brings what a log tells to the drainer of one outbox. It is safe for concurrent use.
@@ -18,11 +28,11 @@ type Feed struct {
 	changed chan struct{}
 
 	mu       sync.Mutex
-	spool    int64     // the outbox; 0 before it is known
-	seen     *Snapshot // of the last read
-	pending  []uint32  // transactions that it has not seen, in the order of their commits
-	news     bool      // there are some since the last call of News
-	messages int       // told since then
+	spool    int64             // the outbox; 0 before it is known
+	seen     map[int]*Snapshot // of the last read of each lane, and of AnyLane
+	pending  []place           // what no read has seen, in the order of the commits
+	news     []int             // the lanes of what was told since the last call of News
+	messages int               // told since then
 
 	tells  bool      // the log that is read tells each change
 	acted  time.Time // when it has told of an action by an operator last
@@ -50,7 +60,7 @@ func (f *Feed) Changed() <-chan struct{} {
 func (f *Feed) Open(spool int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.spool, f.seen, f.pending = spool, nil, nil
+	f.spool, f.seen, f.pending, f.news = spool, nil, nil, nil
 }
 
 // Begin says that a log is read from now on, or none any more. It tells each change after
@@ -58,7 +68,7 @@ func (f *Feed) Open(spool int64) {
 func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending, f.seen = nil, nil
+	f.pending, f.seen, f.news = nil, nil, nil
 	f.tell(false)
 }
 
@@ -75,37 +85,65 @@ func (f *Feed) Add(c Change) {
 	if c.Message {
 		f.messages++
 	}
-	if n := len(f.pending); n > 0 && f.pending[n-1] == c.Transaction || f.sees(c.Transaction) {
+	at := place{c.Transaction, AnyLane}
+	if c.Message {
+		at.lane = c.Lane
+	}
+	if n := len(f.pending); n > 0 && f.pending[n-1] == at || f.sees(at) {
 		return
 	}
-	f.pending = append(f.pending[max(len(f.pending)-most+1, 0):], c.Transaction)
-	f.news = true
+	f.pending = append(f.pending[max(len(f.pending)-most+1, 0):], at)
+	if !slices.Contains(f.news, at.lane) {
+		f.news = append(f.news, at.lane)
+	}
 	f.signal()
 }
 
-func (f *Feed) sees(transaction uint32) bool {
-	return f.seen != nil && transaction != 0 && f.seen.Sees(transaction)
+// sees reports whether the last read of a place has seen it. A lane that others hold has none, and
+// is seen with the whole outbox.
+func (f *Feed) sees(at place) bool {
+	seen, some := f.seen[at.lane]
+	if !some {
+		seen, some = f.seen[AnyLane]
+	}
+	return some && at.transaction != 0 && seen.Sees(at.transaction)
 }
 
-// News reports whether there is a transaction since the last call that no read has seen. messages
-// is how many the log has told since then.
-func (f *Feed) News() (news bool, messages int) {
+// News returns the lanes in which transactions have changed something since the last call that no
+// read has seen. messages is how many the log has told since then.
+func (f *Feed) News() (lanes []int, messages int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	news, messages = f.news, f.messages
-	f.news, f.messages = false, 0
-	return news, messages
+	lanes, messages = f.news, f.messages
+	f.news, f.messages = nil, 0
+	return lanes, messages
 }
 
-// Read takes in what a read of the outbox has seen, and returns of how many transactions it was the
-// first, and how many are left.
-func (f *Feed) Read(seen *Snapshot) (first, left int) {
+// Read takes in what a read of these lanes has seen; all says that it was one of the whole outbox.
+// It returns how many changes it was the first to see, and how many of there it has not seen.
+func (f *Feed) Read(seen *Snapshot, lanes []int, all bool) (first, left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := len(f.pending)
-	f.seen = seen
-	f.pending = slices.DeleteFunc(f.pending, func(one uint32) bool { return one == 0 || f.sees(one) })
-	return before - len(f.pending), len(f.pending)
+	if f.seen == nil || all {
+		f.seen = map[int]*Snapshot{}
+	}
+	if all {
+		f.seen[AnyLane] = seen
+	}
+	for _, lane := range lanes {
+		f.seen[lane] = seen
+	}
+	f.pending = slices.DeleteFunc(f.pending, func(at place) bool {
+		switch {
+		case f.sees(at), all && at.transaction == 0:
+			first++
+			return true
+		case all, slices.Contains(lanes, at.lane):
+			left++
+		}
+		return false
+	})
+	return first, left
 }
 
 // Pending reports whether there is a transaction that no read has seen.

@@ -27,15 +27,15 @@ func TestFeed_has_news_of_its_outbox(t *testing.T) {
 	f := newFeed()
 	f.Add(tail.Change{Transaction: 7, Spool: 2, Message: true})
 	require.Empty(t, f.Changed(), "it was of another outbox")
-	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true})
-	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true})
+	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true, Lane: 3})
+	f.Add(tail.Change{Transaction: 7, Spool: 1, Message: true, Lane: 3})
 	f.Add(tail.Change{Transaction: 8, Spool: 1})
 	require.Len(t, f.Changed(), 1)
 	news, messages := f.News()
-	require.True(t, news)
+	require.Equal(t, []int{3, tail.AnyLane}, news)
 	require.Equal(t, 2, messages)
 	news, messages = f.News()
-	require.False(t, news)
+	require.Empty(t, news)
 	require.Zero(t, messages)
 }
 
@@ -45,28 +45,55 @@ func TestFeed_keeps_a_transaction_until_a_read_has_seen_it(t *testing.T) {
 	for _, transaction := range []uint32{7, 8, 9} {
 		f.Add(tail.Change{Transaction: transaction, Spool: 1})
 	}
-	first, left := f.Read(snapshot(t, "8:9:8"))
+	first, left := f.Read(snapshot(t, "8:9:8"), nil, true)
 	require.Equal(t, []int{1, 2}, []int{first, left}, "8 runs, and 9 has not begun")
 	require.True(t, f.Pending())
-	first, left = f.Read(snapshot(t, "10:10:"))
+	first, left = f.Read(snapshot(t, "10:10:"), nil, true)
 	require.Equal(t, []int{2, 0}, []int{first, left})
 	require.False(t, f.Pending())
 
 	_, _ = f.News()
 	f.Add(tail.Change{Transaction: 9, Spool: 1})
 	news, _ := f.News()
-	require.False(t, news, "it was read before the log told it")
+	require.Empty(t, news, "it was read before the log told it")
+}
+
+// A read of some lanes says nothing of others. A lane that this process does not have is seen with
+// all that it has.
+func TestFeed_keeps_a_transaction_until_a_read_of_its_lane(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	add := func(transaction uint32, lane int) {
+		f.Add(tail.Change{Transaction: transaction, Spool: 1, Message: true, Lane: lane})
+	}
+	add(7, 3)
+	add(7, 4)
+	add(8, 3)
+	first, left := f.Read(snapshot(t, "8:8:"), []int{3}, false)
+	require.Equal(t, []int{1, 1}, []int{first, left}, "8 is not visible, and lane 4 was not read")
+	first, left = f.Read(snapshot(t, "9:9:"), []int{3}, false)
+	require.Equal(t, []int{1, 0}, []int{first, left})
+	require.True(t, f.Pending())
+	first, left = f.Read(snapshot(t, "9:9:"), []int{3}, true)
+	require.Equal(t, []int{1, 0}, []int{first, left}, "another process has lane 4")
+	require.False(t, f.Pending())
+
+	_, _ = f.News()
+	add(8, 3)
+	add(8, 4)
+	news, _ := f.News()
+	require.Empty(t, news, "they were read before the log told them")
 }
 
 // The other log may be of another server, whose transactions begin at lower ids.
 func TestFeed_of_another_log_has_news_of_transactions_that_the_one_before_had(t *testing.T) {
 	t.Parallel()
 	f := newFeed()
-	f.Read(snapshot(t, "100:100:"))
+	f.Read(snapshot(t, "100:100:"), nil, true)
 	f.Begin()
 	f.Add(tail.Change{Transaction: 50, Spool: 1})
 	news, _ := f.News()
-	require.True(t, news)
+	require.NotEmpty(t, news)
 	require.True(t, f.Pending())
 }
 
@@ -74,11 +101,11 @@ func TestFeed_of_another_log_has_news_of_transactions_that_the_one_before_had(t 
 func TestFeed_has_news_without_a_transaction(t *testing.T) {
 	t.Parallel()
 	f := newFeed()
-	f.Read(snapshot(t, "4294967290:4294967290:"))
+	f.Read(snapshot(t, "4294967290:4294967290:"), nil, true)
 	f.Add(tail.Change{})
 	require.True(t, f.Pending())
 	require.False(t, f.Acted().IsZero(), "an operator may have acted")
-	first, left := f.Read(snapshot(t, "4294967290:4294967290:"))
+	first, left := f.Read(snapshot(t, "4294967290:4294967290:"), nil, true)
 	require.Equal(t, []int{1, 0}, []int{first, left})
 }
 
@@ -88,9 +115,9 @@ func TestFeed_drops_the_oldest_of_very_many(t *testing.T) {
 	for transaction := range uint32(20_000) {
 		f.Add(tail.Change{Transaction: 1 + transaction, Spool: 1})
 	}
-	_, left := f.Read(snapshot(t, "20000:20000:"))
+	_, left := f.Read(snapshot(t, "20000:20000:"), nil, true)
 	require.Equal(t, 1, left, "the newest is kept")
-	first, _ := f.Read(snapshot(t, "20001:20001:"))
+	first, _ := f.Read(snapshot(t, "20001:20001:"), nil, true)
 	require.Equal(t, 1, first)
 }
 

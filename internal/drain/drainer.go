@@ -54,7 +54,6 @@ type Drainer struct {
 	removal   *removal
 	setbacks  setbacks
 	trouble   trouble
-	held      heldMessages
 	slowStart schedule.SlowStart
 	starts    starts
 	guarded   bool // Guarded of each message
@@ -364,9 +363,6 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
 		next = rested
-	}
-	if len(d.held.entries) > 0 && d.held.tryAt.Before(next) {
-		next = d.held.tryAt
 	}
 	if d.idle.active {
 		return max(min(time.Until(next), idlePulse), 0)

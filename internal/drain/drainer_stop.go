@@ -122,7 +122,7 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 
 // beforeTry returns the pause before the next try, or nothing if the last one has been made. So much time is left.
 func beforeTry(left, renew time.Duration) time.Duration {
-	return min(heldInterval, renew, left-lastTry)
+	return min(lockedInterval, renew, left-lastTry)
 }
 
 // handBackOthers hands back the lanes whose messages are settled.
@@ -141,7 +141,7 @@ func (d *Drainer) renewInTime(ctx context.Context) error {
 
 // unsettledYet returns the messages that this drainer has tried to settle, or is about to.
 func (d *Drainer) unsettledYet() []*schedule.Entry {
-	return slices.Concat(d.unsettled, d.settling.part, d.removal.waiting, d.held.entries, d.setbacks.resting)
+	return slices.Concat(d.unsettled, d.settling.part, d.removal.waiting, d.setbacks.resting)
 }
 
 // unrecorded returns how many of these messages have an outcome that must be stored.

@@ -12,7 +12,7 @@ func TestBeforeTry_G12_the_last_try_comes_shortly_before_the_end(t *testing.T) {
 	t.Parallel()
 	for _, left := range []time.Duration{handBackTime, 1500 * time.Millisecond, 5 * time.Second, 30 * time.Second} {
 		for pause := beforeTry(left, time.Minute); pause > 0; pause = beforeTry(left, time.Minute) {
-			require.LessOrEqual(t, pause, heldInterval)
+			require.LessOrEqual(t, pause, lockedInterval)
 			left -= pause
 		}
 		require.Equal(t, lastTry, left)

@@ -15,41 +15,23 @@ import (
 
 // Another transaction may have locked the row of a message that is to be settled: an operator's UPDATE that is not
 // committed, or a process that hangs. A statement that settles the message would wait for that row, and so would all
-// other messages. So a settlement locks its rows first and skips rows that are already locked. The messages of these
-// rows are held: they stay in memory, no message of their keys is read or handed out, and they are tried again each
-// second. All other messages continue.
+// other messages. So a settlement locks its rows first and skips rows that are already locked. Their messages rest, as
+// those of other setbacks do: see setback.go. They are tried again each second. All other messages continue.
 //
 // Most messages are settled by removing them because they are done, and locking their rows first would cost an
-// additional statement. So as long as no message is held, a removal first runs without locking, for LockPatience at
-// most.
+// additional statement. So as long as no row is known to be locked, a removal first runs without locking, for
+// LockPatience at most.
 //
 // In SQLite a writing transaction locks the whole file, so no statement waits for a row.
 
-// heldInterval is how often the drainer tries held messages again.
-const heldInterval = time.Second
+// lockedInterval is how often the drainer tries messages again whose rows are locked.
+const lockedInterval = time.Second
 
-// heldMessages are the messages that cannot be settled now because their rows are locked. They belong to the drainer's
-// goroutine.
-type heldMessages struct {
-	entries []*schedule.Entry
-	tryAt   time.Time
-}
-
-// take returns the held messages if it is time to try them again.
-func (h *heldMessages) take(now time.Time) []*schedule.Entry {
-	if len(h.entries) == 0 || now.Before(h.tryAt) {
-		return nil
-	}
-	entries := h.entries
-	h.entries = nil
-	return entries
-}
-
-// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that is held, rests, or is in a call that hangs. A read
-// of these keys would find messages that must not be handled yet. In a lane with many of them it would find nothing
-// else.
+// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that rests, or is in a
+// call that hangs. A read of these keys would find messages that must not be handled yet. In a lane with many of them
+// it would find nothing else.
 func (d *Drainer) hiddenKeys() (keys []int64) {
-	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting, d.scheduler.Lost()) {
+	for _, e := range slices.Concat(d.setbacks.resting, d.scheduler.Lost()) {
 		if e.Message.HasKey && e.Opens {
 			e.Hidden = true
 			keys = append(keys, e.Message.KeyHash)
@@ -59,15 +41,12 @@ func (d *Drainer) hiddenKeys() (keys []int64) {
 	return slices.Compact(keys)
 }
 
-// keptLanes returns the lanes that are not handed back: those of held messages, and of resting ones whose outcome is not recorded yet. Their next holder would
-// handle these messages a second time. So would that of a message in a call that hangs.
+// keptLanes returns the lanes that are not handed back: those of resting messages whose outcome is not recorded yet.
+// Their next holder would handle these messages a second time. So would that of a message in a call that hangs.
 func (d *Drainer) keptLanes() map[int]bool {
 	lanes := map[int]bool{}
-	for _, e := range d.held.entries {
-		lanes[e.Message.Ref.Lane] = true
-	}
 	for _, e := range d.setbacks.resting {
-		if mustBeStored(e.Outcome.Verdict) {
+		if e.Locked || mustBeStored(e.Outcome.Verdict) {
 			lanes[e.Message.Ref.Lane] = true
 		}
 	}
@@ -118,9 +97,13 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 	}
 }
 
-// conclude forgets messages that are settled, and holds messages whose rows are locked.
+// conclude forgets messages that are settled. Those whose rows are locked rest.
 func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locked map[int64]bool) {
-	d.holdLocked(entries, locked)
+	for _, e := range entries {
+		if locked[e.Message.Ref.ID] {
+			d.awaitLock(e)
+		}
+	}
 	settled := unlocked(entries, locked)
 	for _, e := range settled {
 		if e.Announced {
@@ -130,37 +113,24 @@ func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locke
 	d.settled(ctx, settled)
 }
 
-// holdLocked holds the messages whose rows are locked.
-func (d *Drainer) holdLocked(entries []*schedule.Entry, locked map[int64]bool) {
-	for _, e := range entries {
-		if locked[e.Message.Ref.ID] {
-			d.hold(e)
-		}
+// awaitLock lets a message rest until its row can be locked.
+func (d *Drainer) awaitLock(e *schedule.Entry) {
+	if !d.setbacks.anyLocked() {
+		d.setbacks.lockedUntil = time.Now().Add(lockedInterval)
 	}
-}
-
-// hold keeps a message until its row can be locked.
-func (d *Drainer) hold(e *schedule.Entry) {
-	now := time.Now()
-	if len(d.held.entries) == 0 {
-		d.held.tryAt = now.Add(heldInterval)
-	}
-	d.held.entries = append(d.held.entries, e)
-	d.keepLane(e)
-	if !e.Held {
-		e.Held = true
-		d.scheduler.Hold(e)
-		return
-	}
-	if !e.Announced { // still locked at the second try: most locks are gone by then
+	again := e.Locked
+	e.Locked = true
+	d.layDown(e)
+	if again && !e.Announced { // still locked at the second try: most locks are gone by then
 		e.Announced = true
 		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
 			spool.ErrRowLocked, d.lockFields(e))
 	}
 }
 
-// keepLane keeps the lane of a held or resting message if it was to be handed back. The obstacle may last for long, and no process reads such a lane meanwhile. That may also
-// have been decided while the message was tried again, when it is not among these: a settlement that takes long renews the leases, and gives lanes away.
+// keepLane keeps the lane of a resting message if it was to be handed back. The obstacle may last for long, and no
+// process reads such a lane meanwhile. That may also have been decided while the message was tried again, when it is
+// not among these: a settlement that takes long renews the leases, and gives lanes away.
 func (d *Drainer) keepLane(e *schedule.Entry) { d.keep(d.lanes.of(e.Message)) }
 
 func (d *Drainer) keep(l *lane) {

@@ -91,14 +91,14 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		d.scheduler.Limit(1)
 		d.scheduler.Load([]*spool.Message{m})
 		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
-		d.hold(d.scheduler.TakeFinished()[0])
+		d.awaitLock(d.scheduler.TakeFinished()[0])
 
-		d.members, d.unsettled, d.held.entries = 2, d.held.entries, nil
+		d.members, d.unsettled, d.setbacks.resting = 2, d.setbacks.resting, nil
 		tried := d.beginUnsettled(t.Context())
 		require.NoError(t, d.upkeep(t.Context()))
 		require.True(t, d.lanes.held[last].leaving, "it is to be handed back")
 		require.NoError(t, tried())
-		require.Len(t, d.held.entries, 1, "the row is still locked")
+		require.Len(t, d.setbacks.resting, 1, "the row is still locked")
 		require.False(t, d.lanes.held[last].leaving, "its lane stays")
 		d.giveAway()
 		require.True(t, d.lanes.held[last-1].leaving, "the one before it goes")

@@ -98,7 +98,7 @@ func (p *modelProcess) beginSettling() []turn {
 			p.d.setbacks.known[t.message.Identity()] = setback{inARow: 10 * setbacksUntilLogged}
 		}
 	}
-	if p.d.held.tryAt.IsZero() {
+	if p.d.setbacks.lockedUntil.IsZero() {
 		ended, p.held = append(p.held, ended...), nil
 	}
 	ended = p.holdLocked(ended)

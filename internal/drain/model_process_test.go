@@ -143,7 +143,7 @@ func (p *modelProcess) step() {
 	p.due(&p.d.watermark.markAt, "mark", "mark", "mark")
 	p.due(&p.d.watermark.setAt, "patience", "patience")
 	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
-	p.due(&p.d.held.tryAt, "locks")
+	p.due(&p.d.setbacks.lockedUntil, "locks")
 	p.due(&p.d.control.checkedAt, "settings") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
 		p.d.sweeping.next = time.Time{}
@@ -166,8 +166,8 @@ func (p *modelProcess) due(at *time.Time, names ...string) {
 
 // stepNow is a step without such decisions. Then it tries no locked row again, also on a machine on which a second has passed since it found the row locked.
 func (p *modelProcess) stepNow() {
-	if !p.d.held.tryAt.IsZero() {
-		p.d.held.tryAt = time.Now().Add(time.Hour)
+	if !p.d.setbacks.lockedUntil.IsZero() {
+		p.d.setbacks.lockedUntil = time.Now().Add(time.Hour)
 	}
 	ended := p.beginSettling()
 	p.log("steps")
@@ -343,7 +343,7 @@ func (p *modelProcess) stop() {
 	for len(p.runs) > 0 {
 		p.finish()
 	}
-	p.d.held.tryAt = time.Time{}
+	p.d.setbacks.lockedUntil = time.Time{}
 	ended := p.beginSettling()
 	require.NoError(p, p.d.settleFinished(p.ctx))
 	p.putOff(ended)

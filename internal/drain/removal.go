@@ -63,17 +63,13 @@ func newRemoval() *removal {
 // settleFinished begins to settle the messages that the workers finished, and takes the results of
 // what ended.
 func (d *Drainer) settleFinished(ctx context.Context) error {
-	for _, e := range d.held.take(time.Now()) { // before those that are found locked now, and stand before others of their keys
-		d.revoke(e)
-		d.unsettled = append(d.unsettled, e)
-	}
 	err := d.takeEnded(ctx)
 	for _, e := range append(d.scheduler.TakeFinished(), d.takeRested()...) {
 		d.revoke(e)
-		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() {
+		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() && !e.Locked {
 			d.setBack(ctx, e, e.Outcome.Err)
 		}
-		if e.Simple() {
+		if e.Simple() && !e.Locked {
 			d.removal.waiting = append(d.removal.waiting, e)
 		} else {
 			d.unsettled = append(d.unsettled, e)
@@ -108,7 +104,7 @@ func (d *Drainer) removeBeside(ctx context.Context) bool {
 	}
 	entries := d.removal.waiting[:min(d.removal.size.now, len(d.removal.waiting))]
 	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
-	how := d.manner(len(d.held.entries) > 0 || d.lockFirst)
+	how := d.manner(d.setbacks.anyLocked() || d.lockFirst)
 	d.scheduler.Await(true)
 	d.removal.abort = d.beside(ctx, func(ctx context.Context) {
 		left, err := d.removeEntries(ctx, entries, how)
@@ -240,10 +236,7 @@ func (d *Drainer) takeRemoved(ctx context.Context) error {
 // settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows, and messages that rest,
 // once, and does not wait for them.
 func (d *Drainer) settleRest(ctx context.Context) error {
-	d.held.tryAt = time.Time{}
-	for _, e := range d.setbacks.resting {
-		e.Until = time.Time{}
-	}
+	d.setbacks.tryNow()
 	for {
 		err := d.settleFinished(ctx)
 		for d.removal.underWay > 0 || len(d.settling.part) > 0 { // also after an error, so that all messages are counted

@@ -97,8 +97,8 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
 	d.past.since = time.Now()
-	d.unsettled = slices.Concat(d.removal.waiting, d.held.entries, d.unsettled)
-	d.removal.waiting, d.held.entries = nil, nil
+	d.unsettled = slices.Concat(d.removal.waiting, d.unsettled)
+	d.removal.waiting = nil
 	for _, e := range d.unsettled {
 		d.revoke(e)
 	}

@@ -52,7 +52,7 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			result.entries = entries
 			d.removal.ended <- result
 			require.Eventually(t, func() bool {
-				d.held.tryAt = time.Time{}
+				d.setbacks.lockedUntil = time.Time{}
 				_ = d.settleFinished(t.Context())
 				inMemory, _ := d.scheduler.Size()
 				return inMemory == 0

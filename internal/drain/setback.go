@@ -18,8 +18,9 @@ import (
 )
 
 // A setback means that a message cannot be settled, although neither the message nor the database is at fault. Its
-// transaction conflicts with others. A trigger keeps its row although its lane is held. The server reports an error,
-// such as that of a trigger. Or a dead letter cannot be published as well, since it is too large for the outbox.
+// row is locked, see locked.go. Its transaction conflicts with others. A trigger keeps its row although its lane is
+// held. The server reports an error, such as that of a trigger. Or a dead letter cannot be published as well, since it
+// is too large for the outbox.
 //
 // Mostly a second try after a short pause works. A setback may also last, as with a trigger that always raises a
 // serialization failure. So the pause doubles with each setback in a row. After some of them, the setback is logged
@@ -60,7 +61,31 @@ type setbacks struct {
 	named map[spool.Identity]time.Time // last setback of each message that counts among the named ones
 	// fullMemoryLogged is when the log last reported that such messages fill the memory.
 	fullMemoryLogged time.Time
-	resting          []*schedule.Entry // until their time comes, or until another drainer has their lane
+	// resting are all messages that wait to be settled, until their time comes, or until another drainer has their
+	// lane. Those whose rows are locked are tried again together, at lockedUntil.
+	resting     []*schedule.Entry
+	lockedUntil time.Time
+}
+
+// until returns until when a message rests.
+func (s *setbacks) until(e *schedule.Entry) time.Time {
+	if e.Locked {
+		return s.lockedUntil
+	}
+	return e.Until
+}
+
+// anyLocked reports whether a message rests because its row is locked.
+func (s *setbacks) anyLocked() bool {
+	return slices.ContainsFunc(s.resting, func(e *schedule.Entry) bool { return e.Locked })
+}
+
+// tryNow ends the rest of all messages.
+func (s *setbacks) tryNow() {
+	s.lockedUntil = time.Time{}
+	for _, e := range s.resting {
+		e.Until = time.Time{}
+	}
 }
 
 // setback is the state of one message.
@@ -175,13 +200,13 @@ var errMemoryFull = errors.New("the memory is full of handled messages that cann
 // logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it from time to
 // time. A memory that is full of other messages is usual under load and not logged.
 func (d *Drainer) logFullMemory(page int) {
-	resting, held := len(d.setbacks.resting), len(d.held.entries)
-	_, full := roomBeside(resting-min(resting, page)+held, page)
+	resting := len(d.setbacks.resting)
+	_, full := roomBeside(resting-min(resting, page), page)
 	if !full || time.Since(d.setbacks.fullMemoryLogged) < fullMemoryRepeat {
 		return
 	}
 	d.setbacks.fullMemoryLogged = time.Now()
-	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
+	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting})
 }
 
 // isConflict reports whether an error comes from a conflict with other transactions, which may end at any time.
@@ -240,8 +265,14 @@ func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if e.Until.IsZero() {
 		d.setBack(ctx, e, reason)
 	}
+	e.Locked = false
+	d.layDown(e)
+}
+
+// layDown adds a message to the resting ones.
+func (d *Drainer) layDown(e *schedule.Entry) {
 	d.setbacks.resting = append(d.setbacks.resting, e)
-	if mustBeStored(e.Outcome.Verdict) {
+	if e.Locked || mustBeStored(e.Outcome.Verdict) {
 		d.keepLane(e)
 	}
 	d.scheduler.Hold(e)
@@ -258,16 +289,16 @@ func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
 		lane := d.lanes.of(e.Message)
 		mine := lane != nil && (!lane.leaving || d.stopping && mustBeStored(e.Outcome.Verdict))
-		if until := waits[e.Message.KeyHash]; e.Message.HasKey && until.After(e.Until) {
-			e.Until = until
-		}
-		if mine && now.Before(e.Until) {
-			waits[e.Message.KeyHash] = e.Until
+		until := later(d.setbacks.until(e), waits[e.Message.KeyHash])
+		if mine && now.Before(until) {
+			if e.Until = until; e.Message.HasKey {
+				waits[e.Message.KeyHash] = until
+			}
 			return false
 		}
 		e.Until = time.Time{}
-		if !mine || e.Outcome.Verdict == spool.Again {
-			e.Outcome = spool.Outcome{Verdict: spool.Postpone}
+		if !mine || e.Outcome.Verdict == spool.Again && !e.Locked {
+			e.Outcome, e.Locked = spool.Outcome{Verdict: spool.Postpone}, false
 		}
 		rested = append(rested, e)
 		return true
@@ -278,8 +309,8 @@ func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 // nextRested returns when the first of the resting messages is due; zero if there is none.
 func (d *Drainer) nextRested() (next time.Time) {
 	for _, e := range d.setbacks.resting {
-		if next.IsZero() || e.Until.Before(next) {
-			next = e.Until
+		if until := d.setbacks.until(e); next.IsZero() || until.Before(next) {
+			next = until
 		}
 	}
 	return next

@@ -162,7 +162,7 @@ func (d *Drainer) settleBeside(ctx context.Context) bool {
 	if len(d.settling.part) > 0 {
 		return false
 	}
-	d.stopBehind(ctx)
+	d.stopBehind()
 	if len(d.unsettled) == 0 {
 		d.settling.failed = false
 		return false
@@ -212,43 +212,35 @@ func (d *Drainer) nextPart() (r settledPart) {
 	return r
 }
 
-// errBehind is the reason why a failed message waits for an earlier one of its key.
-var errBehind = errors.New("an earlier message of its key cannot be settled")
-
-// stopBehind lets failed messages wait as an earlier failed message of their key does, which cannot
-// be settled. If they were written before it, the next holder of the lane could begin with them.
-func (d *Drainer) stopBehind(ctx context.Context) {
-	held, resting := firstFailed(d.held.entries), firstFailed(d.setbacks.resting)
-	if len(held)+len(resting) == 0 {
+// stopBehind lets failed messages rest as long as an earlier failed message of their key does. If
+// they were written before it, the next holder of the lane could begin with them.
+func (d *Drainer) stopBehind() {
+	first := firstFailed(d.setbacks.resting)
+	if len(first) == 0 {
 		return
 	}
 	d.unsettled = slices.DeleteFunc(d.unsettled, func(e *schedule.Entry) bool {
-		m := e.Message
-		behind := func(first map[int64]int64) bool { id, is := first[m.KeyHash]; return is && id < m.Ref.ID }
-		switch {
-		case wayOf(e) != fail || !m.HasKey:
-			return false
-		case behind(held):
-			d.hold(e)
-		case behind(resting):
-			d.rest(ctx, e, errBehind)
-		default:
+		before, behind := first[e.Message.KeyHash]
+		if !behind || !e.Message.HasKey || wayOf(e) != fail || before.Message.Ref.ID >= e.Message.Ref.ID {
 			return false
 		}
+		e.Until = d.setbacks.until(before)
+		d.layDown(e)
 		return true
 	})
 }
 
-// firstFailed returns the lowest id of the failed messages of each key. One that is only to be read
-// again, see restAgain, is not among them.
-func firstFailed(entries []*schedule.Entry) map[int64]int64 {
-	first := map[int64]int64{}
+// firstFailed returns the first failed message of each key. One that is only to be read again, see
+// restAgain, is not among them.
+func firstFailed(entries []*schedule.Entry) map[int64]*schedule.Entry {
+	first := map[int64]*schedule.Entry{}
 	for _, e := range entries {
 		if e.Outcome.Verdict == spool.Again && e.Outcome.Err == nil {
 			continue
 		}
-		if m := e.Message; wayOf(e) == fail && m.HasKey && (first[m.KeyHash] == 0 || m.Ref.ID < first[m.KeyHash]) {
-			first[m.KeyHash] = m.Ref.ID
+		m := e.Message
+		if wayOf(e) == fail && m.HasKey && (first[m.KeyHash] == nil || m.Ref.ID < first[m.KeyHash].Message.Ref.ID) {
+			first[m.KeyHash] = e
 		}
 	}
 	return first

@@ -73,9 +73,9 @@ type Entry struct {
 	Refused, Kept bool
 	// Until is the end of the pause after a setback, see package drain, setback.go.
 	Until time.Time
-	// Held is set if the row was locked when the outcome had to be written, and Announced if this was logged: see
+	// Locked is set if the row was locked when the outcome had to be written, and Announced if this was logged: see
 	// package drain, locked.go.
-	Held, Announced bool
+	Locked, Announced bool
 	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
 	// Begun is when the batch was handed out, and batch are its messages; both are set for the first message of a batch. stuck is set if

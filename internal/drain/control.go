@@ -84,7 +84,8 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	}
 	d.resize() // after the waiting messages are dropped, so that new workers do not take them
 	d.lanes.rewind()
-	d.pollAt, d.pause = time.Time{}, d.config.PollMin
+	d.pace.now()
+	d.pace.pause = d.config.PollMin
 	return nil
 }
 
@@ -142,7 +143,7 @@ func (d *Drainer) controlDue() time.Time {
 	}
 	due := d.control.checkedAt.Add(controlInterval)
 	known := !d.control.checkedAt.IsZero()
-	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pollAt.Before(late) {
+	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pace.at.Before(late) {
 		return late
 	}
 	return due
@@ -155,5 +156,5 @@ func (d *Drainer) observeVersion(version int64) {
 		return
 	}
 	d.control.checkedAt = time.Time{} // read the settings immediately
-	d.pollAt = time.Time{}
+	d.pace.now()
 }

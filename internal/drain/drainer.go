@@ -64,11 +64,7 @@ type Drainer struct {
 	strays             error // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
-	pollAt       time.Time
-	pause        time.Duration // between two polls that find nothing
-	rested       time.Time     // no wake-up causes a poll before this time
-	owed         time.Time     // when the rests of all polls are over, see pace.go
-	took         time.Duration // duration of the last poll of all lanes
+	pace         pace
 	surplus      surplusTurn
 	members      int
 	free         int
@@ -162,7 +158,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	d.resize()
 
 	defer context.AfterFunc(ctx, d.scheduler.Stop)() // also while a step waits for the database: what began then would be handled again
-	d.pause = d.config.PollMin
+	d.pace.pause = d.config.PollMin
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil && d.fatal == nil {
@@ -177,7 +173,7 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-wakeUps:
 			d.wakeSoon()
 		case <-d.rescan:
-			d.pollAt = time.Time{}
+			d.pace.now()
 		}
 	}
 	d.stop(live, abort)
@@ -349,7 +345,7 @@ func (d *Drainer) renew(ctx context.Context) error {
 
 // wait returns how long the drainer may sleep unless it is woken.
 func (d *Drainer) wait() time.Duration {
-	next := d.pollAt
+	next := d.pace.at
 	switch {
 	case d.trouble.rests(time.Now()):
 		return max(time.Until(d.restsUntil()), 0)

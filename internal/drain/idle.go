@@ -65,7 +65,7 @@ func (d *Drainer) beIdle(ctx context.Context) error {
 		return nil
 	case i.active && now.Before(i.lookAt):
 		return nil
-	case !i.active && (now.Before(d.pollAt) || d.pause < d.pollMost()):
+	case !i.active && (!d.pace.due(now) || d.pace.pause < d.pollMost()):
 		return nil
 	}
 	return d.look(ctx, now)
@@ -98,9 +98,7 @@ func (d *Drainer) stir(now time.Time) {
 	}
 	i.active = false
 	d.pulse.rest(nil)
-	if next := now.Add(d.pollMost()); next.Before(d.pollAt) {
-		d.pollAt = next
-	}
+	d.pace.by(now.Add(d.pollMost()))
 	d.renewAt = i.renewed.Add(d.config.Renew)
 	d.control.checkedAt = now // the next poll or look at a snapshot brings the version
 }
@@ -134,7 +132,7 @@ func (d *Drainer) look(ctx context.Context, sent time.Time) error {
 	i.active = true
 	if !calm {
 		d.stir(now)
-		d.pollAt, i.doubt = now, now.Add(idleDoubt)
+		d.pace.at, i.doubt = now, now.Add(idleDoubt)
 		d.tailing.feed.Miss()
 		d.observeVersion(seen.version)
 		return nil
@@ -143,10 +141,8 @@ func (d *Drainer) look(ctx context.Context, sent time.Time) error {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
 	}
 	i.lookAt = sent.Add(d.idleInterval(now))
-	d.pollAt, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
-	if due := now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond); due.Before(d.pollAt) {
-		d.pollAt = due
-	}
+	d.pace.at, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
+	d.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
 	d.pulse.rest(d.tailing.feed)
 	return nil
 }

@@ -29,7 +29,7 @@ func (w *tailed) rests() {
 			w.poll()
 		}
 		w.configured.Feed.Hear(time.Now())
-		w.pollAt, w.pause = time.Time{}, w.pollMost()
+		w.pace.at, w.pace.pause = time.Time{}, w.pollMost()
 		w.step(w.Context())
 		require.Empty(w.T, w.trouble.end)
 	}
@@ -39,7 +39,7 @@ func (w *tailed) rests() {
 func (w *tailed) hears() {
 	w.Helper()
 	w.configured.Feed.Hear(time.Now())
-	w.rested = time.Time{} // the polls before it may have been slow
+	w.pace.rested = time.Time{} // the polls before it may have been slow
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -64,7 +64,7 @@ func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing
 	}
 	require.Greater(t, expires("postbox_members"), members)
 	require.Equal(t, marks, w.watermark.given, "there was no read")
-	require.Equal(t, w.idle.lookAt, w.pollAt)
+	require.Equal(t, w.idle.lookAt, w.pace.at)
 	require.Equal(t, w.idle.lookAt, w.renewAt)
 	require.True(t, w.controlDue().After(w.idle.lookAt), "nor are the settings read in between")
 	require.LessOrEqual(t, w.wait(), idlePulse)
@@ -92,10 +92,10 @@ func TestIdle_needs_a_log_that_tells_each_change(t *testing.T) {
 			require.NoError(t, w.beIdle(t.Context()))
 			require.False(t, w.idle.active)
 			now := time.Now()
-			require.False(t, w.pollAt.After(now.Add(w.pollMost())), "it polls as soon as any other")
+			require.False(t, w.pace.at.After(now.Add(w.pollMost())), "it polls as soon as any other")
 			require.False(t, w.renewAt.After(now.Add(w.config.Renew)), "and renews its leases as soon")
 			require.False(t, w.controlDue().After(now.Add(controlInterval+controlGrace)), "and reads the settings as soon")
-			w.pollAt = time.Time{}
+			w.pace.at = time.Time{}
 			require.NoError(t, w.beIdle(t.Context()))
 			require.False(t, w.idle.active, "nor does it become idle again")
 		})
@@ -208,7 +208,7 @@ func TestIdle_knows_when_the_first_message_is_due(t *testing.T) {
 	w.commit(spool.Draft{Topic: "orders", MessageID: "later", Delay: time.Hour}, spool.Draft{Topic: "orders", MessageID: "soon", Delay: time.Second})
 	w.looks()
 	require.True(t, w.idle.active)
-	require.True(t, w.pollAt.Before(w.idle.lookAt))
+	require.True(t, w.pace.at.Before(w.idle.lookAt))
 	for deadline := time.Now().Add(time.Minute); len(w.inMemory()) == 0; w.hears() {
 		require.True(t, time.Now().Before(deadline), "it is not handed out")
 		<-time.After(w.wait())
@@ -268,10 +268,10 @@ func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testi
 	t.Parallel()
 	w := newIdle(t)
 	require.Greater(t, w.config.PollMax, w.pollMost())
-	w.pause = w.config.PollMax
+	w.pace.pause = w.config.PollMax
 	w.configured.Feed.Add(tail.Change{Spool: w.id})
 	w.hears()
-	require.False(t, w.pollAt.After(time.Now().Add(w.pollMost())))
+	require.False(t, w.pace.at.After(time.Now().Add(w.pollMost())))
 }
 
 // A message that a limit holds back is in memory, or is left out by reads. Either way the drainer is not idle.
@@ -287,7 +287,7 @@ func TestIdle_is_not_idle_while_limits_hold_messages_back(t *testing.T) {
 	}
 	w.hears()
 	require.Len(t, w.inMemory(), 2)
-	w.pollAt, w.pause = time.Time{}, w.pollMost()
+	w.pace.at, w.pace.pause = time.Time{}, w.pollMost()
 	w.hears()
 	require.False(t, w.idle.active)
 }

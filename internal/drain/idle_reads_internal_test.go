@@ -39,7 +39,7 @@ func TestPoll_reads_once_while_the_watermark_is_unknown(t *testing.T) {
 		const polls = 5
 		record.Take()
 		for range polls {
-			d.pollAt = time.Time{}
+			d.pace.at = time.Time{}
 			require.NoError(t, d.poll(t.Context()))
 		}
 		reads := 0

@@ -77,7 +77,7 @@ func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
 	for _, l := range d.lanes.held {
 		l.lower(place + 1)
 	}
-	d.pollAt = time.Time{}
+	d.pace.now()
 	return slices.ContainsFunc(params.Cursors, func(c dialect.Cursor) bool { return c.After > place })
 }
 

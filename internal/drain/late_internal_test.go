@@ -63,7 +63,7 @@ func (w *lateWorld) tick() int {
 // step lets the drainer read, as if time had passed or not, and handles all that it hands out.
 func (w *lateWorld) step(random *rand.Rand) {
 	h := &w.d.watermark
-	w.d.pollAt, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+	w.d.pace.at, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 	if random.IntN(3) > 0 {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
 	}
@@ -227,7 +227,7 @@ func (w *lateWorld) pass(messages int) {
 
 // stepOn is a step at its own time, but for the sweeps.
 func (w *lateWorld) stepOn() {
-	w.d.pollAt, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+	w.d.pace.at, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 	w.d.step(w.Context())
 	w.handle()
 }

@@ -284,7 +284,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 		d.startOver("it contains an older holder of a lane than this process", true)
 	}
 	if len(found) > before-len(lost) {
-		d.pollAt = time.Time{} // read the new lanes immediately
+		d.pace.now() // read the new lanes immediately
 		d.slowStart.Begin()
 	}
 	return nil

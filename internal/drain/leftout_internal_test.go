@@ -60,7 +60,7 @@ func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *t
 			test.begin(d)
 			change("UPDATE postbox_spools SET version = version + 1 WHERE id = ?")
 			behind := func() bool {
-				d.pollAt, d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+				d.pace.at, d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 				d.step(t.Context())
 				require.Empty(t, d.trouble.end)
 				l := d.lanes.held[spool.LaneOf(postbox.KeyHash("one"))]

@@ -87,7 +87,7 @@ func (d *Drainer) leaveOut() {
 		for _, l := range d.lanes.held {
 			l.goBack()
 		}
-		d.pollAt, d.readmits = time.Time{}, true
+		d.pace.at, d.readmits = time.Time{}, true
 	}
 	if !before {
 		for _, l := range d.lanes.held {

@@ -137,7 +137,7 @@ func (d *Drainer) keep(l *lane) {
 	if l != nil && l.leaving {
 		l.stay(pagesInMemory * d.config.PageSize)
 		d.shareLimits()
-		d.pollAt = time.Time{}
+		d.pace.now()
 	}
 }
 

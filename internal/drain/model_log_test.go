@@ -67,7 +67,7 @@ func (p *modelProcess) followLog() {
 	}
 	p.logCommit(0)
 	if p.wal.receiver == p && rapid.IntRange(0, 3).Draw(p.T, "told") > 0 {
-		p.d.pollAt = time.Now().Add(time.Hour)
+		p.d.pace.at = time.Now().Add(time.Hour)
 		p.receive()
 	}
 }
@@ -81,7 +81,7 @@ func (w *world) follow() {
 	w.append()
 	w.logCommit(0)
 	w.receive()
-	p.d.pollAt = time.Now().Add(time.Hour)
+	p.d.pace.at = time.Now().Add(time.Hour)
 	p.stepNow()
 }
 

@@ -83,7 +83,7 @@ func (w *world) spawn() {
 	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)     // one that sends no statement
 	p.d.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
 	p.d.started = 1 << 20                                                 // it never starts a worker
-	p.d.pause = config.PollMin
+	p.d.pace.pause = config.PollMin
 	p.d.scheduler.Limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
 	require.NoError(w, p.d.learnServer(w.ctx))
@@ -139,7 +139,7 @@ func (p *modelProcess) step() {
 		return
 	}
 	p.due(&p.d.renewAt, "renew")
-	p.due(&p.d.pollAt, "poll", "poll")
+	p.due(&p.d.pace.at, "poll", "poll")
 	p.due(&p.d.watermark.markAt, "mark", "mark", "mark")
 	p.due(&p.d.watermark.setAt, "patience", "patience")
 	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
@@ -296,7 +296,7 @@ func (p *modelProcess) exclude() {
 	p.excluding = true
 	if len(p.excluded) > 0 {
 		p.excluded = nil
-		p.d.pollAt = time.Time{} // what Rescan does
+		p.d.pace.at = time.Time{} // what Rescan does
 		return
 	}
 	p.excluded = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(p.T, "topic")}

@@ -2,6 +2,34 @@ package drain
 
 import "time"
 
+// pace says when the next poll of all lanes is due. Each reason to read again is a call of now, by
+// or wakeSoon.
+type pace struct {
+	at     time.Time     // of the next poll
+	pause  time.Duration // between two polls that find nothing
+	rested time.Time     // no wake-up causes a poll before this time
+	owed   time.Time     // when the rests of all polls are over
+	took   time.Duration // duration of the last poll
+}
+
+// now makes a poll due at once.
+func (p *pace) now() { p.at = time.Time{} }
+
+// by makes a poll due at this time at the latest.
+func (p *pace) by(at time.Time) { p.at = earlier(p.at, at) }
+
+func (p *pace) due(now time.Time) bool { return !now.Before(p.at) }
+
+// read takes in how long a read lasted that a wake-up may have caused. The next one rests for so
+// many times as long, and for most at most.
+func (p *pace) read(started, now time.Time, restShare int, most time.Duration) {
+	took := now.Sub(started)
+	share := time.Duration(1+restShare) * min(took, p.took)
+	p.took = took
+	p.rested = later(p.owed, now)
+	p.owed = earlier(later(p.owed, started).Add(share), now.Add(most))
+}
+
 // The rest after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
 // third of the time. On a busy database, rarer polls find more messages each. With one writer, on SQLite, a poll blocks
 // the writes of all other connections, so the rest is longer. A single slow poll must not cause a long rest during which
@@ -19,23 +47,16 @@ const (
 func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
 	case something && !d.followed(now):
-		d.pause = d.config.PollMin
+		d.pace.pause = d.config.PollMin
 	case everything:
-		d.pause = min(2*d.pause, d.config.PollMax)
+		d.pace.pause = min(2*d.pace.pause, d.config.PollMax)
+	}
+	if everything || d.tailing.lanes {
+		d.pace.read(started, now, d.restShare(), d.config.PollMax)
 	}
 	if everything {
-		d.oweRest(started, now)
-		d.pollAt = d.slowStart.Next(d.untilTick(later(d.rested, now.Add(d.pause)), now))
+		d.pace.at = d.slowStart.Next(d.untilTick(later(d.pace.rested, now.Add(d.pace.pause)), now))
 	}
-}
-
-// oweRest sets the rest after a read that a wake-up has caused.
-func (d *Drainer) oweRest(started, now time.Time) {
-	took := now.Sub(started)
-	share := time.Duration(1+d.restShare()) * min(took, d.took)
-	d.took = took
-	d.rested = later(d.owed, now)
-	d.owed = earlier(later(d.owed, started).Add(share), now.Add(d.config.PollMax))
 }
 
 func (d *Drainer) restShare() int {
@@ -49,10 +70,8 @@ func (d *Drainer) restShare() int {
 // While a log tells each change, the polls after it are as rare as before, so that the drainer
 // becomes idle again.
 func (d *Drainer) wakeSoon() {
-	if d.pause = d.config.PollMin; d.followed(time.Now()) {
-		d.pause = d.pollMost() / 2
+	if d.pace.pause = d.config.PollMin; d.followed(time.Now()) {
+		d.pace.pause = d.pollMost() / 2
 	}
-	if d.rested.Before(d.pollAt) {
-		d.pollAt = d.rested
-	}
+	d.pace.by(d.pace.rested)
 }

@@ -14,7 +14,7 @@ import (
 func paced(kind dialect.Kind, took time.Duration) *Drainer {
 	return &Drainer{
 		spool:  &spool.Spool{Statements: &dialect.Statements{Kind: kind}},
-		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: took,
+		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pace: pace{took: took},
 	}
 }
 
@@ -28,7 +28,7 @@ func TestPace_requested_polls_take_a_third_of_the_time(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 		d.plan(true, true, started, now)
 		d.wakeSoon() // by a commit during the look
-		now = d.pollAt
+		now = d.pace.at
 		looks++
 	}
 	require.Equal(t, 51, looks, "one of them in advance")
@@ -37,19 +37,19 @@ func TestPace_requested_polls_take_a_third_of_the_time(t *testing.T) {
 func TestPace_polls_at_once_after_a_pause(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.PostgreSQL, time.Minute)
-	d.pause = 400 * time.Millisecond
+	d.pace.pause = 400 * time.Millisecond
 	now := time.Now()
 	d.plan(true, false, now, now.Add(time.Millisecond))
-	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
+	require.Equal(t, now.Add(801*time.Millisecond), d.pace.at, "it found nothing")
 	d.wakeSoon()
-	require.Equal(t, now.Add(time.Millisecond), d.pollAt)
-	require.Equal(t, d.config.PollMin, d.pause)
+	require.Equal(t, now.Add(time.Millisecond), d.pace.at)
+	require.Equal(t, d.config.PollMin, d.pace.pause)
 
 	for range 3 {
 		d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
 	}
 	d.wakeSoon()
-	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
+	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pace.at, "that is the most")
 }
 
 func TestPace_one_slow_poll_causes_no_long_pause(t *testing.T) {
@@ -58,13 +58,13 @@ func TestPace_one_slow_poll_causes_no_long_pause(t *testing.T) {
 	now := time.Now()
 	d.plan(true, false, now, now.Add(100*time.Millisecond))
 	d.wakeSoon()
-	require.Equal(t, now.Add(100*time.Millisecond), d.pollAt)
-	now = d.pollAt
+	require.Equal(t, now.Add(100*time.Millisecond), d.pace.at)
+	now = d.pace.at
 	for range 2 {
 		d.plan(true, false, now, now.Add(time.Millisecond))
 		d.wakeSoon()
 	}
-	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
+	require.Equal(t, now.Add(3*time.Millisecond), d.pace.at)
 }
 
 func TestPace_polls_are_rarer_with_one_writer(t *testing.T) {
@@ -74,5 +74,5 @@ func TestPace_polls_are_rarer_with_one_writer(t *testing.T) {
 	d.plan(true, true, now, now.Add(time.Millisecond))
 	d.plan(true, true, now.Add(time.Millisecond), now.Add(2*time.Millisecond))
 	d.wakeSoon()
-	require.Equal(t, now.Add(11*time.Millisecond), d.pollAt)
+	require.Equal(t, now.Add(11*time.Millisecond), d.pace.at)
 }

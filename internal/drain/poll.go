@@ -30,7 +30,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	d.leaveOut()
 	page := d.pageSize().messages
 	room, full := d.room()
-	everything := !time.Now().Before(d.pollAt) || !d.lanes.anyMore()
+	everything := d.pace.due(time.Now()) || !d.lanes.anyMore()
 	d.full = full
 	if d.config.Gather != nil {
 		d.scheduler.Full(full)
@@ -43,7 +43,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	if d.full {
 		return d.pollRetries(ctx, room+page)
 	}
-	if everything && time.Now().Before(d.pollAt) {
+	if everything && !d.pace.due(time.Now()) {
 		return nil
 	}
 	lanes := d.lanes.hasMore()
@@ -81,18 +81,15 @@ func (d *Drainer) poll(ctx context.Context) error {
 	}
 	taken := d.takeIn(params, found)
 	d.plan(everything, len(found.messages) > 0, started, time.Now())
-	if d.tailing.lanes && !everything {
-		d.oweRest(started, time.Now())
-	}
 	d.tailing.lanes = false
 	if !taken {
-		d.pollAt = time.Time{}
+		d.pace.now()
 	} else {
 		d.observeRead(params, found)
 	}
 	d.readyOnce.Do(func() { close(d.ready) })
 	if everything && taken && d.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
-		d.pollAt = time.Time{}
+		d.pace.now()
 	}
 	return nil
 }
@@ -124,7 +121,7 @@ func (d *Drainer) readOnlyMeta(ctx context.Context, mark bool) error {
 // pollRetries serves batches that are gathered. Incomplete batches may fill the memory for long, and messages that wait
 // for another attempt must not wait for them.
 func (d *Drainer) pollRetries(ctx context.Context, room int) error {
-	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
+	if d.config.Gather == nil || room <= 0 || !d.pace.due(time.Now()) {
 		return nil
 	}
 	started := time.Now()
@@ -137,7 +134,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	taken := d.takeIn(params, found)
 	d.plan(true, len(found.messages) > 0, started, time.Now())
 	if !taken {
-		d.pollAt = time.Time{}
+		d.pace.now()
 	}
 	return nil
 }

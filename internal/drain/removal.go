@@ -327,7 +327,7 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 		switch {
 		case e.Hidden:
 			d.lanes.lower(ref.Lane, 1)
-			d.pollAt = time.Time{}
+			d.pace.now()
 		case e.Outcome.Verdict == spool.Postpone || ref.State == dialect.StateRetrying && wayOf(e) != fail:
 			d.readFrom(ref)
 		}
@@ -345,5 +345,5 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 // readFrom makes the next read begin with this message, and be soon.
 func (d *Drainer) readFrom(ref dialect.Ref) {
 	d.lanes.lower(ref.Lane, ref.ID)
-	d.pollAt = time.Time{}
+	d.pace.now()
 }

@@ -102,7 +102,7 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	for _, e := range d.unsettled {
 		d.revoke(e)
 	}
-	d.reopen, d.renewAt, d.pollAt, d.pause = true, time.Time{}, time.Time{}, d.config.PollMin
+	d.reopen, d.renewAt, d.pace = true, time.Time{}, pace{pause: d.config.PollMin}
 	d.scheduler.Extend(time.Time{}) // until the held lanes are known
 }
 

@@ -203,7 +203,7 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	var work func()
 	d.removal.start = func(begun func()) { work = begun }
 	for range 3 {
-		d.watermark.safe, d.pollAt = firstStride/2, time.Time{} // reads need not return to what they have passed
+		d.watermark.safe, d.pace.at = firstStride/2, time.Time{} // reads need not return to what they have passed
 		d.step(t.Context())
 	}
 	d.removal.start = start

@@ -38,7 +38,7 @@ func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, no
 // read takes a drainer through a step that reads, and returns how many messages it has of those that waited, and of others.
 func (d *Drainer) read(t *testing.T) (waited, others int) {
 	t.Helper()
-	d.pollAt = time.Time{}
+	d.pace.at = time.Time{}
 	d.step(t.Context())
 	for _, m := range d.scheduler.Snapshot().Messages {
 		if m.Ref.State == dialect.StateRetrying {

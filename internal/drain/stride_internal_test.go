@@ -37,7 +37,7 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 		steps, cursors := 0, map[int]int64{}
 		require.Eventually(t, func() bool {
 			d.stride.span = span
-			d.pollAt = time.Time{}
+			d.pace.at = time.Time{}
 			require.NoError(t, d.poll(t.Context()))
 			for number, l := range d.lanes.held {
 				if l.cursor < d.watermark.safe { // the last step ends at the end

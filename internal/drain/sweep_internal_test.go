@@ -139,17 +139,17 @@ func TestSweep_comes_after_the_read(t *testing.T) {
 		}
 		write("freed")
 		require.Eventually(t, func() bool {
-			d.pollAt = time.Time{}
+			d.pace.at = time.Time{}
 			d.step(t.Context())
 			return d.lanes.held[0].cursor > 0
 		}, time.Minute, time.Millisecond)
 		d.scheduler.DropAll() // as if it had not been readable when the cursor passed it
 
 		write("new")
-		d.pollAt, d.sweeping.next = time.Time{}, time.Time{}
+		d.pace.at, d.sweeping.next = time.Time{}, time.Time{}
 		d.step(t.Context())
 		require.Equal(t, []string{"new"}, inMemory())
-		require.Zero(t, d.pollAt, "there is something to read")
+		require.Zero(t, d.pace.at, "there is something to read")
 		d.step(t.Context())
 		require.ElementsMatch(t, []string{"freed", "new"}, inMemory())
 	})
@@ -183,7 +183,7 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))
 	}
 	read := func(id string) bool {
-		d.pollAt = time.Time{}
+		d.pace.at = time.Time{}
 		d.step(t.Context())
 		for _, m := range d.scheduler.Snapshot().Messages {
 			if m.MessageID == id {

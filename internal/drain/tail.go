@@ -53,7 +53,7 @@ func (d *Drainer) takeTold() {
 	if len(told) == 0 {
 		return
 	}
-	if time.Now().Before(d.rested) || slices.ContainsFunc(told, func(lane int) bool { return d.lanes.held[lane] == nil }) {
+	if time.Now().Before(d.pace.rested) || slices.ContainsFunc(told, func(lane int) bool { return d.lanes.held[lane] == nil }) {
 		d.wakeSoon()
 		return
 	}
@@ -82,5 +82,5 @@ func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
 		return
 	}
 	t.pause = min(max(2*t.pause, invisibleMin), invisibleMax)
-	d.pollAt = earlier(d.pollAt, later(d.rested, time.Now().Add(t.pause)))
+	d.pace.by(later(d.pace.rested, time.Now().Add(t.pause)))
 }

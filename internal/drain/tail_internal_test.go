@@ -59,7 +59,7 @@ func (w *tailed) polls(condition func() bool) {
 
 // poll is a step with a poll, and with a mark if one is wanted.
 func (w *tailed) poll() {
-	w.pollAt, w.watermark.markAt = time.Time{}, time.Time{}
+	w.pace.at, w.watermark.markAt = time.Time{}, time.Time{}
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -67,7 +67,7 @@ func (w *tailed) poll() {
 // stepOnly is a step without a poll, unless the log tells something.
 func (w *tailed) stepOnly() {
 	w.Helper()
-	w.pollAt, w.rested = time.Now().Add(time.Hour), time.Time{}
+	w.pace.at, w.pace.rested = time.Now().Add(time.Hour), time.Time{}
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -130,7 +130,7 @@ func TestTailing_polls_when_the_log_tells_of_a_message(t *testing.T) {
 	w.tell(transaction)
 	w.stepOnly()
 	require.Equal(t, []string{"a"}, w.inMemory())
-	require.Equal(t, w.pollMost(), w.pause, "the next poll is as far away as before")
+	require.Equal(t, w.pollMost(), w.pace.pause, "the next poll is as far away as before")
 }
 
 func TestTailing_does_not_poll_for_what_a_read_has_seen(t *testing.T) {
@@ -156,7 +156,7 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 	for range 10 {
 		w.stepOnly()
 		require.Equal(t, []string{"b"}, w.inMemory())
-		require.False(t, w.pollAt.After(later(w.rested, time.Now().Add(invisibleMax))), "the next poll comes soon")
+		require.False(t, w.pace.at.After(later(w.pace.rested, time.Now().Add(invisibleMax))), "the next poll comes soon")
 		w.configured.Feed.Add(tail.Change{Spool: w.id}) // it is time for it
 	}
 	require.NoError(t, tx.Commit())

@@ -56,7 +56,7 @@ func (d *Drainer) stepFailed(err error) {
 	}
 	t.pause = min(max(2*t.pause, d.config.PollMin), most)
 	t.until = time.Now().Add(t.pause)
-	d.pollAt = t.until
+	d.pace.at = t.until
 	fields := watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps}
 	told := t.end != "" && time.Since(t.toldAt) < tellAgain
 	if told || d.isConflict(err) && t.steps < conflictsUntilLogged {

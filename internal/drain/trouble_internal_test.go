@@ -39,7 +39,7 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 			}
 			for n, want := range c.seconds {
 				d.stepFailed(spool.ErrLost)
-				require.InDelta(t, want, time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
+				require.InDelta(t, want, time.Until(d.pace.at).Round(time.Second).Seconds(), 0.1)
 				told := 0
 				if n+1 >= conflictsUntilLogged {
 					told = 1

@@ -26,7 +26,7 @@ func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
 			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))
 		}
 		require.Eventually(t, func() bool {
-			d.pollAt = time.Time{}
+			d.pace.at = time.Time{}
 			d.step(t.Context())
 			return len(d.scheduler.Snapshot().Messages) == 2
 		}, time.Minute, testdb.PollPause)

@@ -26,20 +26,6 @@ type Config struct {
 	// kafkabroker and amqpbroker, is faster with 100. Messages that exceed 4 MiB together go in several calls. When a
 	// call fails, its messages are published again one by one. Defaults to 1.
 	BatchSize int
-	// PageSize is the number of messages to read at once. Up to three times as many are held in memory, each with its
-	// payload if that is small. Defaults to 2000.
-	PageSize int
-	// MaxBytesInFlight bounds, in bytes, the payloads with their metadata that calls to the broker hold in memory and that are not part of
-	// a page. These are the ones above 16 KiB, which are loaded one by one. A payload that is larger than the bound goes
-	// alone. A page holds at most half of the bound; with larger pages the limit of 16 KiB is lowered. Defaults to 64 MiB.
-	MaxBytesInFlight int
-	// PollMin and PollMax bound the pause between two polls that find nothing; the pause doubles from one to the
-	// other. Polling finds every message; wake-ups only make it fast. Default to 5 ms and 1 s.
-	PollMin, PollMax time.Duration
-	// ListenDSN is the data source name with which lib/pq connects to LISTEN for wake-ups from other processes, on PostgreSQL. It takes
-	// one connection. Defaults to none: messages of other processes are found by polling.
-	ListenDSN string
-
 	// Tail, if set, reads new messages from the log of the database, on PostgreSQL, beside polling: package pgtail has one. Up to one page more is
 	// held in memory. Experimental. Defaults to polling alone.
 	Tail Tail
@@ -50,9 +36,6 @@ type Config struct {
 	// to the program and the type of the publisher.
 	Destination string
 
-	// Lease is how long a crashed process keeps its lanes. A living process renews its lease after a third of it.
-	// Defaults to 15 s.
-	Lease time.Duration
 	// Retry says how often and with which pauses a failed message is published again. Defaults to 10 attempts, from
 	// 1 s to 60 s apart.
 	Retry postbox.RetryProfile
@@ -63,19 +46,6 @@ type Config struct {
 	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. Errors that it does
 	// not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
-	// FailuresInRow is the number of different messages to one topic that must fail in a row before the topic is taken to be in an
-	// outage. Only errors that Classify does not know count here. A message with counted attempts is no evidence of
-	// an outage. Before that, each of the messages waits by itself, and an attempt counts only after another message to the topic got
-	// through. Defaults to 5.
-	FailuresInRow int
-	// OutageLimit is for topics to which no message gets through while no error is known to be an outage. After this
-	// time each failure counts as an attempt, so that messages that can never be published come to an end. It counts from
-	// the first failure that this process sees. An outage of the broker that lasts longer, with errors that Classify does
-	// not know, makes dead letters. Defaults to 24 h.
-	OutageLimit time.Duration
-	// ProbeMin and ProbeMax bound the pause until a topic in an outage, or a message that failed with an unknown
-	// error, is tried again; the pause doubles from one to the other. Default to 100 ms and 30 s.
-	ProbeMin, ProbeMax time.Duration
 	// DeadLetterRetention is how long dead letters and failures are kept. Negative keeps them for ever. Defaults to 30 days.
 	DeadLetterRetention time.Duration
 
@@ -97,6 +67,8 @@ type Config struct {
 	// CloseTimeout has passed, for two seconds at least and 30 s at most. Then it logs how many messages it could not record: they are
 	// published again. So close the pool of connections after the forwarder. Defaults to 30 s.
 	CloseTimeout time.Duration
+
+	postbox.Tuning
 }
 
 func (c *Config) setDefaults(kind postbox.Dialect) {
@@ -107,7 +79,9 @@ func (c *Config) setDefaults(kind postbox.Dialect) {
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, defaultRetention)
 	c.Name = cmp.Or(c.Name, "postbox_forwarder_"+c.Outbox)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, defaultCloseTimeout)
-	c.tuning().SetDefaults(defaultConcurrency, defaultMaxAttempts)
+	drain.SetDefaults(&c.Tuning)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 	if c.Classify == nil {
 		c.Classify = postbox.ClassifyNetwork
 	} else {
@@ -118,19 +92,10 @@ func (c *Config) setDefaults(kind postbox.Dialect) {
 	}
 }
 
-// tuning returns the settings that a forwarder and a queue have in common.
-func (c *Config) tuning() drain.Tuning {
-	return drain.Tuning{
-		Concurrency: &c.Concurrency, PageSize: &c.PageSize, MaxBytesInFlight: &c.MaxBytesInFlight,
-		PollMin: &c.PollMin, PollMax: &c.PollMax, Lease: &c.Lease, ProbeMin: &c.ProbeMin, ProbeMax: &c.ProbeMax,
-		Retry: &c.Retry, ListenDSN: c.ListenDSN,
-	}
-}
-
 // validate returns all that is wrong with the configuration for a database of that kind.
 func (c Config) validate(kind postbox.Dialect) error {
 	problems := []error{
-		validateOutbox(c.Outbox), c.tuning().Validate(dialect.Kind(kind)),
+		validateOutbox(c.Outbox), drain.Valid(c.Tuning, c.Concurrency, c.Retry, dialect.Kind(kind)),
 		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
 		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
 	}

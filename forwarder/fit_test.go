@@ -75,7 +75,7 @@ func refusesSessions(t *testing.T, database *testdb.Database, options, want, cha
 	logger := &errorLog{text: want}
 	db := database.Open(t)
 	db.SetMaxOpenConns(1)
-	config := forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+	config := forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}}
 	fwd, err = forwarder.New(database.On(db), to, config, logger)
 	require.NoError(t, err)
 	run(t, fwd)
@@ -120,7 +120,7 @@ func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.
 			spoil()
 			require.Equal(t, 2, db.Stats().Idle)
 			to := &broker{}
-			config := forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+			config := forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}}
 			fwd, err := forwarder.New(database.On(db), to, config, nil)
 			require.NoError(t, err)
 			run(t, fwd) // which fails the test if it ends with an error

@@ -93,7 +93,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 }
 
 func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.Config {
-	c := f.config.tuning().Config()
+	c := drain.Tuned(f.config.Tuning, f.config.Concurrency, f.config.Retry)
 	c.BatchSize, c.Limits, c.Meter = f.config.BatchSize, f.config.Limits, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	c.Work = spool.NameText(cmp.Or(f.config.Destination, fmt.Sprintf("%s publishes through %T", c.Work, f.relay.publisher)))

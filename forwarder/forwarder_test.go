@@ -363,20 +363,19 @@ func TestForwarder_bad_input_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	_, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.SQLite}, &broker{}, forwarder.Config{
-		Concurrency: -1, Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second,
-		ListenDSN: "postgres://",
+		Concurrency: -1, Tuning: postbox.Tuning{Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second, ListenDSN: "postgres://"},
 	}, nil)
 	for _, want := range []string{"Concurrency: -1 is not positive", "Lease: 1ms", "PollMin and PollMax: 1m0s is more than 1s", "ListenDSN"} {
 		require.ErrorContains(t, err, want)
 	}
 	for want, config := range map[string]forwarder.Config{
 		"BatchSize: -1 is not positive":           {BatchSize: -1},
-		"PageSize: -1 is not positive":            {PageSize: -1},
-		"MaxBytesInFlight: -1 is not positive":    {MaxBytesInFlight: -1},
-		"FailuresInRow: -1 is not positive":       {FailuresInRow: -1},
-		"OutageLimit: -1ns is not positive":       {OutageLimit: -1},
+		"PageSize: -1 is not positive":            {Tuning: postbox.Tuning{PageSize: -1}},
+		"MaxBytesInFlight: -1 is not positive":    {Tuning: postbox.Tuning{MaxBytesInFlight: -1}},
+		"FailuresInRow: -1 is not positive":       {Tuning: postbox.Tuning{FailuresInRow: -1}},
+		"OutageLimit: -1ns is not positive":       {Tuning: postbox.Tuning{OutageLimit: -1}},
 		"CloseTimeout: -1ns is not positive":      {CloseTimeout: -1},
-		"ProbeMin: -1ns is not positive":          {ProbeMin: -1},
+		"ProbeMin: -1ns is not positive":          {Tuning: postbox.Tuning{ProbeMin: -1}},
 		"Concurrency: 1000000 is more than 10000": {Concurrency: 1_000_000},
 		"Retry: Attempts: -2":                     {Retry: postbox.RetryProfile{Attempts: -2}},
 	} {

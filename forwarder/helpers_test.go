@@ -110,9 +110,8 @@ func forwarderFor(t *testing.T, database *testdb.Database, to message.Publisher,
 func forwarderWithLog(t *testing.T, database *testdb.Database, to message.Publisher, change func(*forwarder.Config), logger watermill.LoggerAdapter) *forwarder.Forwarder {
 	t.Helper()
 	config := forwarder.Config{
-		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
-		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
-		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
+		Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second},
+		Retry:  postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
 	}
 	if change != nil {
 		change(&config)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -46,7 +47,7 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 		calls.Add(1)
 		return syscall.ECONNREFUSED
 	}}
-	fwd, err := forwarder.New(described, away, forwarder.Config{ProbeMin: time.Millisecond, ProbeMax: 2 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(described, away, forwarder.Config{Tuning: postbox.Tuning{ProbeMin: time.Millisecond, ProbeMax: 2 * time.Millisecond}}, nil)
 	require.NoError(t, err)
 	run(t, fwd)
 	require.Eventually(t, func() bool { return calls.Load() > 100 }, time.Minute, testdb.PollPause)

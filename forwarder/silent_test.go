@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -70,7 +71,7 @@ func TestForwarder_goes_on_after_a_silent_network_with_lib_pq(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(2)
 	to := &broker{}
-	fwd, err := forwarder.New(database.On(db), to, forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(database.On(db), to, forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}}, nil)
 	require.NoError(t, err)
 	run(t, fwd) // which wants it to end
 	publisher := publisherFor(t, database, nil)

@@ -78,7 +78,7 @@ func contractHandle(t *testing.T, database *testdb.Database, db *sql.DB) storete
 	})
 	return storetest.Handle{Store: store, Subscriber: func(t *testing.T, retry postbox.RetryProfile) message.Subscriber {
 		t.Helper()
-		subscriber, err := queue.NewSubscriber(store, queue.Config{Retry: retry, Lease: 5 * time.Second}, nil)
+		subscriber, err := queue.NewSubscriber(store, queue.Config{Retry: retry, Tuning: postbox.Tuning{Lease: 5 * time.Second}}, nil)
 		require.NoError(t, err)
 		return subscriber
 	}}

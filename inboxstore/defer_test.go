@@ -317,7 +317,7 @@ func TestDefer_wakes_the_subscriber_of_the_same_process(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store := inboxtest.StoreFor(t, database, database.DB, nil)
-	subscriber, err := queue.NewSubscriber(store, queue.Config{PollMin: time.Hour, PollMax: time.Hour}, nil)
+	subscriber, err := queue.NewSubscriber(store, queue.Config{Tuning: postbox.Tuning{PollMin: time.Hour, PollMax: time.Hour}}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, subscriber.Close()) }()
 	messages, err := subscriber.Subscribe(t.Context(), "wake-ups")

@@ -33,7 +33,7 @@ func newMonolith(t *testing.T, database *testdb.Database) *monolith {
 		c.Consumer, c.Topic, c.PublishTopic = "", "", ""
 		m.outbox = c.Outbox
 	})
-	config := forwarder.Config{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}
+	config := forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
 	fwd, err := forwarder.New(database.Postbox(), m.channel, config, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)

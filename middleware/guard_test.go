@@ -72,8 +72,8 @@ func (b *guardBench) subscriber() message.Subscriber {
 func (b *guardBench) subscriberWith(change func(*queue.Config)) message.Subscriber {
 	b.t.Helper()
 	config := queue.Config{
-		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond,
-		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
+		Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond},
+		Retry:  postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
 	}
 	change(&config)
 	subscriber, err := queue.NewSubscriber(b.store, config, nil)

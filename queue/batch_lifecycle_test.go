@@ -129,7 +129,7 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 	require.Error(t, err)
 	for want, config := range map[string]queue.BatchConfig{
 		"Size: -1": {Size: -1},
-		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, QueueConfig: queue.Config{PageSize: 5}},
+		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, QueueConfig: queue.Config{Tuning: postbox.Tuning{PageSize: 5}}},
 		"Age: -1s":                                   {Age: -time.Second},
 		"Age and Schedule":                           {Age: time.Second, Schedule: "@daily"},
 		"PerKey: set Age or Schedule":                {PerKey: true},
@@ -144,7 +144,7 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "queue batch: invalid config")
 	}
-	all := queue.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, QueueConfig: queue.Config{Lease: 1}}
+	all := queue.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, QueueConfig: queue.Config{Tuning: postbox.Tuning{Lease: 1}}}
 	_, err = queue.NewBatch(store, "q", nothing, all, nil)
 	for _, want := range []string{"Size", "Age", "Schedule", "Lease"} {
 		require.ErrorContains(t, err, want, "all at once")

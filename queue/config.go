@@ -77,25 +77,6 @@ type Config struct {
 	// Concurrency is the maximum number of handlers that run at a time in this process, at most 10,000. Defaults to 16,
 	// for batches to 1.
 	Concurrency int
-	// PageSize is the number of messages to read at once. Up to three times as many messages are held in memory, each
-	// with its payload if the payload is small. Defaults to 2000, for batches to at least their size.
-	PageSize int
-	// MaxBytesInFlight limits the memory for the large messages that handlers of this process hold: payload and
-	// metadata of messages above 16 KiB, which are loaded one by one instead of with a page. A message that is larger
-	// than the limit is handled alone. A batch gets fewer messages instead of exceeding the limit. A page holds at most
-	// half as many bytes; with larger pages the 16 KiB shrink. Each handler gets a copy, since it may change it, so the
-	// memory is at most twice the limit. In bytes; defaults to 64 MiB.
-	MaxBytesInFlight int
-	// PollMin and PollMax bound the pause between two polls that find nothing. The pause doubles from PollMin to
-	// PollMax. Polling guarantees that messages are found; wake-ups only make it fast. Default to 5 ms and 1 s.
-	PollMin, PollMax time.Duration
-	// ListenDSN is the data source name with which lib/pq listens for wake-ups from other processes, on PostgreSQL. It
-	// takes one connection. Defaults to none: messages that other processes store are then found by polling.
-	ListenDSN string
-	// Lease is how long the lanes of a crashed process remain reserved for it. A live process renews its lease, so a
-	// handler may run for hours. Defaults to 15 s.
-	Lease time.Duration
-
 	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context.
 	// Three things commit together: the handler's writes in it, the messages that the handler publishes through an
 	// outbox, and the end of the message. So the message has its effect once. Without Transactional a message is
@@ -131,10 +112,6 @@ type Config struct {
 	// Use [postbox.ClassifyNetwork] only if all calls of the handler go to the same service: otherwise one bad address
 	// would stop all messages.
 	Classify postbox.Classifier
-	// ProbeMin and ProbeMax bound the pause after which a queue in an outage is probed again. The pause grows from
-	// ProbeMin to ProbeMax. Default to 100 ms and 30 s.
-	ProbeMin, ProbeMax time.Duration
-
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it for alarms: a crash
 	// may lose the call. Close waits for the call up to the store's close timeout, then ends its context. After two
 	// more seconds Close returns without it.
@@ -150,13 +127,17 @@ type Config struct {
 
 	// History is how long messages that are done are kept, for inspection and for audits. Defaults to not at all.
 	History time.Duration
+
+	postbox.Tuning
 }
 
 func (c *Config) setDefaults() {
 	c.MicroBatch = cmp.Or(c.MicroBatch, 1)
 	c.Transactional = c.Transactional || c.MicroBatch > 1
 	c.PageSize = cmp.Or(c.PageSize, max(drain.DefaultPageSize, c.MicroBatch))
-	c.tuning().SetDefaults(defaultConcurrency, defaultMaxAttempts)
+	drain.SetDefaults(&c.Tuning)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 	if c.Rule == nil {
 		c.Rule = func(p RuleParams) error { return p.Err }
 	}
@@ -165,18 +146,9 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// tuning returns the settings that a queue and a forwarder have in common.
-func (c *Config) tuning() drain.Tuning {
-	return drain.Tuning{
-		Concurrency: &c.Concurrency, PageSize: &c.PageSize, MaxBytesInFlight: &c.MaxBytesInFlight,
-		PollMin: &c.PollMin, PollMax: &c.PollMax, Lease: &c.Lease, ProbeMin: &c.ProbeMin, ProbeMax: &c.ProbeMax,
-		Retry: &c.Retry, ListenDSN: c.ListenDSN,
-	}
-}
-
 // validate returns all problems of the configuration, for a database of that kind.
 func (c Config) validate(kind dialect.Kind) error {
-	problems := []error{c.tuning().Validate(kind), drain.Positive("MicroBatch", c.MicroBatch)}
+	problems := []error{drain.Valid(c.Tuning, c.Concurrency, c.Retry, kind), drain.Positive("MicroBatch", c.MicroBatch)}
 	if c.Mode < Sequential || c.Mode > Single {
 		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
 	}
@@ -189,6 +161,9 @@ func (c Config) validate(kind dialect.Kind) error {
 	}
 	if c.MicroBatch > c.PageSize {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
+	}
+	if c.FailuresInRow != 0 || c.OutageLimit != 0 {
+		problems = append(problems, errors.New("FailuresInRow and OutageLimit: leave them empty, since a queue has none"))
 	}
 	if c.HandlerTimeout < 0 {
 		problems = append(problems, fmt.Errorf("HandlerTimeout: %s is negative", c.HandlerTimeout))
@@ -207,7 +182,7 @@ func (c Config) validate(kind dialect.Kind) error {
 
 // drainer returns the engine's form of the configuration.
 func (c Config) drainer(core *inbox.Core) drain.Config {
-	engine := c.tuning().Config()
+	engine := drain.Tuned(c.Tuning, c.Concurrency, c.Retry)
 	engine.BatchSize = c.MicroBatch
 	engine.Head, engine.Unordered, engine.History, engine.Limits = drain.HeadPolicy(c.Head), c.Mode == Single, c.History, c.Limits
 	engine.Close, engine.Local, engine.Unprepared = core.CloseTimeout, true, core.Prepared == nil

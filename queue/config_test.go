@@ -27,26 +27,26 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 	require.NoError(t, err, "the zero value is the default")
 	for want, config := range map[string]queue.Config{
 		"Concurrency: -1":                                       {Concurrency: -1},
-		"PageSize: -1":                                          {PageSize: -1},
-		"MaxBytesInFlight: -1":                                  {MaxBytesInFlight: -1},
+		"PageSize: -1":                                          {Tuning: postbox.Tuning{PageSize: -1}},
+		"MaxBytesInFlight: -1":                                  {Tuning: postbox.Tuning{MaxBytesInFlight: -1}},
 		"Concurrency: 1000000 is more than 10000":               {Concurrency: 1_000_000},
 		"Mode: 7 is not one of":                                 {Mode: 7},
 		"Head: 9 is not one of":                                 {Head: 9},
 		"MicroBatch: -1":                                        {MicroBatch: -1},
-		"MicroBatch: 9 is more than PageSize, 5":                {MicroBatch: 9, PageSize: 5},
-		"PollMin and PollMax: 2s is more than 1s":               {PollMin: 2 * time.Second, PollMax: time.Second},
-		"PollMin: -1ns is not positive":                         {PollMin: -1},
-		"ProbeMin and ProbeMax: 1m0s is more than 1s":           {ProbeMin: time.Minute, ProbeMax: time.Second},
-		"Lease: 999ms is less than a second":                    {Lease: 999 * time.Millisecond},
+		"MicroBatch: 9 is more than PageSize, 5":                {MicroBatch: 9, Tuning: postbox.Tuning{PageSize: 5}},
+		"PollMin and PollMax: 2s is more than 1s":               {Tuning: postbox.Tuning{PollMin: 2 * time.Second, PollMax: time.Second}},
+		"PollMin: -1ns is not positive":                         {Tuning: postbox.Tuning{PollMin: -1}},
+		"ProbeMin and ProbeMax: 1m0s is more than 1s":           {Tuning: postbox.Tuning{ProbeMin: time.Minute, ProbeMax: time.Second}},
+		"Lease: 999ms is less than a second":                    {Tuning: postbox.Tuning{Lease: 999 * time.Millisecond}},
 		"HandlerTimeout: -1ns is negative":                      {HandlerTimeout: -1},
 		"History: -1ns is negative":                             {History: -1},
-		"ListenDSN: sqlite has no LISTEN":                       {ListenDSN: "postgres://"},
+		"ListenDSN: sqlite has no LISTEN":                       {Tuning: postbox.Tuning{ListenDSN: "postgres://"}},
 		"PoisonOutbox and PoisonTopic":                          {PoisonTopic: "poison"},
 		"PoisonTopic: set both":                                 {PoisonOutbox: make(sink)},
 		"PoisonOutbox: a queue_test.sink publishes immediately": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
 		"PoisonOutbox: it is a nil *forwarder.Publisher":        {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
 		"Retry: Attempts: -2":                                   {Retry: postbox.RetryProfile{Attempts: -2}},
-		"queue subscriber: invalid config: PageSize: -":         {PageSize: -7},
+		"queue subscriber: invalid config: PageSize: -":         {Tuning: postbox.Tuning{PageSize: -7}},
 		"Limits: Total: AtOnce: -1":                             {Limits: postbox.Limits{Total: postbox.Limit{AtOnce: -1}}},
 		"Limits: EachKey: leave out AtOnce":                     {Limits: postbox.Limits{EachKey: postbox.Limit{AtOnce: 1}}},
 		"Limits: Topics is for an outbox":                       {Limits: postbox.Limits{Topics: map[string]postbox.Limit{"a": {}}}},
@@ -54,7 +54,7 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		_, err := queue.NewSubscriber(store, config, nil)
 		require.ErrorContains(t, err, want)
 	}
-	all := queue.Config{Concurrency: -1, PollMin: -1, Lease: 1, HandlerTimeout: -1, PoisonTopic: "poison", Retry: postbox.RetryProfile{Jitter: 2}}
+	all := queue.Config{Concurrency: -1, Tuning: postbox.Tuning{PollMin: -1, Lease: 1}, HandlerTimeout: -1, PoisonTopic: "poison", Retry: postbox.RetryProfile{Jitter: 2}}
 	_, err = queue.NewSubscriber(store, all, nil)
 	for _, want := range []string{"Concurrency", "PollMin", "Lease", "HandlerTimeout", "PoisonTopic", "Jitter"} {
 		require.ErrorContains(t, err, want, "all at once")

@@ -47,7 +47,7 @@ func Idle() measure.Scenario {
 func TailIdle() measure.Scenario {
 	leave := func(pollMax time.Duration) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
-			a, err := startApart(ctx, stage, newSink(1, 0), true, forwarder.Config{PollMax: pollMax})
+			a, err := startApart(ctx, stage, newSink(1, 0), true, forwarder.Config{Tuning: postbox.Tuning{PollMax: pollMax}})
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
@@ -17,7 +18,7 @@ const (
 	stockPage    = 5000
 )
 
-var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers}
+var tuned = forwarder.Config{Tuning: postbox.Tuning{PageSize: tunedPage}, BatchSize: tunedBatch, Concurrency: tunedWorkers}
 
 // Throughput drains a backlog into a publisher that does nothing.
 func Throughput() measure.Scenario {

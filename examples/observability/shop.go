@@ -79,7 +79,7 @@ func newShop(p *pipes.Pipes) (*shop, error) {
 		return nil, err
 	}
 	_, err = s.router.AddForwarder(own, s.broker, forwarder.Config{
-		Classify: p.Classify, BatchSize: p.BatchSize, ProbeMax: time.Second, // tries the broker each second while it is down
+		Classify: p.Classify, BatchSize: p.BatchSize, Tuning: postbox.Tuning{ProbeMax: time.Second}, // tries the broker each second while it is down
 	})
 	if err != nil {
 		return nil, err

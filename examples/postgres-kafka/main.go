@@ -115,7 +115,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	sent, seen := &sendsSomeTwice{Publisher: publisher}, &deliveries{}
 	_, err = forwarder.New(database, sent, forwarder.Config{
-		ListenDSN: s.database, Classify: kafkabroker.Classify, BatchSize: 100, Router: router,
+		Tuning: postbox.Tuning{ListenDSN: s.database}, Classify: kafkabroker.Classify, BatchSize: 100, Router: router,
 	}, logger)
 	if err != nil {
 		return err

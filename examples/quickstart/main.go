@@ -143,7 +143,7 @@ func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAda
 	// is how long the next process waits after a crash; the usual 15 seconds are long for a demo.
 	bus := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)
 	sabotage := saboteur{db: db, oneIn: p.OneIn}
-	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, sabotage.sendSomeTwice(bus), forwarder.Config{Lease: time.Second}, logger)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, sabotage.sendSomeTwice(bus), forwarder.Config{Tuning: postbox.Tuning{Lease: time.Second}}, logger)
 	if err != nil {
 		return err
 	}

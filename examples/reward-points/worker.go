@@ -54,7 +54,7 @@ func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus
 			Transactional: true,
 			Concurrency:   4, // users at a time, each with a connection to the database
 			Retry:         postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 100 * time.Millisecond},
-			PollMax:       50 * time.Millisecond, // to hear soon of what another worker has stored
+			Tuning:        postbox.Tuning{PollMax: 50 * time.Millisecond}, // to hear soon of what another worker has stored
 		},
 	})
 	if err != nil {

@@ -11,15 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Tuning points to the settings that a forwarder and a queue have in common, in the configuration that users give.
-type Tuning struct {
-	Concurrency, PageSize, MaxBytesInFlight     *int
-	PollMin, PollMax, Lease, ProbeMin, ProbeMax *time.Duration
-	Retry                                       *postbox.RetryProfile
-	ListenDSN                                   string
-}
-
-// Defaults of the settings in [Tuning]. The defaults of Concurrency and Retry depend on what is read.
+// Defaults of [postbox.Tuning].
 const (
 	DefaultPageSize = 2000
 	DefaultPollMin  = 5 * time.Millisecond
@@ -35,35 +27,34 @@ const (
 const minLease = time.Second
 
 // SetDefaults fills in the settings that are zero.
-func (t Tuning) SetDefaults(concurrency, attempts int) {
-	*t.Concurrency = cmp.Or(*t.Concurrency, concurrency)
-	*t.PageSize = cmp.Or(*t.PageSize, DefaultPageSize)
-	*t.MaxBytesInFlight = cmp.Or(*t.MaxBytesInFlight, defaultMaxBytesInFlight)
-	*t.PollMin = cmp.Or(*t.PollMin, DefaultPollMin)
-	*t.PollMax = cmp.Or(*t.PollMax, max(DefaultPollMax, *t.PollMin))
-	*t.Lease = cmp.Or(*t.Lease, defaultLease)
-	*t.ProbeMin = cmp.Or(*t.ProbeMin, defaultProbeMin)
-	*t.ProbeMax = cmp.Or(*t.ProbeMax, max(defaultProbeMax, *t.ProbeMin))
-	*t.Retry = t.Retry.WithDefaults(attempts)
+func SetDefaults(t *postbox.Tuning) {
+	t.PageSize = cmp.Or(t.PageSize, DefaultPageSize)
+	t.MaxBytesInFlight = cmp.Or(t.MaxBytesInFlight, defaultMaxBytesInFlight)
+	t.PollMin = cmp.Or(t.PollMin, DefaultPollMin)
+	t.PollMax = cmp.Or(t.PollMax, max(DefaultPollMax, t.PollMin))
+	t.Lease = cmp.Or(t.Lease, defaultLease)
+	t.ProbeMin = cmp.Or(t.ProbeMin, defaultProbeMin)
+	t.ProbeMax = cmp.Or(t.ProbeMax, max(defaultProbeMax, t.ProbeMin))
 }
 
-// Validate returns all problems of the settings, for a database of that kind.
-func (t Tuning) Validate(kind dialect.Kind) error {
+// Valid returns all problems of the settings that a forwarder and a queue have in common, for a
+// database of that kind.
+func Valid(t postbox.Tuning, concurrency int, retry postbox.RetryProfile, kind dialect.Kind) error {
 	err := errors.Join(
-		Positive("Concurrency", *t.Concurrency),
-		Positive("PageSize", *t.PageSize),
-		Positive("MaxBytesInFlight", *t.MaxBytesInFlight),
-		InOrder("Poll", *t.PollMin, *t.PollMax),
-		InOrder("Probe", *t.ProbeMin, *t.ProbeMax),
+		Positive("Concurrency", concurrency),
+		Positive("PageSize", t.PageSize),
+		Positive("MaxBytesInFlight", t.MaxBytesInFlight),
+		InOrder("Poll", t.PollMin, t.PollMax),
+		InOrder("Probe", t.ProbeMin, t.ProbeMax),
 	)
-	if *t.Concurrency > spool.MaxConcurrency {
-		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each needs a goroutine, and in a transaction a connection", *t.Concurrency, spool.MaxConcurrency))
+	if concurrency > spool.MaxConcurrency {
+		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each needs a goroutine, and in a transaction a connection", concurrency, spool.MaxConcurrency))
 	}
-	if *t.Lease < minLease {
-		err = errors.Join(err, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", *t.Lease))
+	if t.Lease < minLease {
+		err = errors.Join(err, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", t.Lease))
 	}
-	if retry := t.Retry.Validate(); retry != nil {
-		err = errors.Join(err, fmt.Errorf("Retry: %w", retry))
+	if invalid := retry.Validate(); invalid != nil {
+		err = errors.Join(err, fmt.Errorf("Retry: %w", invalid))
 	}
 	if t.ListenDSN != "" && !kind.Can().Listens {
 		err = errors.Join(err, fmt.Errorf("ListenDSN: %s has no LISTEN: leave ListenDSN empty, since only PostgreSQL has it", kind))
@@ -90,12 +81,12 @@ func InOrder(name string, least, most time.Duration) error {
 	return nil
 }
 
-// Config returns the engine's form of the settings.
-func (t Tuning) Config() Config {
+// Tuned returns the engine's form of these settings.
+func Tuned(t postbox.Tuning, concurrency int, retry postbox.RetryProfile) Config {
 	process := spool.ProcessName()
 	return Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process, Work: spool.Program(),
-		PageSize: *t.PageSize, InlineBytes: InlineBytes, MaxBytes: *t.MaxBytesInFlight, Workers: *t.Concurrency,
-		PollMin: *t.PollMin, PollMax: *t.PollMax, Lease: *t.Lease, Renew: *t.Lease / leaseRenewals, Retry: *t.Retry,
+		PageSize: t.PageSize, InlineBytes: InlineBytes, MaxBytes: t.MaxBytesInFlight, Workers: concurrency,
+		PollMin: t.PollMin, PollMax: t.PollMax, Lease: t.Lease, Renew: t.Lease / leaseRenewals, Retry: retry,
 	}
 }

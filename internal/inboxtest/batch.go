@@ -18,9 +18,8 @@ import (
 // Quick is a configuration for impatient tests.
 func Quick(change func(*queue.Config)) queue.Config {
 	config := queue.Config{
-		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second,
-		Retry:    postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
-		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond,
+		Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond},
+		Retry:  postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
 	}
 	if change != nil {
 		change(&config)
@@ -110,7 +109,7 @@ func (b *Bench) BatchEffects(ctx context.Context, messages []*message.Message) e
 func SubscriberFor(t *testing.T, store *inboxstore.Store) *queue.Subscriber {
 	t.Helper()
 	subscriber, err := queue.NewSubscriber(store, queue.Config{
-		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond}, Lease: 2 * time.Second,
+		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond}, Tuning: postbox.Tuning{Lease: 2 * time.Second},
 	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, subscriber.Close()) })

@@ -122,7 +122,7 @@ func (s *service) payOnce(consumer string) (stop func()) {
 // payLater consumes with a queue: one handler stores, and another one pays.
 func (s *service) payLater() (stop func()) {
 	s.Helper()
-	subscriber, err := queue.NewSubscriber(s.store, queue.Config{PollMax: 50 * time.Millisecond, Transactional: true}, watermill.NopLogger{})
+	subscriber, err := queue.NewSubscriber(s.store, queue.Config{Tuning: postbox.Tuning{PollMax: 50 * time.Millisecond}, Transactional: true}, watermill.NopLogger{})
 	require.NoError(s, err)
 	return s.consume(func(router *message.Router) {
 		stored := router.AddConsumerHandler("fraud-store", "orders", subscription{s.bus}, func(*message.Message) error { return nil })

@@ -98,7 +98,7 @@ func TestPacket_MariaDB_carries_the_largest_messages_with_the_default(t *testing
 		return publisher.Publish("orders", messages...)
 	}))
 	to := &moody{}
-	fwd, err := forwarder.New(database.Postbox(), to, forwarder.Config{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(database.Postbox(), to, forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}}, nil)
 	require.NoError(t, err)
 	runs(t, fwd.Run, fwd.Close)
 	letters := "SELECT COUNT(*) FROM postbox_dead_letters WHERE resolved_at IS NULL"
@@ -127,7 +127,7 @@ func TestPacket_MariaDB_a_handler_that_exceeds_it_has_attempts(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	subscriber, err := queue.NewSubscriber(store, queue.Config{
-		Transactional: true, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
+		Transactional: true, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond},
 		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 20 * time.Millisecond},
 	}, nil)
 	require.NoError(t, err)

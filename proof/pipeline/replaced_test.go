@@ -253,7 +253,7 @@ type replacement struct {
 // live lets the shop work, replaces its database, and judges by what the new one has.
 func (s *shop) live(t *testing.T, r replacement) {
 	t.Helper()
-	fwd, err := forwarder.New(s.Postbox(), s, forwarder.Config{PollMax: 100 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(s.Postbox(), s, forwarder.Config{Tuning: postbox.Tuning{PollMax: 100 * time.Millisecond}}, nil)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

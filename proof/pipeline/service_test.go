@@ -173,9 +173,8 @@ func startRelay(b broker, database *testdb.Database, db *sql.DB, decorate messag
 		}
 	}
 	r.forwarder, err = forwarder.New(database.On(db), to, forwarder.Config{
-		Classify: b.classify, BatchSize: b.batchSize, Lease: time.Second,
-		PollMax: 50 * time.Millisecond, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
-		ProbeMin: time.Millisecond, ProbeMax: 20 * time.Millisecond,
+		Classify: b.classify, BatchSize: b.batchSize, Tuning: postbox.Tuning{Lease: time.Second, PollMax: 50 * time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 20 * time.Millisecond},
+		Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
 	}, logger)
 	if err != nil {
 		return nil, err

@@ -108,8 +108,8 @@ func (t *trial) forward(ctx context.Context) (stop func() error, err error) {
 	}
 	t.watched = newWatched(publisher)
 	fwd, err := forwarder.New(postbox.Database{DB: t.place.DB, Dialect: postbox.PostgreSQL}, t.watched, forwarder.Config{
-		ProbeMin: probeMin, ProbeMax: probeMax,
-		Retry: postbox.RetryProfile{Attempts: attempts, Base: retryBase, Cap: retryCap},
+		Tuning: postbox.Tuning{ProbeMin: probeMin, ProbeMax: probeMax},
+		Retry:  postbox.RetryProfile{Attempts: attempts, Base: retryBase, Cap: retryCap},
 	}, t.logger)
 	if err != nil {
 		return nil, errors.Join(err, publisher.Close())

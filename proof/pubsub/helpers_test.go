@@ -36,9 +36,8 @@ func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarde
 func runForwarder(t *testing.T, database postbox.Database, to message.Publisher, change func(*forwarder.Config)) {
 	t.Helper()
 	config := forwarder.Config{
-		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
-		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
-		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
+		Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second},
+		Retry:  postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
 	}
 	change(&config)
 	fwd, err := forwarder.New(database, to, config, nil)

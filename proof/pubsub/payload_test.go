@@ -225,7 +225,7 @@ func operatorOf(t *testing.T, database *testdb.Database) *admin.Admin {
 func startForwarder(t *testing.T, database *testdb.Database, to message.Publisher) (stop func()) {
 	t.Helper()
 	fwd, err := forwarder.New(database.Postbox(), to, forwarder.Config{
-		PollMax: 50 * time.Millisecond, Lease: 3 * time.Second,
+		Tuning: postbox.Tuning{PollMax: 50 * time.Millisecond, Lease: 3 * time.Second},
 	}, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)

@@ -93,8 +93,8 @@ func (f *flows) forward(t *testing.T, outbox string, dead int, sources ...forwar
 	t.Helper()
 	f.dead += dead
 	fwd, err := forwarder.New(f.Postbox(), &moody{}, forwarder.Config{
-		Outbox: outbox, Retry: impatient(), ProbeMin: time.Millisecond, Sources: sources,
-		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
+		Outbox: outbox, Retry: impatient(), Tuning: postbox.Tuning{ProbeMin: time.Millisecond, OutageLimit: time.Millisecond}, Sources: sources,
+		// each failure counts after it: nothing else gets through that could prove the broker to work
 	}, f.logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)

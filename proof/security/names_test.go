@@ -86,7 +86,7 @@ func (n *names) outboxes(t *testing.T, name string) {
 		listen = n.DSN
 	}
 	received := make(chan string, 1)
-	fwd, sameErr := forwarder.New(n.Postbox(), topics(received), forwarder.Config{Outbox: name, ListenDSN: listen}, nil)
+	fwd, sameErr := forwarder.New(n.Postbox(), topics(received), forwarder.Config{Outbox: name, Tuning: postbox.Tuning{ListenDSN: listen}}, nil)
 	require.Equal(t, err == nil, sameErr == nil, "%q: %v, %v", name, err, sameErr)
 	if err != nil {
 		return

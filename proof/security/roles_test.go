@@ -72,8 +72,8 @@ func (p *play) forward(t *testing.T, answer error, dead int) {
 	t.Helper()
 	db := p.as(t, "", "forwarder", "forwarder")
 	fwd, err := forwarder.New(p.database.On(db), sink{answer}, forwarder.Config{
-		Retry:       postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
-		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
+		Retry:  postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+		Tuning: postbox.Tuning{OutageLimit: time.Millisecond}, // each failure counts after it: nothing else gets through that could prove the broker to work
 	}, p.logger)
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {

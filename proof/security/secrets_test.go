@@ -150,7 +150,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	publisher.Announce()
 	require.NoError(t, publisher.Close())
 
-	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: dialect}, sink{}, forwarder.Config{ListenDSN: listen}, logger)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: dialect}, sink{}, forwarder.Config{Tuning: postbox.Tuning{ListenDSN: listen}}, logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- fwd.Run(ctx) }()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -15,7 +16,7 @@ import (
 func TestTail_G2_brings_messages_without_waiting_for_a_poll_and_in_order(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
-	f := w.start(b, forwarder.Config{Tail: w.tail(), PollMin: time.Hour, PollMax: time.Hour})
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Tuning: postbox.Tuning{PollMin: time.Hour, PollMax: time.Hour}})
 	w.follows(f)
 	w.done()
 	taken := w.recorder.value(metrics.LogTaken)

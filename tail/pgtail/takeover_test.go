@@ -77,7 +77,7 @@ func TestTail_G12_confirms_its_position_while_the_broker_is_away(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
 	b.fail = func(*message.Message) error { return errBroker }
-	f := w.start(b, forwarder.Config{Tail: w.tail(), ProbeMax: time.Second, Classify: func(error) postbox.ErrorClass { return postbox.Outage }})
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Tuning: postbox.Tuning{ProbeMax: time.Second}, Classify: func(error) postbox.ErrorClass { return postbox.Outage }})
 	w.follows(f)
 	position := "SELECT pg_current_wal_insert_lsn()::text"
 	for range 20 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -63,7 +64,7 @@ func exec(t *testing.T, tx *sql.Tx, query string) {
 func TestTail_G3_of_a_large_transaction(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
-	f := w.start(b, forwarder.Config{Tail: w.tail(), PageSize: 100})
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Tuning: postbox.Tuning{PageSize: 100}})
 	w.follows(f)
 	const many = 20_000
 	var ids []string
@@ -120,8 +121,8 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 	w := newWorld(t)
 	follower := w.tail()
 	first, second := &broker{}, &broker{}
-	one := w.start(first, forwarder.Config{Tail: follower, PollMin: time.Hour}) // otherwise polls may find all of them
-	two := w.start(second, forwarder.Config{Tail: follower, PollMin: time.Hour, Outbox: "second"})
+	one := w.start(first, forwarder.Config{Tail: follower, Tuning: postbox.Tuning{PollMin: time.Hour}}) // otherwise polls may find all of them
+	two := w.start(second, forwarder.Config{Tail: follower, Tuning: postbox.Tuning{PollMin: time.Hour}, Outbox: "second"})
 	w.follows(one, two)
 	w.done()
 	w.takes(func(m *message.Message) {

@@ -33,10 +33,8 @@ func TestTail_G3_holds_in_all_kinds_of_trouble(t *testing.T) {
 	}
 	spawn := func(i int) *running {
 		config := forwarder.Config{
-			Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 1000},
-			PageSize: []int{2000, 50}[i%2], PollMin: time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond,
-			Lease: 2 * time.Second,
-		}
+			Retry:  postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 1000},
+			Tuning: postbox.Tuning{PageSize: []int{2000, 50}[i%2], PollMin: time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond, Lease: 2 * time.Second}}
 		if i%4 != 3 {
 			config.Tail = w.tail()
 		}

@@ -61,7 +61,7 @@ func serve(t *testing.T, tracing *oteltracing.Tracing, add func(s *served)) *ser
 	add(s)
 	broker, err := tracing.DecoratePublisher(s.broker)
 	require.NoError(t, err)
-	_, err = s.router.AddForwarder(s.database, broker, forwarder.Config{PollMin: time.Millisecond, PollMax: tick})
+	_, err = s.router.AddForwarder(s.database, broker, forwarder.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}})
 	require.NoError(t, err)
 	background(t, s.router.Run)
 	t.Cleanup(func() { require.NoError(t, s.router.Close()) })
@@ -273,7 +273,7 @@ func TestMiddleware_a_context_that_cannot_be_read_fails_no_message(t *testing.T)
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{Parent: true})
 	s := serve(t, tracing, func(s *served) {
-		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", done, router.QueueConfig{QueueConfig: queue.Config{PollMin: time.Millisecond, PollMax: tick}})
+		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", done, router.QueueConfig{QueueConfig: queue.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}}})
 		require.NoError(t, err)
 	})
 	messages := 0

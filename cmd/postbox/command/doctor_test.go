@@ -204,7 +204,7 @@ func TestDoctor_finds_a_broker_that_is_away(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "k"))
 	away := func(string, ...*message.Message) error { return &net.OpError{Op: "dial", Err: errors.New("refused")} }
-	f, err := forwarder.New(b.database.Postbox(), publisherFunc(away), forwarder.Config{Lease: time.Second}, nil)
+	f, err := forwarder.New(b.database.Postbox(), publisherFunc(away), forwarder.Config{Tuning: postbox.Tuning{Lease: time.Second}}, nil)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(context.WithoutCancel(t.Context())) }()

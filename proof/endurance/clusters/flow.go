@@ -69,7 +69,7 @@ func (f *flow) assemble() (err error) {
 		return err
 	}
 	if _, err = f.router.AddForwarder(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, f.to.publisher, forwarder.Config{
-		Classify: f.to.classify, BatchSize: batchSize, ProbeMax: probeMax,
+		Classify: f.to.classify, BatchSize: batchSize, Tuning: postbox.Tuning{ProbeMax: probeMax},
 	}); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func startOutbox(where *place.Place, s scenario, g *gate) (*outbox, error) {
 	if o.publisher, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{}, nil); err != nil {
 		return nil, err
 	}
-	config := forwarder.Config{Concurrency: s.workers, PageSize: s.page, BatchSize: s.batch}
+	config := forwarder.Config{Concurrency: s.workers, Tuning: postbox.Tuning{PageSize: s.page}, BatchSize: s.batch}
 	if o.forwarder, err = forwarder.New(db, o.sink, config, nil); err != nil {
 		return nil, err
 	}

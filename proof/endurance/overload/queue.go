@@ -38,7 +38,7 @@ func startQueue(where *place.Place, s scenario, g *gate) (*deferrals, error) {
 	if q.store, err = inboxstore.New(postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil); err != nil {
 		return nil, err
 	}
-	q.worker, err = queue.NewSubscriber(q.store, queue.Config{Transactional: true, Concurrency: s.workers, PageSize: s.page}, nil)
+	q.worker, err = queue.NewSubscriber(q.store, queue.Config{Transactional: true, Concurrency: s.workers, Tuning: postbox.Tuning{PageSize: s.page}}, nil)
 	if err != nil {
 		return nil, err
 	}

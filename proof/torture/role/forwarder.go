@@ -36,9 +36,9 @@ func (p *process) forward(ctx context.Context) error {
 	}
 	db := postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(note)}
 	fwd, err := forwarder.New(db, noting{to, p.history}, forwarder.Config{
-		ListenDSN: p.Database, Tail: reader, Lease: Lease, BatchSize: 8, PageSize: 200,
+		Tuning: postbox.Tuning{ListenDSN: p.Database, Lease: Lease, PageSize: 200, ProbeMax: ProbeMax}, Tail: reader, BatchSize: 8,
 		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
-		Retry:    soon(ledger.OutboxAttempts), ProbeMax: ProbeMax,
+		Retry:    soon(ledger.OutboxAttempts),
 	}, p.logger)
 	if err != nil {
 		return err

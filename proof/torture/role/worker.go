@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
@@ -27,8 +28,8 @@ const (
 func (p *process) work(ctx context.Context) error {
 	return p.serve(ctx, func(s *service, flow ledger.Flow, subscriber message.Subscriber) error {
 		config := queue.Config{
-			ListenDSN: p.Database, Lease: Lease, Retry: soon(flow.Attempts), ProbeMax: ProbeMax, History: kept,
-			Transactional: flow.Work != ledger.Claimed, Concurrency: 6, PageSize: 100,
+			Tuning: postbox.Tuning{ListenDSN: p.Database, Lease: Lease, ProbeMax: ProbeMax, PageSize: 100}, Retry: soon(flow.Attempts), History: kept,
+			Transactional: flow.Work != ledger.Claimed, Concurrency: 6,
 		}
 		storing := middleware.DeferConfig{Retry: soon(flow.Attempts)}
 		var err error

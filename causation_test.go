@@ -130,7 +130,7 @@ func published(t *testing.T, config forwarder.PublisherConfig, publish func(ctx 
 	publisher, err := forwarder.NewPublisher(database.Postbox(), config, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = publisher.Close() })
-	err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error { return publish(ctx, publisher, tx) })
+	err = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error { return publish(ctx, publisher, tx) })
 	rows, queryErr := database.DB.QueryContext(t.Context(), "SELECT metadata FROM postbox_messages ORDER BY id")
 	require.NoError(t, queryErr)
 	defer func() { _ = rows.Close() }()

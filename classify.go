@@ -1,14 +1,10 @@
 package postbox
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
-	"io"
-	"net"
-	"os"
 	"slices"
-	"syscall"
+
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 )
 
 // ErrorClass says whether an error of a broker or a database is the fault of the message.
@@ -57,13 +53,6 @@ func Classifiers(all ...Classifier) Classifier {
 	}
 }
 
-// outages are errors by which Go's standard library reports that the other side is away.
-var outages = []error{
-	context.DeadlineExceeded, os.ErrDeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn,
-	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
-	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ETIMEDOUT,
-}
-
 // ClassifyNetwork classifies the connection errors of Go's standard library as an outage: refused,
 // reset, closed, timed out, unknown host. [Permanent] errors are faults of the message.
 func ClassifyNetwork(err error) ErrorClass {
@@ -71,13 +60,7 @@ func ClassifyNetwork(err error) ErrorClass {
 	if errors.As(err, &permanent) {
 		return MessageFault
 	}
-	for _, outage := range outages {
-		if errors.Is(err, outage) {
-			return Outage
-		}
-	}
-	var netErr net.Error
-	if errors.As(err, &netErr) {
+	if commit.IsAway(err) {
 		return Outage
 	}
 	return Unclassified

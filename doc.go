@@ -17,7 +17,7 @@
 //
 // Then use the parts that you need. The examples on this page are complete and tested:
 //
-//   - To publish in the transaction that changes your data: forwarder.NewPublisher and forwarder.InTx. See the example "Produce".
+//   - To publish in the transaction that changes your data: forwarder.NewPublisher and postbox.InTx. See the example "Produce".
 //   - To send the messages of the outbox to a broker: forwarder.New. See "Relay".
 //   - To handle each message once: the middleware of middleware.NewInbox, with a store of inboxstore.New. See "ConsumeOnce".
 //   - To store a message now and handle it later, one by one, in order, or many at a time: middleware.Defer and

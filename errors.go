@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 var (
 	// ErrNoTransaction is returned when a write needs the user's transaction and the context carries none, or none any more because the function that had it has returned.
-	// Put one there with [ContextWithTx], or use forwarder.InTx.
+	// Put one there with [ContextWithTx], or use postbox.InTx.
 	ErrNoTransaction = errors.New("no transaction in the context")
 	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer or subscribe.
 	ErrClosed = errors.New("closed")
 	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may or may not
 	// have taken effect. Look for its effect before doing it again.
-	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
+	ErrCommitUnknown = commit.ErrUnknown
 	// ErrDeployment is returned when the tables belong to another deployment than the configured one, as the tables of a copied
 	// database do. See [Database] and docs/security.md.
 	ErrDeployment = dialect.ErrDeployment

@@ -42,7 +42,7 @@ func Example_produce() {
 	must(err)
 	ctx := context.Background()
 
-	err = forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('1')`); err != nil {
 			return err
 		}

@@ -18,12 +18,10 @@ type Tuning struct {
 	// memory, each with its payload if that is small. Defaults to 2000, for batches to at least their
 	// size.
 	PageSize int
-	// MaxBytesInFlight bounds, in bytes, the payloads with their metadata that calls of publishers or
-	// handlers hold in memory and that are not part of a page. These are the ones above 16 KiB, which
-	// are loaded one by one. A payload that is larger than the bound goes alone, and a batch gets fewer
-	// messages. A page holds at most half of the bound; with larger pages the 16 KiB shrink. Each
-	// handler gets a copy, since it may change it, so a queue takes at most twice the bound. Defaults
-	// to 64 MiB.
+	// MaxBytesInFlight bounds, in bytes, the payloads above 16 KiB that calls of publishers or handlers
+	// hold in memory, with their metadata: they are loaded one by one. A payload that is larger than
+	// the bound goes alone, and a batch gets fewer messages. A queue takes at most twice the bound,
+	// since each handler gets a copy. Defaults to 64 MiB.
 	MaxBytesInFlight int
 	// Lease is how long the lanes of a crashed process remain reserved for it. A live process renews
 	// its lease after a third of it, so a handler may run for hours. Defaults to 15 s.
@@ -33,15 +31,11 @@ type Tuning struct {
 	// other. Default to 100 ms and 30 s.
 	ProbeMin, ProbeMax time.Duration
 	// FailuresInRow is the number of different messages to one topic of an outbox that must fail in a
-	// row before the topic is taken to be in an outage. Only errors that Classify does not know count
-	// here. A message with counted attempts is no evidence of an outage. Before that, each of the
-	// messages waits by itself, and an attempt counts only after another message to the topic got
-	// through. Defaults to 5. A queue has none.
+	// row, with errors that Classify does not know, before the topic is taken to be in an outage. A
+	// message with counted attempts is no evidence. Defaults to 5. A queue has none.
 	FailuresInRow int
-	// OutageLimit is for topics of an outbox to which no message gets through while no error is known
-	// to be an outage. After this time each failure counts as an attempt, so that messages that can
-	// never be published come to an end. It counts from the first failure that this process sees. An
-	// outage of the broker that lasts longer, with errors that Classify does not know, makes dead
-	// letters. Defaults to 24 h. A queue has none.
+	// OutageLimit is how long failures with unknown errors are taken for an outage while no message
+	// gets through to the topic. After it each counts as an attempt, so that messages that can never be
+	// published come to an end. Defaults to 24 h. A queue has none.
 	OutageLimit time.Duration
 }

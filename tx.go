@@ -61,17 +61,17 @@ func resultOf(result any) sql.Result {
 // inbox joins it in a savepoint instead of opening a transaction of its own.
 //
 // The caller ends the transaction. Postbox is not told about that commit, so forwarders find the messages by polling, without a
-// wake-up; forwarder.InTx both commits and wakes them.
+// wake-up; postbox.InTx both commits and wakes them.
 //
 // An inbox records failures in this transaction too. So commit it after an error of the inbox as
 // well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
 //
 // The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in a transaction of another library,
-// in any way in which that executes a statement (see [Executor]). An inbox and forwarder.InTx cannot work in such a transaction, and return [ErrNoTransaction].
+// in any way in which that executes a statement (see [Executor]). An inbox and postbox.InTx cannot work in such a transaction, and return [ErrNoTransaction].
 // The connection of a gorm.DB is a *sql.Tx unless gorm prepares statements.
 //
 // If tx is nil, of whatever type, the new context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
-// forwarder.InTx opens a transaction of its own.
+// postbox.InTx opens a transaction of its own.
 func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	carried := txscope.Of(tx)
 	if scope := txscope.From(ctx); scope != nil && carried.Other() == nil && scope.Other() == nil && scope.Tx == carried.Tx {
@@ -88,11 +88,11 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 	return scope.Context(ctx), scope.Committed
 }
 
-// TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx], forwarder.InTx, an inbox, or the
+// TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx], postbox.InTx, an inbox, or the
 // subscriber of watermill-sql v3 put it there; for the subscriber of v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
 // TxFromContext returns nil and false: look at the second result, and return [ErrNoTransaction], before you use the transaction.
 //
-// A transaction of Postbox is carried only until the function of forwarder.InTx, or the handler of the inbox, that got the context has returned. So a hook of
+// A transaction of Postbox is carried only until the function of postbox.InTx, or the handler of the inbox, that got the context has returned. So a hook of
 // [AfterCommit], and a goroutine that the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until its function is called.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {

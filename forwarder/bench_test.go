@@ -74,7 +74,7 @@ func preload(b *testing.B, database *testdb.Database, n int, keyed bool) {
 			}
 			messages = append(messages, msg)
 		}
-		require.NoError(b, forwarder.InTx(b.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(b, postbox.InTx(b.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			return publisher.Bind(tx).Publish("topic", messages...)
 		}))
 	}
@@ -121,7 +121,7 @@ func benchmarkPublish(b *testing.B, mark func(msg *message.Message) *message.Mes
 		payload := make([]byte, 256)
 		b.ReportAllocs()
 		for b.Loop() {
-			err := forwarder.InTx(b.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			err := postbox.InTx(b.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := mark(message.NewMessage(postbox.NewMessageID(), payload))
 				msg.SetContext(ctx)
 				return publisher.Publish("topic", msg)

@@ -46,7 +46,7 @@ func traffic(t *testing.T, database *testdb.Database) {
 			case <-stop:
 				return
 			case <-tick.C:
-				err := forwarder.InTx(context.Background(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				err := postbox.InTx(context.Background(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 					msg := newMessage(fmt.Sprintf("traffic %d", i), "")
 					msg.SetContext(ctx)
 					return publisher.Publish("topic", msg)

@@ -49,7 +49,7 @@ func TestContextWithTx_InTx_refuses_a_transaction_that_can_only_execute(t *testi
 	_, found := postbox.TxFromContext(ctx)
 	require.False(t, found)
 	require.False(t, postbox.AfterCommit(ctx, func() { t.Error("nobody hears of this commit") }))
-	err = forwarder.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error { t.Error("it ran"); return nil })
+	err = postbox.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error { t.Error("it ran"); return nil })
 	require.ErrorIs(t, err, postbox.ErrNoTransaction)
 	require.ErrorContains(t, err, "a transaction of another library")
 
@@ -86,7 +86,7 @@ func TestPublisher_G1_messages_of_different_transactions_are_refused(t *testing.
 	defer func() { _ = tx.Rollback() }()
 	var returned context.Context
 	other := testdb.SQLite(t).DB
-	require.ErrorIs(t, forwarder.InTx(t.Context(), other, func(ctx context.Context, _ *sql.Tx) error { returned = ctx; return errBroker }), errBroker)
+	require.ErrorIs(t, postbox.InTx(t.Context(), other, func(ctx context.Context, _ *sql.Tx) error { returned = ctx; return errBroker }), errBroker)
 	contexts := map[string]context.Context{
 		"none":            t.Context(),
 		"another library": postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext)),

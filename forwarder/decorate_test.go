@@ -28,7 +28,7 @@ func TestDecorate_keeps_an_outbox_an_outbox(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, postbox.PublishesInTx(decorated))
 		publish := func(publisher message.Publisher, id string, then error) error {
-			return forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := newMessage(id, "")
 				msg.SetContext(ctx)
 				return errors.Join(publisher.Publish("topic", msg), then)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -35,7 +35,7 @@ func TestPublisher_applies_the_delay_of_the_context(t *testing.T) {
 				delay.Message(msg, delay.For(ofMessage))
 			}
 			before := len(msg.Metadata)
-			require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg.SetContext(delay.WithContext(ctx, delay.For(2*time.Hour)))
 				return publisher.Publish("topic", msg)
 			}))

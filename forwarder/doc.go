@@ -13,7 +13,7 @@
 // What is not promised: exactly one publication. If a process crashes after the broker's answer and before that answer
 // is recorded in the database, the message is published again, under the same UUID. An inbox recognises such duplicates.
 //
-// Make transactions with [InTx].
+// Make transactions with [postbox.InTx].
 //
 // Forwarders in any number of processes share the work, and each adds throughput.
 package forwarder

@@ -33,7 +33,7 @@ func Example() {
 	must(err)
 	defer func() { _ = outbox.Close() }()
 	for _, order := range []string{"refused", "accepted"} {
-		err := forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
 			msg := message.NewMessage(postbox.NewMessageID(), []byte(order))
 			msg.SetContext(ctx)
 			if err := outbox.Publish("orders", msg); err != nil {

@@ -22,7 +22,7 @@ func Example_uniqueKeys() {
 	defer func() { _ = outbox.Close() }()
 
 	publish := func(msg *message.Message) {
-		must(forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+		must(postbox.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
 			msg.SetContext(forwarder.WhenSkipped(ctx, func(skipped *message.Message) {
 				fmt.Println("skipped:", string(skipped.Payload))
 			}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -39,7 +40,7 @@ func TestPublisher_a_receipt_of_the_longest_expectation_can_be_seen(t *testing.T
 		publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) {
 			c.Receipts = []forwarder.Expectation{{Topic: "orders", Consumers: []string{"billing"}, Within: century}}
 		})
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			return publisher.Publish("orders", message.NewMessageWithContext(ctx, "1", nil))
 		}))
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)

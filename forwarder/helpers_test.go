@@ -136,7 +136,7 @@ func run(t *testing.T, fwd *forwarder.Forwarder) {
 // inTx publishes in a transaction of its own.
 func inTx(t *testing.T, db *sql.DB, publisher message.Publisher, topic string, messages ...*message.Message) {
 	t.Helper()
-	require.NoError(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range messages {
 			msg.SetContext(ctx)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -26,7 +25,7 @@ func TestInTx_a_context_that_ends_before_the_commit_is_the_same_error_on_each_da
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		err := forwarder.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err := postbox.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			insert(ctx, tx)
 			cancel()
 			return nil
@@ -37,7 +36,7 @@ func TestInTx_a_context_that_ends_before_the_commit_is_the_same_error_on_each_da
 
 		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		err = forwarder.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err = postbox.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			insert(context.WithoutCancel(ctx), tx)
 			<-ctx.Done()
 			return nil
@@ -82,7 +81,7 @@ func passOverDeadlock(t *testing.T, database *testdb.Database, db *sql.DB, after
 	_, err = other.ExecContext(t.Context(), update+"2")
 	require.NoError(t, err)
 	waits := make(chan error, 1)
-	err = forwarder.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	err = postbox.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, update+"1"); err != nil {
 			return err
 		}
@@ -109,15 +108,15 @@ func TestInTx_G1_a_function_that_ends_its_transaction_gets_an_error(t *testing.T
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for name, end := range endings() {
 			for _, db := range []*sql.DB{database.DB, database.OpenWrapped(t)} {
-				require.ErrorIs(t, forwarder.InTx(t.Context(), db, end), postbox.ErrCommitUnknown, name)
+				require.ErrorIs(t, postbox.InTx(t.Context(), db, end), postbox.ErrCommitUnknown, name)
 			}
 			handles := []*sql.DB{database.DB}
 			if database.Dialect != postbox.MySQL || database.IsMariaDB(t) { // MySQL prepares no SAVEPOINT, and this driver prepares all
 				handles = append(handles, database.OpenWrapped(t))
 			}
 			for _, db := range handles {
-				require.ErrorIs(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
-					require.ErrorIs(t, forwarder.InTx(ctx, db, end), postbox.ErrCommitUnknown, name)
+				require.ErrorIs(t, postbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+					require.ErrorIs(t, postbox.InTx(ctx, db, end), postbox.ErrCommitUnknown, name)
 					return nil
 				}), postbox.ErrCommitUnknown, name)
 			}
@@ -168,7 +167,7 @@ func TestInTx_G1_commits_whatever_the_last_statement_was(t *testing.T) {
 			}
 		}
 		for name, end := range last {
-			require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, database.Bind("INSERT INTO business VALUES (?)"), name)
 				return errors.Join(err, end(ctx, tx))
 			}), name)
@@ -183,7 +182,7 @@ func TestInTx_commits_where_its_function_leaves_rows_open(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20) NOT NULL)")
 		for range 3 {
-			require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, postbox.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO business VALUES ('b')")
 				require.NoError(t, err)
 				rows, err := tx.QueryContext(ctx, "SELECT name FROM business") //nolint:rowserrcheck,sqlclosecheck // as many do

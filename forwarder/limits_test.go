@@ -49,7 +49,7 @@ func TestPublisher_refuses_values_that_not_every_database_can_store(t *testing.T
 			"topic and last space": {"topic ", newMessage("1", ""), "ends with a space"},
 			"topic that is none":   {"to\x00pic", newMessage("1", ""), "NUL"},
 		} {
-			require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				fine := newMessage("fine", "")
 				fine.SetContext(ctx)
 				test.msg.SetContext(ctx)

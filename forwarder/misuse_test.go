@@ -64,10 +64,10 @@ func TestPublish_with_the_context_of_a_committed_function_says_so(t *testing.T) 
 		}
 		var left, nested context.Context
 		var hook error
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			left = ctx
 			postbox.AfterCommit(ctx, func() { hook = publish(ctx) })
-			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				nested = ctx
 				return nil
 			})

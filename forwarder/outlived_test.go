@@ -28,7 +28,7 @@ func newStraggler() *straggler {
 // inTx begins InTx in a goroutine, returns when that has written one row, and lets it write a second one when its caller has returned.
 func (s *straggler) inTx(ctx context.Context, database *testdb.Database) {
 	go func() {
-		s.err <- forwarder.InTx(ctx, database.DB, writing(database, "debit", func(ctx context.Context, tx *sql.Tx) error {
+		s.err <- postbox.InTx(ctx, database.DB, writing(database, "debit", func(ctx context.Context, tx *sql.Tx) error {
 			close(s.begun)
 			<-s.returned
 			return writing(database, "credit", nil)(context.WithoutCancel(ctx), tx)
@@ -53,7 +53,7 @@ func TestInTx_G1_a_function_that_returns_before_a_nested_one_is_rolled_back(t *t
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
 		s := newStraggler()
-		err := forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
 			s.inTx(ctx, database)
 			return nil
 		}))
@@ -65,8 +65,8 @@ func TestInTx_G1_a_function_that_returns_before_a_nested_one_is_rolled_back(t *t
 
 		// A function around them that passes over the error cannot commit half of the innermost one either.
 		s = newStraggler()
-		err = forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
-			middle := forwarder.InTx(ctx, database.DB, writing(database, "middle", func(ctx context.Context, _ *sql.Tx) error {
+		err = postbox.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+			middle := postbox.InTx(ctx, database.DB, writing(database, "middle", func(ctx context.Context, _ *sql.Tx) error {
 				s.inTx(ctx, database)
 				return nil
 			}))
@@ -88,7 +88,7 @@ func TestInTx_G1_a_user_transaction_is_rolled_back_if_a_function_in_it_returns_t
 		tx, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		s := newStraggler()
-		err = forwarder.InTx(postbox.ContextWithTx(t.Context(), tx), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err = postbox.InTx(postbox.ContextWithTx(t.Context(), tx), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			s.inTx(ctx, database)
 			return nil
 		})
@@ -114,7 +114,7 @@ func TestInTx_G1_a_function_that_returns_before_a_call_of_Publish_is_rolled_back
 				return ""
 			}
 		})
-		err := forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
 			msg := newMessage("1", "")
 			msg.SetContext(ctx)
 			go func() { s.err <- publisher.Publish("topic", msg) }()
@@ -136,7 +136,7 @@ func TestInTx_the_context_of_a_function_that_has_returned_carries_no_transaction
 		publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
 		refused := func(ctx context.Context) {
 			t.Helper()
-			err := forwarder.InTx(ctx, database.DB, writing(database, "left behind", nil))
+			err := postbox.InTx(ctx, database.DB, writing(database, "left behind", nil))
 			require.ErrorIs(t, err, postbox.ErrNoTransaction)
 			require.ErrorContains(t, err, "has returned")
 			require.ErrorContains(t, err, "postbox.ContextWithTx(ctx, nil)")
@@ -149,9 +149,9 @@ func TestInTx_the_context_of_a_function_that_has_returned_carries_no_transaction
 			require.False(t, carried)
 		}
 		var outer, nested context.Context
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
 			for _, fails := range []error{nil, errBroker} {
-				require.ErrorIs(t, forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				require.ErrorIs(t, postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 					nested = ctx
 					return fails
 				}), fails)
@@ -159,19 +159,19 @@ func TestInTx_the_context_of_a_function_that_has_returned_carries_no_transaction
 			}
 			return nil
 		})))
-		require.ErrorIs(t, forwarder.InTx(t.Context(), database.DB, writing(database, "rolled back", func(ctx context.Context, _ *sql.Tx) error {
+		require.ErrorIs(t, postbox.InTx(t.Context(), database.DB, writing(database, "rolled back", func(ctx context.Context, _ *sql.Tx) error {
 			outer = ctx
 			return errBroker
 		})), errBroker)
 		refused(outer)
 		require.Panics(t, func() {
-			_ = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			_ = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				outer = ctx
 				panic("oh")
 			})
 		})
 		refused(outer)
-		require.NoError(t, forwarder.InTx(postbox.ContextWithTx(outer, nil), database.DB, writing(database, "b", nil)), "as the error says")
+		require.NoError(t, postbox.InTx(postbox.ContextWithTx(outer, nil), database.DB, writing(database, "b", nil)), "as the error says")
 		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
 		require.Zero(t, pending(t, database))
 	})

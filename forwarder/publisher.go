@@ -66,7 +66,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 }
 
 // Publish writes the messages to the outbox. They must all carry the same transaction: see
-// [postbox.ContextWithTx] and [InTx]. Without a transaction it returns [postbox.ErrNoTransaction], unless the config
+// [postbox.ContextWithTx] and [postbox.InTx]. Without a transaction it returns [postbox.ErrNoTransaction], unless the config
 // allows autocommit; then the messages are committed together.
 //
 // A message without a UUID is stored under a new one. A message whose context carries a [postbox.Causation] is
@@ -112,9 +112,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return p.autocommit(ctx, topic, messages)
 	case scope.Over():
 		return fmt.Errorf("publish to topic %.300q: %w any more, since the transaction that it carried is committed: the function of InTx, or the handler of the inbox, that had it may have returned, "+
-			"or this is a function of AfterCommit: publish before, or in another transaction of forwarder.InTx", topic, postbox.ErrNoTransaction)
+			"or this is a function of AfterCommit: publish before, or in another transaction of postbox.InTx", topic, postbox.ErrNoTransaction)
 	default:
-		return fmt.Errorf("publish to topic %.300q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
+		return fmt.Errorf("publish to topic %.300q: %w: set the message's context with postbox.ContextWithTx, use postbox.InTx, or set AllowAutocommit",
 			topic, postbox.ErrNoTransaction)
 	}
 }
@@ -128,14 +128,14 @@ func (p *Publisher) PublishesInTx() bool { return p != nil }
 // autocommit writes the messages in a transaction of their own.
 func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*message.Message) error {
 	return spool.UntilNoConflict(spool.Conflicts(p.spool.Statements.Kind), func() error {
-		return InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
+		return postbox.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
 			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
 	})
 }
 
-// Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it the forwarders find the
+// Announce wakes the forwarders. Call it after a commit that [postbox.InTx] did not make; without it the forwarders find the
 // messages at their next poll. It does not wait.
 func (p *Publisher) Announce() { p.announcer.Announce() }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -26,7 +26,7 @@ func TestPublisher_is_interrupted_on_postgres(t *testing.T) {
 	const prepared = "SELECT COUNT(*) FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO postbox_messages%'"
 	require.Eventually(t, func() bool {
 		n := 0
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			require.NoError(t, publish(ctx))
 			return tx.QueryRowContext(ctx, prepared).Scan(&n)
 		}))
@@ -47,7 +47,7 @@ func TestPublisher_is_interrupted_on_postgres(t *testing.T) {
 		failed := make(chan error, 1)
 		ends := make(chan context.CancelFunc, 1)
 		go func() {
-			failed <- forwarder.InTx(began, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			failed <- postbox.InTx(began, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				ctx, sooner := end(ctx)
 				if sooner == nil {
 					sooner = cancel

@@ -26,7 +26,7 @@ func TestPublisher_G1_message_exists_if_and_only_if_the_transaction_committed(t 
 		database.Exec(t, "CREATE TABLE business (id INTEGER)")
 		publisher := publisherFor(t, database, nil)
 		for i, fail := range []bool{false, true, false, true} {
-			err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			err := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, database.Bind("INSERT INTO business VALUES (?)"), i)
 				require.NoError(t, err)
 				msg := newMessage(fmt.Sprint(i), "")
@@ -40,7 +40,7 @@ func TestPublisher_G1_message_exists_if_and_only_if_the_transaction_committed(t 
 			require.Equal(t, fail, err != nil)
 		}
 		require.PanicsWithValue(t, "oh", func() {
-			_ = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			_ = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := newMessage("panic", "")
 				msg.SetContext(ctx)
 				require.NoError(t, publisher.Publish("topic", msg))
@@ -93,7 +93,7 @@ func TestPublisher_without_a_transaction_is_refused_unless_autocommit_is_allowed
 		database.Migrate(t)
 		err := publisherFor(t, database, nil).Publish("topic", newMessage("1", ""))
 		require.ErrorIs(t, err, postbox.ErrNoTransaction)
-		require.ErrorContains(t, err, "forwarder.InTx")
+		require.ErrorContains(t, err, "postbox.InTx")
 
 		allowed := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
 		require.NoError(t, allowed.Publish("topic", newMessage("1", ""), newMessage("2", "")))
@@ -126,7 +126,7 @@ func TestPublisher_G1_refuses_a_transaction_of_another_database(t *testing.T) {
 				inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("1", ""))
 			}
 			publisher := publisherFor(t, orders, nil)
-			err := forwarder.InTx(t.Context(), billing.DB, func(ctx context.Context, tx *sql.Tx) error {
+			err := postbox.InTx(t.Context(), billing.DB, func(ctx context.Context, tx *sql.Tx) error {
 				msg := newMessage("2", "")
 				msg.SetContext(ctx)
 				require.ErrorContains(t, publisher.Publish("topic", msg), "not in the same database", "at once, by the context")
@@ -135,7 +135,7 @@ func TestPublisher_G1_refuses_a_transaction_of_another_database(t *testing.T) {
 			})
 			require.NoError(t, err)
 			inTx(t, orders.Open(t), publisher, "topic", newMessage("3", ""))
-			err = forwarder.InTx(t.Context(), bare.DB, func(_ context.Context, tx *sql.Tx) error {
+			err = postbox.InTx(t.Context(), bare.DB, func(_ context.Context, tx *sql.Tx) error {
 				return publisher.Bind(tx).Publish("topic", newMessage("4", ""))
 			})
 			require.ErrorContains(t, err, "not in the same database", "no tables are there")
@@ -144,7 +144,7 @@ func TestPublisher_G1_refuses_a_transaction_of_another_database(t *testing.T) {
 
 			unregistered := publisherFor(t, open(t).Migrate(t), nil)
 			for range 2 {
-				err = forwarder.InTx(t.Context(), billing.DB, func(_ context.Context, tx *sql.Tx) error {
+				err = postbox.InTx(t.Context(), billing.DB, func(_ context.Context, tx *sql.Tx) error {
 					return unregistered.Bind(tx).Publish("topic", newMessage("5", ""))
 				})
 				require.ErrorContains(t, err, "not in the same database", "its own outbox is not registered yet")
@@ -211,7 +211,7 @@ func TestPublisher_with_the_CQRS_event_bus(t *testing.T) {
 	})
 	require.NoError(t, err)
 	type orderPlaced struct{ ID string }
-	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		return bus.Publish(ctx, orderPlaced{ID: "1"})
 	}))
 	require.ErrorIs(t, bus.Publish(t.Context(), orderPlaced{ID: "2"}), postbox.ErrNoTransaction)
@@ -337,7 +337,7 @@ func TestPublisher_bad_input_says_what_to_do(t *testing.T) {
 		"large":       {"topic", newMessage(strings.Repeat("long", 20), ""), "MaxPayload is 50"},
 		"bad delay":   {"topic", badDelay, delay.DelayedForKey},
 	} {
-		err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			test.msg.SetContext(ctx)
 			return publisher.Publish(test.topic, test.msg)
 		})

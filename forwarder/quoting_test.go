@@ -33,7 +33,7 @@ func TestPublisher_errors_shorten_what_they_quote(t *testing.T) {
 		"delay for":   {"orders", func(msg *message.Message) { msg.Metadata.Set(delay.DelayedForKey, long) }},
 		"payload":     {"orders", func(msg *message.Message) { msg.UUID, msg.Payload = long[:100], make([]byte, 5<<20) }},
 	} {
-		err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg := newMessage("a", "")
 			test.change(msg)
 			msg.SetContext(ctx)

@@ -21,7 +21,7 @@ import (
 func publishIn(t *testing.T, database *testdb.Database, topic string, ids ...string) {
 	t.Helper()
 	publisher := publisherFor(t, database, nil)
-	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, id := range ids {
 			msg := message.NewMessage(id, nil)
 			msg.SetContext(ctx)

@@ -265,7 +265,7 @@ func TestForwarder_G2_loses_no_committed_change_of_messages_that_replace_each_ot
 		for producer := range producers {
 			producing.Go(func() {
 				for round := range rounds {
-					err := forwarder.InTx(context.Background(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+					err := postbox.InTx(context.Background(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 						return change(ctx, tx, (producer+round)%keys, round%5 == 4)
 					})
 					assert.True(t, err == nil || errors.Is(err, errRollBack) || dialect.Kind(database.Dialect).Classify(err) == dialect.Conflict, "%v", err)

@@ -35,7 +35,7 @@ func publishUnique(t *testing.T, database *testdb.Database, publisher message.Pu
 }
 
 func tryUnique(ctx context.Context, database *testdb.Database, publisher message.Publisher, topic string, messages ...*message.Message) (skipped []string, err error) {
-	err = forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	err = postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range messages {
 			msg.SetContext(forwarder.WhenSkipped(ctx, func(msg *message.Message) { skipped = append(skipped, msg.UUID) }))
 		}

@@ -34,19 +34,19 @@ func TestInTx_G1_within_a_transaction_is_part_of_it(t *testing.T) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
 		publisher := publisherFor(t, database, nil)
 		nested := func(outer error) error {
-			return forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
-				require.NoError(t, forwarder.InTx(ctx, database.DB, writing(database, "b", func(ctx context.Context, inner *sql.Tx) error {
+			return postbox.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
+				require.NoError(t, postbox.InTx(ctx, database.DB, writing(database, "b", func(ctx context.Context, inner *sql.Tx) error {
 					require.Same(t, tx, inner)
 					msg := newMessage("1", "")
 					msg.SetContext(ctx)
 					return publisher.Publish("topic", msg)
 				})))
-				require.ErrorIs(t, forwarder.InTx(ctx, database.DB, writing(database, "failed", func(context.Context, *sql.Tx) error { return errBroker })), errBroker)
+				require.ErrorIs(t, postbox.InTx(ctx, database.DB, writing(database, "failed", func(context.Context, *sql.Tx) error { return errBroker })), errBroker)
 				require.PanicsWithValue(t, "oh", func() {
-					_ = forwarder.InTx(ctx, database.DB, writing(database, "panicked", func(context.Context, *sql.Tx) error { panic("oh") }))
+					_ = postbox.InTx(ctx, database.DB, writing(database, "panicked", func(context.Context, *sql.Tx) error { panic("oh") }))
 				})
 				ended, cancel := context.WithCancel(ctx)
-				require.ErrorIs(t, forwarder.InTx(ended, database.DB, writing(database, "too late", func(context.Context, *sql.Tx) error {
+				require.ErrorIs(t, postbox.InTx(ended, database.DB, writing(database, "too late", func(context.Context, *sql.Tx) error {
 					cancel()
 					return nil
 				})), context.Canceled)
@@ -67,12 +67,12 @@ func TestInTx_within_a_transaction_rolls_back_to_its_savepoint_after_an_error(t 
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
-			require.Error(t, forwarder.InTx(ctx, database.DB, writing(database, "failed", func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+			require.Error(t, postbox.InTx(ctx, database.DB, writing(database, "failed", func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO no_such_table VALUES (1)")
 				return err
 			})))
-			return forwarder.InTx(ctx, database.DB, writing(database, "b", nil))
+			return postbox.InTx(ctx, database.DB, writing(database, "b", nil))
 		})))
 		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
 	})
@@ -95,11 +95,11 @@ func TestInTx_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 		require.NoError(t, add(t.Context(), other, "a"))
 		require.NoError(t, add(t.Context(), other, "c")) // it has changed more rows, so the server does not choose it
 		ended := make(chan error, 1)
-		err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if err := add(ctx, tx, "b"); err != nil {
 				return err
 			}
-			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			return postbox.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
 				// One of the two is the second that waits, and closes the circle. The server chooses by what they have changed, not by their order.
 				go func() { ended <- add(context.WithoutCancel(ctx), other, "b") }()
 				err := add(ctx, tx, "a")
@@ -127,12 +127,12 @@ func TestInTx_within_a_transaction_runs_AfterCommit_functions_unless_it_failed(t
 	database := testdb.SQLite(t)
 	ran := []string{}
 	nested := func(ctx context.Context, name string, fails error) {
-		require.ErrorIs(t, forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.ErrorIs(t, postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			require.True(t, postbox.AfterCommit(ctx, func() { ran = append(ran, name) }))
 			return fails
 		}), fails)
 	}
-	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		nested(ctx, "committed", nil)
 		nested(ctx, "rolled back", errBroker)
 		require.Empty(t, ran)
@@ -147,8 +147,8 @@ func TestInTx_within_a_transaction_of_another_database_has_its_own(t *testing.T)
 	for _, database := range []*testdb.Database{one, two} {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
 	}
-	require.ErrorIs(t, forwarder.InTx(t.Context(), one.DB, writing(one, "a", func(ctx context.Context, tx *sql.Tx) error {
-		require.NoError(t, forwarder.InTx(ctx, two.DB, writing(two, "b", func(ctx context.Context, inner *sql.Tx) error {
+	require.ErrorIs(t, postbox.InTx(t.Context(), one.DB, writing(one, "a", func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, postbox.InTx(ctx, two.DB, writing(two, "b", func(ctx context.Context, inner *sql.Tx) error {
 			require.NotSame(t, tx, inner)
 			carried, _ := postbox.TxFromContext(ctx)
 			require.Same(t, inner, carried)
@@ -164,8 +164,8 @@ func TestInTx_has_its_own_transaction_if_that_of_the_context_was_removed(t *test
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
-		require.ErrorIs(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
-			require.NoError(t, forwarder.InTx(postbox.ContextWithTx(ctx, nil), database.DB, writing(database, "b", nil)))
+		require.ErrorIs(t, postbox.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+			require.NoError(t, postbox.InTx(postbox.ContextWithTx(ctx, nil), database.DB, writing(database, "b", nil)))
 			return errBroker
 		})), errBroker)
 		require.Equal(t, []string{"b"}, query(t, database.DB, "SELECT name FROM business"))
@@ -178,20 +178,20 @@ func TestInTxWith_other_options_than_those_of_the_transaction_are_refused(t *tes
 		serializable := &sql.TxOptions{Isolation: sql.LevelSerializable}
 		fine := func(context.Context, *sql.Tx) error { return nil }
 		never := func(context.Context, *sql.Tx) error { return errors.New("it runs") }
-		require.NoError(t, forwarder.InTxWith(t.Context(), database.DB, serializable, func(ctx context.Context, tx *sql.Tx) error {
-			require.NoError(t, forwarder.InTx(ctx, database.DB, fine))
-			require.NoError(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{}, fine), "it asks for nothing")
-			require.NoError(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{Isolation: sql.LevelSerializable}, fine))
+		require.NoError(t, postbox.InTxWith(t.Context(), database.DB, serializable, func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, postbox.InTx(ctx, database.DB, fine))
+			require.NoError(t, postbox.InTxWith(ctx, database.DB, &sql.TxOptions{}, fine), "it asks for nothing")
+			require.NoError(t, postbox.InTxWith(ctx, database.DB, &sql.TxOptions{Isolation: sql.LevelSerializable}, fine))
 			return nil
 		}))
 		begun, err := database.DB.BeginTx(t.Context(), serializable)
 		require.NoError(t, err)
 		defer func() { _ = begun.Rollback() }()
 		ctx := postbox.ContextWithTx(t.Context(), begun)
-		require.ErrorContains(t, forwarder.InTxWith(ctx, database.DB, serializable, never), "postbox.ContextWithTx(ctx, nil)", "it is not known how it began")
-		require.NoError(t, forwarder.InTx(ctx, database.DB, fine))
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
-			require.ErrorContains(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{ReadOnly: true}, never), "did not begin with the options")
+		require.ErrorContains(t, postbox.InTxWith(ctx, database.DB, serializable, never), "postbox.ContextWithTx(ctx, nil)", "it is not known how it began")
+		require.NoError(t, postbox.InTx(ctx, database.DB, fine))
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.ErrorContains(t, postbox.InTxWith(ctx, database.DB, &sql.TxOptions{ReadOnly: true}, never), "did not begin with the options")
 			return nil
 		}))
 	})
@@ -200,8 +200,8 @@ func TestInTxWith_other_options_than_those_of_the_transaction_are_refused(t *tes
 func TestInTx_nil_arguments_are_errors(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	require.ErrorContains(t, forwarder.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
-	require.ErrorContains(t, forwarder.InTx(t.Context(), database.DB, nil), "the database or the function is nil")
+	require.ErrorContains(t, postbox.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
+	require.ErrorContains(t, postbox.InTx(t.Context(), database.DB, nil), "the database or the function is nil")
 	_, err := forwarder.New(database.Postbox(), (*forwarder.Publisher)(nil), forwarder.Config{}, nil)
 	require.ErrorContains(t, err, "is nil")
 }
@@ -216,15 +216,15 @@ func TestInTx_in_a_hook_has_its_own_transaction(t *testing.T) {
 		publisher := publisherFor(t, database, nil)
 		hook := func(ctx context.Context, name string) func() {
 			return func() {
-				require.NoError(t, forwarder.InTx(ctx, database.DB, writing(database, name, nil)))
+				require.NoError(t, postbox.InTx(ctx, database.DB, writing(database, name, nil)))
 				msg := newMessage("1", "")
 				msg.SetContext(ctx)
 				require.ErrorIs(t, publisher.Publish("topic", msg), postbox.ErrNoTransaction)
 			}
 		}
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			require.True(t, postbox.AfterCommit(ctx, hook(ctx, "outer")))
-			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				require.True(t, postbox.AfterCommit(ctx, hook(ctx, "nested")))
 				return nil
 			})
@@ -238,21 +238,21 @@ func TestInTx_concurrent_calls_in_one_transaction_are_refused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			begun, tried, failed := make(chan struct{}), make(chan struct{}), make(chan error)
 			go func() {
-				failed <- forwarder.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error {
+				failed <- postbox.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error {
 					close(begun)
 					<-tried
 					return errBroker
 				})
 			}()
 			<-begun
-			beside := forwarder.InTx(ctx, database.DB, writing(database, "beside", nil))
+			beside := postbox.InTx(ctx, database.DB, writing(database, "beside", nil))
 			close(tried)
 			require.ErrorIs(t, <-failed, errBroker)
 			require.ErrorContains(t, beside, "call one after the other")
-			return forwarder.InTx(ctx, database.DB, writing(database, "afterwards", nil))
+			return postbox.InTx(ctx, database.DB, writing(database, "afterwards", nil))
 		}))
 		require.Equal(t, []string{"afterwards"}, query(t, database.DB, "SELECT name FROM business"))
 	})
@@ -268,8 +268,8 @@ func TestInTx_within_a_transaction_that_the_user_began_on_another_database_has_i
 	tx, err := one.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	ctx := postbox.ContextWithTx(t.Context(), tx)
-	require.NoError(t, forwarder.InTx(ctx, two.DB, writing(two, "two", nil)))
-	require.NoError(t, forwarder.InTx(ctx, one.DB, writing(one, "one", nil)))
+	require.NoError(t, postbox.InTx(ctx, two.DB, writing(two, "two", nil)))
+	require.NoError(t, postbox.InTx(ctx, one.DB, writing(one, "one", nil)))
 	require.NoError(t, tx.Commit())
 	require.Equal(t, []string{"one"}, query(t, one.DB, "SELECT name FROM business"))
 	require.Equal(t, []string{"two"}, query(t, two.DB, "SELECT name FROM business"))

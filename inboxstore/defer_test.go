@@ -19,7 +19,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -331,7 +330,7 @@ func TestDefer_wakes_the_subscriber_of_the_same_process(t *testing.T) {
 		if i%2 == 0 {
 			err = deliver(t.Context())
 		} else {
-			err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error { return deliver(ctx) })
+			err = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error { return deliver(ctx) })
 		}
 		require.NoError(t, err)
 		msg := <-messages

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -38,7 +37,7 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 				return err
 			}
 			in := func(db *sql.DB, work func(ctx context.Context, id string) error, id string) error {
-				return forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error { return work(ctx, id) })
+				return postbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error { return work(ctx, id) })
 			}
 			for name, work := range map[string]func(ctx context.Context, id string) error{"Defer": deferred, "Once": once, "RecordFailure": record} {
 				require.ErrorContains(t, in(theirs.DB, work, "1"), "not in the same database", name)

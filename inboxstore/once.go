@@ -10,10 +10,10 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
@@ -256,7 +256,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, kept *keepin
 	}()
 	claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 	if err != nil {
-		return false, spool.WentBack(s.claimError(err), back())
+		return false, commit.WentBack(s.claimError(err), back())
 	}
 	if claimed > 0 {
 		scope.Hold(s.core.Statements.Claim, claim)
@@ -292,16 +292,16 @@ func (s *Store) unkept(err, backErr error) error {
 	if s.core.IsConflict(err) || errors.Is(err, errNoClaim) || s.core.Statements.Kind.Aborted(err) {
 		return s.failedWithin(err, backErr)
 	}
-	return spool.WentBack(fmt.Errorf("inbox: %w", err), backErr)
+	return commit.WentBack(fmt.Errorf("inbox: %w", err), backErr)
 }
 
 // failedWithin returns the error of a handler that failed in a savepoint. A conflict is not the handler's failure: it
 // concerns the owner of the transaction, which can run all of it again.
 func (s *Store) failedWithin(err, backErr error) error {
 	if s.core.IsConflict(err) {
-		return spool.WentBack(conflictError{err}, backErr)
+		return commit.WentBack(conflictError{err}, backErr)
 	}
-	return spool.WentBack(&HandlerError{Err: err}, backErr)
+	return commit.WentBack(&HandlerError{Err: err}, backErr)
 }
 
 // outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -152,7 +151,7 @@ func TestStore_in_a_savepoint_that_is_rolled_back_AfterCommit_functions_do_not_r
 	database := withEffects(t, testdb.SQLite(t))
 	store := inboxtest.StoreFor(t, database, database.DB, nil)
 	ran := []error{}
-	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, fails := range []error{inboxtest.ErrHandler, nil} {
 			_, err := store.Once(ctx, key, func(ctx context.Context) error {
 				require.True(t, postbox.AfterCommit(ctx, func() { ran = append(ran, fails) }))

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -20,7 +19,7 @@ func tooEarly(t *testing.T, db *sql.DB) (handler func(ctx context.Context) error
 	begun, returned, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	handler = func(ctx context.Context) error {
 		go func() {
-			ended <- forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+			ended <- postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 				if err := effect(t, nil)(ctx); err != nil {
 					return err
 				}
@@ -56,7 +55,7 @@ func TestStore_G4_a_handler_that_returns_before_a_nested_InTx_has_failed(t *test
 
 		// The owner of the transaction around the inbox does not commit half of it either.
 		handler, end = tooEarly(t, database.DB)
-		around := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		around := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			_, err = store.Once(ctx, key, handler)
 			inner = end()
 			return nil
@@ -80,7 +79,7 @@ func TestStore_G4_a_handler_that_a_returned_function_left_behind_has_failed(t *t
 		withEffects(t, database)
 		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		begun, returned, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			go func() {
 				_, err := store.Once(ctx, key, func(ctx context.Context) error {
 					err := effect(t, nil)(ctx)
@@ -99,7 +98,7 @@ func TestStore_G4_a_handler_that_a_returned_function_left_behind_has_failed(t *t
 		require.Zero(t, effects(t, database))
 
 		var left context.Context
-		rolledBack := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		rolledBack := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			left = ctx
 			return inboxtest.ErrHandler
 		})

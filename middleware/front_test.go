@@ -223,7 +223,7 @@ func TestInbox_control_metadata_from_outside_has_no_effect(t *testing.T) {
 		publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = publisher.Close() })
-		err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			victim := postbox.ReplaceWaiting(message.NewMessage("victim", nil), "alice")
 			victim.SetContext(ctx)
 			return publisher.Publish("receipts", victim)

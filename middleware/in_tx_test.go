@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -26,7 +26,7 @@ func TestInbox_G4_InTx_in_a_handler_is_part_of_its_transaction(t *testing.T) {
 		inbox := inboxFor(t, database, nil)
 		var fails sync.Map
 		h := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			err := forwarder.InTx(msg.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			err := postbox.InTx(msg.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ('x')")
 				return err
 			})

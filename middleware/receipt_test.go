@@ -60,7 +60,7 @@ func TestInbox_G4_a_receipt_commits_with_the_effect(t *testing.T) {
 
 	// The transaction of the user is rolled back after all of it has worked.
 	failing = false
-	err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	err = postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		fresh, err := inbox.Process(ctx, message.NewMessage("1", nil), h)
 		require.True(t, fresh)
 		require.NoError(t, err)

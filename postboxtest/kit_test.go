@@ -45,7 +45,7 @@ func TestKit_shows_published_messages_and_advances_the_time(t *testing.T) {
 		t.Cleanup(func() { _ = publisher.Close() })
 		later := message.NewMessage("later", nil)
 		delay.Message(later, delay.For(time.Hour))
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			for i := range 3 {
 				msg := message.NewMessage(fmt.Sprint(i), nil)
 				msg.Metadata.Set(postbox.OrderingKey, "k")

@@ -127,11 +127,6 @@ func LastBatch(ctx context.Context) bool {
 func (b *Batch) call(ctx context.Context, part []*spool.Message, last bool) (messages []*message.Message, err error) {
 	run := func(ctx context.Context) error {
 		ctx = context.WithValue(ctx, lastKey{}, last)
-		if timeout := b.config.QueueConfig.HandlerTimeout; timeout > 0 {
-			var stop context.CancelFunc
-			ctx, stop = context.WithTimeout(ctx, timeout)
-			defer stop()
-		}
 		messages = make([]*message.Message, len(part))
 		for i, stored := range part {
 			messages[i] = b.queue.message(ctx, stored)

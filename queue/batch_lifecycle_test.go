@@ -96,13 +96,13 @@ func TestBatch_handler_timeout_cancels_the_context_and_waits(t *testing.T) {
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Put("a/1", "a/2")
 	var parts inboxtest.Parts
-	b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.HandlerTimeout = 20 * time.Millisecond }), func(ctx context.Context, messages []*message.Message) error {
+	b.Batch(inboxtest.QuickBatch(func(*queue.BatchConfig) {}), func(ctx context.Context, messages []*message.Message) error {
+		ctx, end := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer end()
 		if _, call := parts.Add(messages); call > 1 {
 			return nil
 		}
-		for _, msg := range messages {
-			<-msg.Context().Done() // that of each message is the batch's
-		}
+		<-ctx.Done()
 		return ctx.Err()
 	})
 	b.Drained()

@@ -91,9 +91,6 @@ type Config struct {
 	// commit. If one of them fails, all are rolled back and handled one by one, so their handlers run twice. Implies
 	// Transactional. Defaults to 1.
 	MicroBatch int
-	// HandlerTimeout cancels the context of a handler that takes longer. Postbox still waits for the handler to return.
-	// Defaults to none.
-	HandlerTimeout time.Duration
 
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15 attempts, from 1 s to 60
 	// s apart.
@@ -164,9 +161,6 @@ func (c Config) validate(kind dialect.Kind) error {
 	}
 	if c.FailuresInRow != 0 || c.OutageLimit != 0 {
 		problems = append(problems, errors.New("FailuresInRow and OutageLimit: leave them empty, since a queue has none"))
-	}
-	if c.HandlerTimeout < 0 {
-		problems = append(problems, fmt.Errorf("HandlerTimeout: %s is negative", c.HandlerTimeout))
 	}
 	if c.History < 0 {
 		problems = append(problems, fmt.Errorf("History: %s is negative", c.History))

@@ -38,7 +38,6 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"PollMin: -1ns is not positive":                         {Tuning: postbox.Tuning{PollMin: -1}},
 		"ProbeMin and ProbeMax: 1m0s is more than 1s":           {Tuning: postbox.Tuning{ProbeMin: time.Minute, ProbeMax: time.Second}},
 		"Lease: 999ms is less than a second":                    {Tuning: postbox.Tuning{Lease: 999 * time.Millisecond}},
-		"HandlerTimeout: -1ns is negative":                      {HandlerTimeout: -1},
 		"History: -1ns is negative":                             {History: -1},
 		"ListenDSN: sqlite has no LISTEN":                       {Tuning: postbox.Tuning{ListenDSN: "postgres://"}},
 		"PoisonOutbox and PoisonTopic":                          {PoisonTopic: "poison"},
@@ -54,9 +53,9 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		_, err := queue.NewSubscriber(store, config, nil)
 		require.ErrorContains(t, err, want)
 	}
-	all := queue.Config{Concurrency: -1, Tuning: postbox.Tuning{PollMin: -1, Lease: 1}, HandlerTimeout: -1, PoisonTopic: "poison", Retry: postbox.RetryProfile{Jitter: 2}}
+	all := queue.Config{Concurrency: -1, Tuning: postbox.Tuning{PollMin: -1, Lease: 1}, PoisonTopic: "poison", Retry: postbox.RetryProfile{Jitter: 2}}
 	_, err = queue.NewSubscriber(store, all, nil)
-	for _, want := range []string{"Concurrency", "PollMin", "Lease", "HandlerTimeout", "PoisonTopic", "Jitter"} {
+	for _, want := range []string{"Concurrency", "PollMin", "Lease", "PoisonTopic", "Jitter"} {
 		require.ErrorContains(t, err, want, "all at once")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -148,11 +147,10 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	inner, reported := report.New(inner)
 	inner, cancel := context.WithCancel(inner) // Watermill: a message's context ends with its ack
 	defer cancel()
-	msg, end, err := d.offer(inner, stored)
+	msg, err := d.offer(inner, stored)
 	if err != nil {
 		return err
 	}
-	defer end()
 	select {
 	case <-msg.Acked():
 		return txscope.From(inner).Failure()
@@ -175,29 +173,13 @@ var errUnheard = errors.New("a handler of this queue has nacked a message, and a
 	"and the record of the failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router; " +
 	"if you read the subscriber's channel yourself, call queue.Fail before the Nack")
 
-// offerShare limits the age of an offer: a message is offered again with a new deadline after a twentieth of the
-// handler timeout.
-const offerShare = 20
-
-// offer waits until a handler takes the message. The handler's time begins with the offer, so a message that is not
-// taken soon is offered again with a later deadline. The caller calls the returned function to release the context.
-func (d *delivery) offer(inner context.Context, stored *spool.Message) (*message.Message, context.CancelFunc, error) {
-	timeout := d.queue.config.HandlerTimeout
-	for {
-		ctx, end, stale := inner, context.CancelFunc(func() {}), (<-chan time.Time)(nil)
-		if timeout > 0 {
-			ctx, end = context.WithTimeout(inner, timeout)
-			stale = time.After(timeout / offerShare)
-		}
-		msg := d.queue.message(ctx, stored)
-		select {
-		case d.messages <- msg:
-			return msg, end, nil
-		case <-d.stopping:
-			end()
-			return nil, nil, inbox.ErrStopping
-		case <-stale:
-			end()
-		}
+// offer waits until a handler takes the message.
+func (d *delivery) offer(ctx context.Context, stored *spool.Message) (*message.Message, error) {
+	msg := d.queue.message(ctx, stored)
+	select {
+	case d.messages <- msg:
+		return msg, nil
+	case <-d.stopping:
+		return nil, inbox.ErrStopping
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// HandlerTimeout ends the context of the statement that the handler waits for, and so its connection. That is an attempt of the
+// A time-out ends the context of the statement that the handler waits for, and so its connection. That is an attempt of the
 // message, and its neighbours are done.
 func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
 	t.Parallel()
@@ -32,12 +32,14 @@ func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
 					timeout = 100 * time.Millisecond
 				}
 				work(b, func(c *queue.BatchConfig) {
-					c.QueueConfig.HandlerTimeout, c.QueueConfig.Classify = timeout, postbox.ClassifyNetwork
+					c.QueueConfig.Classify = postbox.ClassifyNetwork
 				}, func(ctx context.Context, msg *message.Message) error {
 					if msg.UUID != "slow" {
 						return b.Effect(ctx, msg)
 					}
 					tx, _ := postbox.TxFromContext(ctx)
+					ctx, end := context.WithTimeout(ctx, timeout)
+					defer end()
 					_, err := tx.ExecContext(ctx, inboxtest.Slow(b.Dialect))
 					return err
 				})

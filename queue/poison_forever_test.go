@@ -60,7 +60,7 @@ func TestQueue_control_metadata_from_outside_has_no_effect_in_an_outbox(t *testi
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
 		outbox := b.outbox()
-		err := forwarder.InTx(t.Context(), b.Pool, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(t.Context(), b.Pool, func(ctx context.Context, _ *sql.Tx) error {
 			victim := postbox.ReplaceWaiting(message.NewMessage("victim", nil), "alice")
 			victim.SetContext(ctx)
 			return outbox.Publish("poison", victim)

@@ -63,7 +63,7 @@ func Example() {
 	}}, nil)
 	must(err)
 	defer func() { _ = outbox.Close() }()
-	must(forwarder.InTx(ctx, shop.DB, func(ctx context.Context, _ *sql.Tx) error {
+	must(postbox.InTx(ctx, shop.DB, func(ctx context.Context, _ *sql.Tx) error {
 		return outbox.Publish("orders", message.NewMessageWithContext(ctx, "order 1", nil))
 	}))
 

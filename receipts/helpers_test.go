@@ -67,7 +67,7 @@ func (p *producer) receiver(config receipts.Config) *receipts.Receiver {
 // publish writes messages with these ids to the outbox, in one transaction.
 func (p *producer) publish(topic string, ids ...string) {
 	p.Helper()
-	require.NoError(p, forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(p, postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		messages := make([]*message.Message, len(ids))
 		for i, id := range ids {
 			messages[i] = message.NewMessage(id, nil)

@@ -14,7 +14,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/receipts"
@@ -67,7 +66,7 @@ func doubled(p *producer) {
 
 func rolledBack(p *producer) {
 	id := postbox.NewMessageID()
-	err := forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	err := postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		msg := message.NewMessage(id, nil)
 		msg.SetContext(ctx)
 		return errors.Join(p.outbox.Publish("orders", msg), errRefused)
@@ -154,7 +153,7 @@ func inTransaction(p *producer) {
 	receiver := p.receiver(receipts.Config{})
 	p.publish("orders", "within")
 	for _, refused := range []error{errRefused, nil} {
-		err := forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg := receiptOf(p.T, "orders", "within", "billing", time.Now())
 			msg.SetContext(ctx)
 			return errors.Join(receiver.Handle(msg), refused)
@@ -180,7 +179,7 @@ func delayed(p *producer) {
 	at := message.NewMessage("at a time", nil)
 	until := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
 	delay.Message(at, delay.Until(until))
-	require.NoError(p, forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(p, postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		msg.SetContext(ctx)
 		at.SetContext(ctx)
 		return p.outbox.Publish("soon", msg, at)
@@ -196,7 +195,7 @@ func delayed(p *producer) {
 
 func skipped(p *producer) {
 	for _, id := range []string{"kept", "skipped"} {
-		require.NoError(p, forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(p, postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg := message.NewMessageWithContext(ctx, id, nil)
 			postbox.SkipIfWaiting(msg, "key")
 			return p.outbox.Publish("orders", msg)
@@ -223,7 +222,7 @@ func skipped(p *producer) {
 }
 
 func receiptOnTopic(p *producer) {
-	require.NoError(p, forwarder.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(p, postbox.InTx(p.Context(), p.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		msg := receiptOf(p.T, "payments", "paid", "billing", time.Now())
 		msg.UUID = "receipt"
 		msg.SetContext(ctx)

@@ -49,7 +49,7 @@ func ExampleRouter_AddReceiver() {
 		},
 	})
 	must(err)
-	must(forwarder.InTx(ctx, file, func(ctx context.Context, _ *sql.Tx) error {
+	must(postbox.InTx(ctx, file, func(ctx context.Context, _ *sql.Tx) error {
 		return outbox.Publish("orders", message.NewMessageWithContext(ctx, "order 1", nil))
 	}))
 	ended := make(chan error, 1)

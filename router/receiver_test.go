@@ -44,7 +44,7 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 		}}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, outbox.Close()) })
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			return outbox.Publish("orders", message.NewMessageWithContext(ctx, "1", nil))
 		}))
 
@@ -91,7 +91,7 @@ func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 		}}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, outbox.Close()) })
-		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			return outbox.Publish("orders", message.NewMessageWithContext(ctx, "1", nil))
 		}))
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)

@@ -62,7 +62,7 @@ func produceOurs(ctx context.Context, db *sql.DB, list []*message.Message) error
 		return err
 	}
 	err = load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
-		return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		return postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
 				return err
 			}

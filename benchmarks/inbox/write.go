@@ -73,7 +73,7 @@ func writeTo(
 	defer func() { _ = order.Close() }()
 	err = shape.Deliver(ctx, stage, clients, n, func(ctx context.Context, msg *message.Message) error {
 		change(msg)
-		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
+		return postbox.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err
 			}

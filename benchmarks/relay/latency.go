@@ -68,7 +68,7 @@ func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect po
 		return err
 	}
 	err = watch.runWarm(ctx, stage, at.pace, at.before, func(ctx context.Context, msg *message.Message, committed func()) error {
-		return forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+		return postbox.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
 			postbox.AfterCommit(ctx, committed)
 			msg.SetContext(ctx)
 			return publisher.Publish(load.Topic, msg)

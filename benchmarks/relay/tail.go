@@ -63,7 +63,7 @@ func startApart(ctx context.Context, stage *measure.Stage, to message.Publisher,
 
 // send commits messages in a transaction, and then tells.
 func (a *apart) send(ctx context.Context, db *sql.DB, topic string, committed func(), messages ...*message.Message) error {
-	return forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+	return postbox.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
 		postbox.AfterCommit(ctx, committed)
 		for _, msg := range messages {
 			msg.SetContext(ctx)

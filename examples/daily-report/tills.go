@@ -44,7 +44,7 @@ func (a *app) sell(ctx context.Context, number int) error {
 
 // book commits a sale and its event together. The event has the id of the sale, so the same sale is never two events.
 func (a *app) book(ctx context.Context, outbox message.Publisher, sold sale) error {
-	return forwarder.InTx(ctx, a.DB, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, a.DB, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO daily_report_sales (id, currency, cents) VALUES ($1, $2, $3)",
 			sold.ID, sold.Currency, sold.Cents)
 		if err != nil {

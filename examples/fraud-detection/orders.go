@@ -10,7 +10,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
@@ -90,7 +89,7 @@ var errRefused = errors.New("the customer is a suspect")
 // place takes an order. The update of the customer's row makes it wait for a review of that customer, and a review for
 // it, so that no order slips through between the two.
 func (o *orders) place(ctx context.Context, placing order) error {
-	return forwarder.InTx(ctx, o.db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, o.db, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, "UPDATE fraud_customers SET orders = orders + 1 WHERE id = $1 AND NOT suspect", placing.UserID)
 		if err != nil {
 			return err

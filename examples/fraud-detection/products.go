@@ -6,8 +6,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Topics of the products service, and what their events say. That of a reservation is the order that it is for.
@@ -33,7 +33,7 @@ func newProducts(p *pipes.Pipes, bus *noisyBus) (*products, error) {
 }
 
 func (p *products) create(ctx context.Context, id string, stock int) error {
-	return forwarder.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO fraud_products (id, delivered, stock) VALUES ($1, $2, $2)", id, stock)
 		if err != nil {
 			return err

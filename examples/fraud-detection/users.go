@@ -6,8 +6,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Topics of the users service, and what their events say.
@@ -38,7 +38,7 @@ func newUsers(p *pipes.Pipes, bus *noisyBus) (*users, error) {
 }
 
 func (u *users) create(ctx context.Context, id string) error {
-	return forwarder.InTx(ctx, u.db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, u.db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO fraud_users (id, status) VALUES ($1, $2)", id, honest); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (u *users) create(ctx context.Context, id string) error {
 
 // suspect commits the new status and the event that tells of it, or neither.
 func (u *users) suspect(ctx context.Context, id string) error {
-	return forwarder.InTx(ctx, u.db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, u.db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE fraud_users SET status = $1 WHERE id = $2", suspect, id); err != nil {
 			return err
 		}

@@ -189,7 +189,7 @@ func (w *world) placeOrders(ctx context.Context) error {
 
 // placeOrder commits an order and its event.
 func (w *world) placeOrder(ctx context.Context, outbox message.Publisher, customer string) error {
-	return forwarder.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
 		id := postbox.NewMessageID()
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tail_example_orders (id, customer) VALUES ($1, $2)", id, customer); err != nil {
 			return err

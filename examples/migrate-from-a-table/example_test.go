@@ -17,7 +17,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
@@ -103,7 +102,7 @@ func TestPublishAfterMoving_G1_leaves_the_rows_when_the_transaction_rolls_back(t
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newWorld(t, database)
 		s.place(t, old)
-		refused := forwarder.InTxWith(t.Context(), s.db, s.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
+		refused := postbox.InTxWith(t.Context(), s.db, s.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
 			require.NoError(t, s.table.publishAfterMoving(ctx, tx, s.outbox, event{id: "1", topic: "orders", customer: nameOf(1), body: "x"}))
 			return io.ErrUnexpectedEOF
 		})
@@ -126,7 +125,7 @@ func TestMover_G3_waits_for_rows_that_a_producer_is_moving(t *testing.T) {
 	s.place(t, old)
 	moving, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- forwarder.InTx(context.WithoutCancel(t.Context()), s.db, func(ctx context.Context, tx *sql.Tx) error {
+		ended <- postbox.InTx(context.WithoutCancel(t.Context()), s.db, func(ctx context.Context, tx *sql.Tx) error {
 			err := s.table.publishAfterMoving(ctx, tx, s.outbox, event{id: "2", topic: "orders", customer: nameOf(1), body: "customer 1/2"})
 			close(moving)
 			<-release

@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // This file is what an application needs for the change. All events go through the outbox from the start of the change on, and
@@ -91,7 +90,7 @@ func (m mover) run(ctx context.Context) error {
 }
 
 func (m mover) movePage(ctx context.Context) (moved int, err error) {
-	err = forwarder.InTxWith(ctx, m.db, m.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
+	err = postbox.InTxWith(ctx, m.db, m.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := m.table.pending(ctx, tx, movePage)
 		if err != nil {
 			return err

@@ -140,7 +140,7 @@ func (s *shop) produce(ctx context.Context, p *producer, first int) error {
 // placeOrder is the business code: a change of the database and its event in one transaction. The row of the customer is
 // locked first, so that the orders of a customer have an order.
 func (s *shop) placeOrder(ctx context.Context, how way, customer string) error {
-	return forwarder.InTxWith(ctx, s.db, s.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTxWith(ctx, s.db, s.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.table.bind("UPDATE from_table_customers SET orders = orders + 1 WHERE name = ?"), customer); err != nil {
 			return err
 		}

@@ -160,7 +160,7 @@ func (a app) placeOrders(ctx context.Context, number int, publish func(tx *sql.T
 			return ctx.Err()
 		case <-pause.C:
 		}
-		err := forwarder.InTx(ctx, a.db, func(ctx context.Context, tx *sql.Tx) error {
+		err := postbox.InTx(ctx, a.db, func(ctx context.Context, tx *sql.Tx) error {
 			id, customer := postbox.NewMessageID(), fmt.Sprintf("customer %d", n%customers)
 			if _, err := tx.ExecContext(ctx, "INSERT INTO migration_example_orders (id, customer) VALUES ($1, $2)", id, customer); err != nil {
 				return err

@@ -174,7 +174,7 @@ func (s *shop) sell(ctx context.Context, open context.Context) error {
 		case <-ticker.C:
 		}
 		number := s.sold.Load()
-		err := forwarder.InTx(ctx, s.db, func(ctx context.Context, _ *sql.Tx) error { // the order itself is left out
+		err := postbox.InTx(ctx, s.db, func(ctx context.Context, _ *sql.Tx) error { // the order itself is left out
 			msg := message.NewMessageWithContext(ctx, postbox.NewMessageID(), []byte("one book"))
 			msg.Metadata.Set("partition_key", "customer-"+strconv.FormatInt(number%customers, 10))
 			return s.outbox.Publish(orders, msg)

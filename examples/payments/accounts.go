@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // tables of the example, for SQLite and PostgreSQL. Nothing in them keeps a command from being paid twice, or a receipt
@@ -71,7 +70,7 @@ func (b *bank) openAccounts(ctx context.Context, commands int) error {
 func (b *bank) placeCommands(ctx context.Context, number int) error {
 	for n := range number {
 		order := payment{ID: postbox.NewMessageID(), Account: account(n), Cents: cents}
-		err := forwarder.InTx(ctx, b.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err := postbox.InTx(ctx, b.DB, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO payments_commands (id, account, cents) VALUES ($1, $2, $3)",
 				order.ID, order.Account, order.Cents)
 			if err != nil {

@@ -160,7 +160,7 @@ func placeOrders(ctx context.Context, db *sql.DB, outbox message.Publisher, s se
 
 // placeOrder commits an order and its event. Events of one customer keep their order on the whole way.
 func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, topic, customer string) error {
-	return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		id := postbox.NewMessageID()
 		if _, err := tx.ExecContext(ctx, "INSERT INTO rabbitmq_example_orders (id, customer) VALUES ($1, $2)", id, customer); err != nil {
 			return err

@@ -61,7 +61,7 @@ type orderEvent struct {
 
 // placeOrder is the orders module: an order and its event are committed together, or not at all.
 func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, customer string, cents int64) error {
-	return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		order := orderEvent{Customer: customer, Cents: cents}
 		err := tx.QueryRowContext(ctx, "INSERT INTO orders (customer, cents) VALUES (?, ?) RETURNING id", customer, cents).
 			Scan(&order.OrderID)

@@ -106,7 +106,7 @@ func (s *shop) addHandlers(p *pipes.Pipes) error {
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, span := s.tracer.Start(r.Context(), r.Method+" "+r.URL.Path, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
-	err := forwarder.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	err := postbox.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
 		id := postbox.NewMessageID()
 		if _, err := tx.ExecContext(ctx, `INSERT INTO tracing_orders (id) VALUES ($1)`, id); err != nil {
 			return err

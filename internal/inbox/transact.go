@@ -9,6 +9,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -280,7 +281,7 @@ func (t transaction) commit() error {
 	if t.live.Err() != nil {
 		return t.late()
 	}
-	err := spool.Commit(t.live, t.conn, t.tx)
+	err := commit.Commit(t.live, t.conn, t.tx)
 	switch {
 	case err == nil:
 		return nil

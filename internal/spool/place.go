@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -39,7 +39,7 @@ func NewPlace(db *sql.DB, statements *dialect.Statements) *Place {
 // Check returns [ErrElsewhere] if a transaction is not in the place. For a transaction that began on the same handle it
 // costs nothing, for others one statement.
 func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
-	if !BeganElsewhere(tx, p.db) {
+	if !commit.BeganElsewhere(tx, p.db) {
 		return nil
 	}
 	var there string
@@ -114,12 +114,4 @@ func (p *Place) read(ctx context.Context) (identity string, err error) {
 	}
 	p.identity = identity
 	return identity, nil
-}
-
-// BeganElsewhere reports whether a transaction began on another handle than db. A *sql.Tx does not expose its handle,
-// so BeganElsewhere reads it by reflection. If a later version of Go changes the name or the type of the field, the
-// transaction is assumed to belong to db.
-func BeganElsewhere(tx *sql.Tx, db *sql.DB) bool {
-	field := reflect.ValueOf(tx).Elem().FieldByName("db")
-	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()
 }

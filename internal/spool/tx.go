@@ -4,9 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
-	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -99,7 +98,7 @@ func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 	if err := fn(tx); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
-	return Commit(ctx, conn, tx)
+	return commit.Commit(ctx, conn, tx)
 }
 
 // ignoreDone drops the error of rolling back a transaction that the driver has already rolled back.
@@ -108,58 +107,4 @@ func ignoreDone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// errEnded is returned if a transaction no longer exists when it is to be committed.
-var errEnded = errors.New("the transaction had already ended: the function called Commit or Rollback, a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as " +
-	"MySQL and MariaDB do in a deadlock, and the function did not return that error; what the function executed afterwards is committed")
-
-// Ended returns the [postbox.ErrCommitUnknown] of a transaction, or a savepoint, that no longer exists when it is to be
-// committed. It wraps the error that shows this.
-func Ended(err error) error { return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err) }
-
-// WentBack returns the error of a function that ran in a savepoint, after the transaction was told to go back to it. The error of going back is added
-// if it says something new. It does not if the database had rolled back the whole transaction before, since the connection was lost, or because of
-// the conflict that the function returned.
-func WentBack(err, backErr error) error {
-	switch {
-	case backErr == nil, errors.Is(backErr, sql.ErrTxDone), dialect.EndedByConflict(err, backErr),
-		!dialect.Coded(backErr) && postbox.ClassifyNetwork(backErr) == postbox.Outage:
-		return err
-	default:
-		return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
-	}
-}
-
-// Intact returns [postbox.ErrCommitUnknown] if the transaction on conn has ended although the function that used it
-// returned no error. On MySQL and MariaDB it costs a statement, unless the last statement of the function has changed
-// rows. It cannot detect this if the driver does not expose the status.
-func Intact(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
-	if dialect.MustTellStatus(conn) {
-		if _, err := tx.ExecContext(ctx, dialect.TellStatus); err != nil {
-			return err
-		}
-	}
-	if dialect.TxStatusOf(conn) == dialect.TxEnded {
-		return fmt.Errorf("%w: %w", postbox.ErrCommitUnknown, errEnded)
-	}
-	return nil
-}
-
-// Commit commits a transaction of conn. Its error tells a transaction that was certainly rolled back from one that may
-// have been committed, for which the error is [postbox.ErrCommitUnknown]. The transaction was rolled back in two cases.
-// The server says so with an error code. Or the connection is alive, so the server did answer: a driver reports in its
-// own words that it rolled back a transaction in which a statement had failed.
-func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
-	err := tx.Commit()
-	switch {
-	case dialect.NothingToCommit(err):
-		return Ended(err)
-	case err == nil || errors.Is(err, sql.ErrTxDone) || dialect.RolledBack(err):
-		return err
-	}
-	if !dialect.Coded(err) && conn.PingContext(ctx) == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", postbox.ErrCommitUnknown, err)
 }

@@ -76,7 +76,7 @@ func (w *world) place(number int, publish func(ctx context.Context, tx *sql.Tx, 
 	w.Helper()
 	for range number {
 		payload := fmt.Sprintf("order %05d", len(w.placed))
-		err := forwarder.InTx(w.Context(), w.database.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err := postbox.InTx(w.Context(), w.database.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, w.database.Bind("INSERT INTO orders VALUES (?)"), len(w.placed)); err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -70,7 +70,7 @@ func deferInTx(ctx context.Context, p *process) error {
 	}
 	defer func() { _ = store.Close() }()
 	return p.redeliver(ctx, func(msg *message.Message) error {
-		return forwarder.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
+		return postbox.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
 			fresh, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg)
 			if err == nil && fresh {
 				err = p.effect(ctx, msg.UUID)

@@ -86,7 +86,7 @@ func publish(topic string, messages ...*message.Message) func(ctx context.Contex
 			return err
 		}
 		defer func() { _ = outbox.Close() }()
-		return forwarder.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
+		return postbox.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
 			for _, msg := range messages {
 				msg := msg.Copy()
 				msg.SetContext(ctx)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -142,7 +142,7 @@ func consumeInTx(ctx context.Context, p *process) error {
 	return p.redeliver(ctx, func(msg *message.Message) error {
 		key := inboxstore.Key{Consumer: consumer, Topic: "payments", MessageID: msg.UUID}
 		var failure error
-		err := forwarder.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
 			fresh, err := store.Once(ctx, key, func(ctx context.Context) error {
 				if err := p.effect(ctx, "before "+msg.UUID); err != nil {
 					return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -28,7 +29,7 @@ func placeOrders(ctx context.Context, p *process) error {
 	}
 	defer func() { _ = outbox.Close() }()
 	for _, order := range allOrders() {
-		p.hears(order, forwarder.InTx(ctx, p.db, p.placing(outbox, order)))
+		p.hears(order, postbox.InTx(ctx, p.db, p.placing(outbox, order)))
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestCommitUnknown_G1_InTx_returns_an_error_that_says_so(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, outbox.Close()) }()
 
-		err = forwarder.InTx(t.Context(), wired.DB, func(ctx context.Context, tx *sql.Tx) error {
+		err = postbox.InTx(t.Context(), wired.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO business (id) VALUES (1)"); err != nil {
 				return err
 			}

@@ -89,7 +89,7 @@ func TestPacket_MariaDB_carries_the_largest_messages_with_the_default(t *testing
 	for range 40 {
 		sizes = append(sizes, 1<<20)
 	}
-	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		messages := make([]*message.Message, len(sizes))
 		for i, size := range sizes {
 			messages[i] = message.NewMessage(postbox.NewMessageID(), bytes.Repeat([]byte("'"), size))

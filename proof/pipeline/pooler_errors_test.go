@@ -30,7 +30,7 @@ func TestPooler_an_option_that_PgBouncer_refuses_says_what_to_do(t *testing.T) {
 		err := postbox.Migrate(t.Context(), db)
 		require.ErrorContains(t, err, "search_path", name)
 		require.ErrorContains(t, err, "docs/poolers.md", name)
-		err = forwarder.InTx(t.Context(), db.DB, func(context.Context, *sql.Tx) error { return nil })
+		err = postbox.InTx(t.Context(), db.DB, func(context.Context, *sql.Tx) error { return nil })
 		require.ErrorContains(t, err, "docs/poolers.md", name)
 	}
 }
@@ -59,7 +59,7 @@ func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T)
 	}
 	for part, use := range map[string]func(ctx context.Context) error{
 		"publisher": func(ctx context.Context) error {
-			return forwarder.InTx(ctx, db.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return postbox.InTx(ctx, db.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := message.NewMessage(watermill.NewUUID(), nil)
 				msg.SetContext(ctx)
 				return publisher.Publish("orders", msg)

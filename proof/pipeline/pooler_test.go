@@ -194,7 +194,7 @@ func (b *behindPooler) run(t *testing.T) {
 
 func (b *behindPooler) publish(t *testing.T, id string) {
 	t.Helper()
-	err := forwarder.InTx(t.Context(), b.db.DB, func(ctx context.Context, _ *sql.Tx) error {
+	err := postbox.InTx(t.Context(), b.db.DB, func(ctx context.Context, _ *sql.Tx) error {
 		msg := message.NewMessage(id, []byte("{}"))
 		msg.SetContext(ctx)
 		return b.publisher.Publish("orders", msg)

@@ -102,7 +102,7 @@ func (s *shop) Close() error { return nil }
 // sell writes an order and its message. An error is that of a database that is away: there will be another order.
 func (s *shop) sell(ctx context.Context, key string) error {
 	o := sale{ID: postbox.NewMessageID(), Key: key}
-	err := forwarder.InTx(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
+	err := postbox.InTx(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
 		row := tx.QueryRowContext(ctx, s.Bind("SELECT COALESCE(MAX(seq), 0) + 1 FROM orders WHERE ordering_key = ?"), key)
 		if err := row.Scan(&o.Seq); err != nil {
 			return err

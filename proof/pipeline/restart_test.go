@@ -121,7 +121,7 @@ func TestRestart_G3_messages_with_ids_that_were_given_before_keep_their_order(t 
 				ids = append(ids, messages[i].UUID)
 			}
 			for _, m := range messages {
-				require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 					m.SetContext(ctx)
 					return producer.Publish("orders", m)
 				}))

@@ -89,7 +89,7 @@ func (w *world) transact(ctx context.Context, key string) error {
 	o := order{Key: key, Seq: w.next[key]}
 	w.next[key]++
 	w.mu.Unlock()
-	err := forwarder.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
+	err := postbox.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
 		insert := w.producer.Bind("INSERT INTO orders (ordering_key, seq) VALUES (?, ?)")
 		if _, err := tx.ExecContext(ctx, insert, o.Key, o.Seq); err != nil {
 			return err

@@ -152,7 +152,7 @@ func (t *trial) write(ctx context.Context, messages int) error {
 		msg := message.NewMessage(postbox.NewMessageID(), []byte(`{}`))
 		msg.Metadata.Set(postbox.OrderingKey, next.key)
 		msg.Metadata.Set(numberField, strconv.Itoa(next.number))
-		err := forwarder.InTx(ctx, t.place.DB, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(ctx, t.place.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg.SetContext(ctx)
 			return t.outbox.Publish(t.topic, msg)
 		})

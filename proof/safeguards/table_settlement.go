@@ -64,11 +64,11 @@ var ofTheSettlement = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "late_committer|Model",
 	},
 	{
-		name: "a message whose row is locked is held", guarantees: "G3, G4",
+		name: "a message whose row is locked rests", guarantees: "G3, G4",
 		edits: []edit{{
 			file: "internal/drain/locked.go",
-			from: "		if locked[e.Message.Ref.ID] {\n			d.hold(e)\n",
-			to:   "		if locked[e.Message.Ref.ID] && e.Held {\n			d.hold(e)\n",
+			from: "		if locked[e.Message.Ref.ID] {\n			d.awaitLock(e)\n",
+			to:   "		if locked[e.Message.Ref.ID] && e.Locked {\n			d.awaitLock(e)\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "Model",
 	},

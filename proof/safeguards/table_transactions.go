@@ -5,8 +5,8 @@ var ofTransactions = []safeguard{
 	{
 		name: "InTx looks whether its transaction is still there", guarantees: "G1",
 		edits: []edit{{
-			file: "forwarder/intx.go",
-			from: "err = spool.Intact(ctx, conn, tx)",
+			file: "intx.go",
+			from: "err = commit.Intact(ctx, conn, tx)",
 			to:   "err = nil",
 		}},
 		packages: []string{module + "forwarder"}, tests: "InTx",
@@ -59,9 +59,9 @@ var ofTransactions = []safeguard{
 	{
 		name: "a transaction of another database is left alone", guarantees: "G1",
 		edits: []edit{{
-			file: "forwarder/within.go",
-			from: "	if !found || spool.BeganElsewhere(tx, db) {",
-			to:   "	if !found || ctx == nil && spool.BeganElsewhere(tx, db) {",
+			file: "within.go",
+			from: "	if !found || commit.BeganElsewhere(tx, db) {",
+			to:   "	if !found || ctx == nil && commit.BeganElsewhere(tx, db) {",
 		}},
 		packages: []string{module + "forwarder"}, tests: "InTx",
 	},

@@ -118,7 +118,7 @@ func (p *play) produce(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "INSERT", "producer", "producer")
 	outbox := p.outbox(t, db)
-	require.NoError(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, p.database.Bind(insertOrder), "1"); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (p *play) produceUnique(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "", "unique_producer", "producer", "unique_producer")
 	outbox := p.outbox(t, db)
-	require.NoError(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(t, postbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range []*message.Message{
 			postbox.SkipIfWaiting(messageIn(ctx, "first"), "key"), postbox.SkipIfWaiting(messageIn(ctx, "skipped"), "key"),
 			postbox.ReplaceWaiting(messageIn(ctx, "latest"), "key"),
@@ -180,7 +180,7 @@ func (p *play) produceUniqueAtOnce(t *testing.T) {
 		outbox, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{}, p.logger)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = outbox.Close() })
-		return forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+		return postbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 			for _, id := range []string{name, name + " again"} {
 				if err := outbox.Publish("at once", as(messageIn(ctx, id), name)); err != nil {
 					return err

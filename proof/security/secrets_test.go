@@ -142,7 +142,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 		texts = append(texts, err.Error())
 	}
 	failing(postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect}))
-	failing(forwarder.InTx(ctx, db, func(context.Context, *sql.Tx) error { return nil }))
+	failing(postbox.InTx(ctx, db, func(context.Context, *sql.Tx) error { return nil }))
 
 	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: dialect}, forwarder.PublisherConfig{AllowAutocommit: true}, logger)
 	require.NoError(t, err)

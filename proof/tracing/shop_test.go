@@ -137,7 +137,7 @@ func (s *shop) order(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := s.tracer.Start(r.Context(), r.Method+" "+r.URL.Path, trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
-		err := forwarder.InTx(ctx, s.db, func(ctx context.Context, _ *sql.Tx) error {
+		err := postbox.InTx(ctx, s.db, func(ctx context.Context, _ *sql.Tx) error {
 			return s.outbox.Publish(s.broker.orders, message.NewMessageWithContext(ctx, postbox.NewMessageID(), []byte("order")))
 		})
 		if err != nil {

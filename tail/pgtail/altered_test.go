@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -73,7 +74,7 @@ func (w *world) publishUnheard(m *message.Message) {
 	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT current_schema()").Scan(&db.Schema))
 	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{}, nil)
 	require.NoError(w, err)
-	require.NoError(w, forwarder.InTx(w.Context(), w.DB, func(ctx context.Context, _ *sql.Tx) error {
+	require.NoError(w, postbox.InTx(w.Context(), w.DB, func(ctx context.Context, _ *sql.Tx) error {
 		m.SetContext(ctx)
 		return publisher.Publish("orders", m)
 	}))

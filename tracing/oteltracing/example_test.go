@@ -63,7 +63,7 @@ func Example() {
 	<-r.Running()
 
 	ctx, request := provider.Tracer("shop").Start(context.Background(), "POST /orders", trace.WithSpanKind(trace.SpanKindServer))
-	must(forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	must(postbox.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		return outbox.Publish("orders", message.NewMessageWithContext(ctx, postbox.NewMessageID(), []byte("order 1")))
 	}))
 	request.End()

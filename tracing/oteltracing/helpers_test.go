@@ -154,7 +154,7 @@ func newShop(t *testing.T, tracing *oteltracing.Tracing) *shop {
 
 // publish writes messages for the topic orders to the outbox, in a transaction.
 func (s *shop) publish(ctx context.Context, messages ...*message.Message) error {
-	return forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+	return postbox.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range messages {
 			msg.SetContext(ctx)
 		}

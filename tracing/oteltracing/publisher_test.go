@@ -42,7 +42,7 @@ func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.
 	msg := message.NewMessage(postbox.NewMessageID(), []byte("order"))
 	msg.Metadata.Set(postbox.CorrelationID, "request 7")
 	request := spans.during("POST /orders", func(ctx context.Context) {
-		require.ErrorIs(t, forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.ErrorIs(t, postbox.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg.SetContext(ctx)
 			require.NoError(t, s.outbox.Publish("orders", msg))
 			return io.EOF
@@ -193,7 +193,7 @@ func TestDecoratePublisher_adds_at_most_a_KiB_to_a_message(t *testing.T) {
 			size += len(key) + len(value)
 		}
 		require.LessOrEqual(t, size, 1024, name)
-		require.NoError(t, forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, postbox.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			return small.Publish("orders", message.NewMessageWithContext(ctx, "1", []byte("ten bytes.")))
 		}), name)
 	}

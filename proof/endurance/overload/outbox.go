@@ -61,7 +61,7 @@ func (o *outbox) write(ctx context.Context, writer int) (int, error) {
 		o.next[key]++
 		messages[i] = place.Message(fmt.Sprint("key-", key), o.next[key], o.filling)
 	}
-	err := forwarder.InTx(ctx, o.where.DB, func(ctx context.Context, _ *sql.Tx) error {
+	err := postbox.InTx(ctx, o.where.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range messages {
 			msg.SetContext(ctx)
 		}

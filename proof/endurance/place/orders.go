@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
@@ -44,7 +45,7 @@ func (o *Orders) Produce(ctx context.Context, first, step int, interval time.Dur
 func (o *Orders) write(ctx context.Context, k int) error {
 	key := fmt.Sprint("key-", k)
 	o.last[k]++
-	return forwarder.InTx(ctx, o.place.DB, func(ctx context.Context, tx *sql.Tx) error {
+	return postbox.InTx(ctx, o.place.DB, func(ctx context.Context, tx *sql.Tx) error {
 		if err := Order(ctx, tx, key, o.last[k]); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (r *remains) produce(ids ...string) {
 	r.t.Helper()
 	publisher, err := forwarder.NewPublisher(r.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(r.t, err)
-	err = forwarder.InTx(r.t.Context(), r.DB, func(ctx context.Context, tx *sql.Tx) error {
+	err = postbox.InTx(r.t.Context(), r.DB, func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
 			i := &ledger.Intent{Message: id, Key: "k", Topic: ledger.Orders, Plan: history.Poison, Emitter: "e", Parent: "p"}
 			msg := r.message(id)
@@ -87,7 +87,7 @@ func TestReadDatabase_reads_the_rows_that_Postbox_left(t *testing.T) {
 	r, since := leave(t), time.Now()
 	id := postbox.NewMessageID()
 	r.produce(id, "no uuid")
-	err := forwarder.InTx(t.Context(), r.DB, func(ctx context.Context, tx *sql.Tx) error {
+	err := postbox.InTx(t.Context(), r.DB, func(ctx context.Context, tx *sql.Tx) error {
 		return ledger.Effect{
 			Consumer: "scorer", Message: id, Key: "k", Turn: 1, Topic: ledger.Orders, Process: "worker-1/1",
 		}.Write(ctx, tx)

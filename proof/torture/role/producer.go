@@ -67,7 +67,7 @@ func (p *process) transact(ctx context.Context, to *forwarder.Publisher) {
 	for _, i := range intents {
 		p.history.Write(record(history.Intended, *i, ""))
 	}
-	err := forwarder.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
+	err := postbox.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
 		return p.write(ctx, tx, to, intents)
 	})
 	kind, detail := history.Committed, ""

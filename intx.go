@@ -1,4 +1,4 @@
-package forwarder
+package postbox
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -22,21 +22,21 @@ import (
 // InTx begins a transaction of its own, for which it needs a further connection, if the one that ctx carries
 //
 //   - began on another *sql.DB, since two databases cannot commit as one,
-//   - has committed, as in a hook of [postbox.AfterCommit], or
-//   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
+//   - has committed, as in a hook of [AfterCommit], or
+//   - was taken out of ctx by [ContextWithTx] with a nil transaction.
 //
 // The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
-// [postbox.ErrNoTransaction], until the transaction has committed. fn must not return while another goroutine is in a call of InTx, of Publish or of an inbox with that
+// [ErrNoTransaction], until the transaction has committed. fn must not return while another goroutine is in a call of InTx, of Publish or of an inbox with that
 // context. Otherwise InTx rolls back the whole transaction, even one that another function began, and returns an error that says so. Do not use tx after fn has returned.
 //
-// If ctx carries a transaction of another library (see [postbox.Executor]), InTx returns [postbox.ErrNoTransaction]. It cannot work in that transaction, and it must not
+// If ctx carries a transaction of another library (see [Executor]), InTx returns [ErrNoTransaction]. It cannot work in that transaction, and it must not
 // begin a second one unnoticed.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any other error, and
 // the caller may run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
 // ([context.Canceled] or [context.DeadlineExceeded]).
 //
-// The error is [postbox.ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn returns nil after it has ended the transaction, by a statement or a
+// The error is [ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn returns nil after it has ended the transaction, by a statement or a
 // method of tx. So it is if fn returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back. In both cases the statements that fn executed
 // afterwards are committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
@@ -74,7 +74,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		err = outlived
 	}
 	if err == nil {
-		err = commit(ctx, conn, tx)
+		err = commitTx(ctx, conn, tx)
 	}
 	if err != nil {
 		rollbackErr := tx.Rollback()
@@ -91,16 +91,16 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 	return nil
 }
 
-// commit commits, unless ctx has ended: then each driver would return a different error.
-func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
+// commitTx commits, unless ctx has ended: then each driver would return a different error.
+func commitTx(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	err := ctx.Err()
 	if err == nil {
-		err = spool.Intact(ctx, conn, tx)
+		err = commit.Intact(ctx, conn, tx)
 		if err == nil {
-			err = spool.Commit(ctx, conn, tx)
+			err = commit.Commit(ctx, conn, tx)
 		}
 		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back, or the function has called Commit or Rollback
-			err = cmp.Or(ctx.Err(), spool.Ended(err))
+			err = cmp.Or(ctx.Err(), commit.Ended(err))
 		}
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package forwarder
+package postbox
 
 import (
 	"cmp"
@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -18,10 +17,10 @@ import (
 // would not be atomic with the first. If each handler held a connection and waited for another one, none would be left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {
-		return nil, fmt.Errorf("in transaction: %w: %w", postbox.ErrNoTransaction, err)
+		return nil, fmt.Errorf("in transaction: %w: %w", ErrNoTransaction, err)
 	}
-	tx, found := postbox.TxFromContext(ctx)
-	if !found || spool.BeganElsewhere(tx, db) {
+	tx, found := TxFromContext(ctx)
+	if !found || commit.BeganElsewhere(tx, db) {
 		return nil, nil
 	}
 	if !txscope.From(ctx).Offers(options) {
@@ -62,7 +61,7 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 		}
 		return err
 	}
-	back := func(err error) error { return spool.WentBack(err, rollBack()) }
+	back := func(err error) error { return commit.WentBack(err, rollBack()) }
 	defer func() {
 		if !released { // fn panicked
 			_ = scope.Return()
@@ -82,9 +81,9 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 	}
 	if _, err := tx.ExecContext(live, release); err != nil {
 		if backErr := rollBack(); isGone(backErr) {
-			err = cmp.Or(ctx.Err(), spool.Ended(err))
+			err = cmp.Or(ctx.Err(), commit.Ended(err))
 		} else {
-			err = spool.WentBack(err, backErr)
+			err = commit.WentBack(err, backErr)
 		}
 		return fmt.Errorf("commit: %w", err)
 	}

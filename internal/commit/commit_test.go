@@ -1,4 +1,4 @@
-package spool_test
+package commit_test
 
 import (
 	"database/sql"
@@ -10,7 +10,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/commit"
 )
 
 func TestWentBack_adds_only_errors_that_say_something_new(t *testing.T) {
@@ -18,11 +18,11 @@ func TestWentBack_adds_only_errors_that_say_something_new(t *testing.T) {
 	work, deadlock := errors.New("no stock"), &mysql.MySQLError{Number: 1213}
 	noSavepoint := &mysql.MySQLError{Number: 1305, Message: "SAVEPOINT does not exist"}
 	for _, known := range []error{nil, sql.ErrTxDone, driver.ErrBadConn} {
-		require.Equal(t, work, spool.WentBack(work, known))
+		require.Equal(t, work, commit.WentBack(work, known))
 	}
-	require.Equal(t, error(deadlock), spool.WentBack(deadlock, noSavepoint))
+	require.Equal(t, error(deadlock), commit.WentBack(deadlock, noSavepoint))
 	for _, news := range []error{noSavepoint, &pq.Error{Code: "3B001"}, errors.New("a driver without codes")} {
-		err := spool.WentBack(work, news)
+		err := commit.WentBack(work, news)
 		require.ErrorIs(t, err, work)
 		require.ErrorIs(t, err, news)
 		require.ErrorContains(t, err, "no stock\nroll back: ")

@@ -305,8 +305,8 @@ var ofTheEngine = []safeguard{
 		name: "a lane whose message is done and cannot be removed is not handed back", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/drain/locked.go",
-			from: "		if mustBeStored(e.Outcome.Verdict) {\n",
-			to:   "		if mustBeStored(e.Outcome.Verdict) && e.Held {\n",
+			from: "		if e.Locked || mustBeStored(e.Outcome.Verdict) {\n			lanes",
+			to:   "		if e.Locked {\n			lanes",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "G2_hands_back_a_lane_with_a_refused",
 	},

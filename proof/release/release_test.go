@@ -36,6 +36,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	}
 	require.Contains(t, run(".", "scripts/release-modules", version), "cmd/postbox: publish the tag tail/pgtail/"+version+" first")
 	publish(t, environment, repository, "tail/pgtail")
+	publish(t, environment, repository, "dashboard")
 	require.NotContains(t, run(".", "scripts/release-modules", version), "first")
 
 	released := strings.Fields(run(".", "scripts/modules", "released"))

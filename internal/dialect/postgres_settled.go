@@ -7,40 +7,26 @@ import (
 )
 
 // PostgreSQL plans a statement with statistics of its tables, and keeps the plan. A table of messages fills and empties within
-// moments, so its statistics are mostly wrong. Where they say that it is empty, any part of an index, or all of the table, seems
-// as cheap to read as one row of it, and a statement that then reads that for each of its messages takes seconds. The
-// statements of this file and those of a fetch leave the planner no choice, so that they depend on no statistics.
+// moments, so its statistics are mostly wrong. How many pages it has is always right, so the tables of messages keep a
+// megabyte when they are empty: see the migration. Then one row by an index costs less than the table in any plan. What
+// remains is shape: rows are looked up one by one, CROSS JOIN LATERAL with a LIMIT, of which the planner makes no join
+// that would read a lane, or all of them, for each.
 
-// alongIndex ends an ORDER BY for which there is an index, and makes the planner read along that index. Any other plan
-// must sort the rows, and the planner expects rows of this width to need a sort on disk, unless work_mem is above 300
-// MB. The constants do not change the order.
-const alongIndex = `,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
-
-// The planner expects a number with two bounds to be rare. Then it keeps the plan that it has made, and does not
-// compile it.
-const (
-	leastNumber   = `'-9223372036854775808'`
-	largestNumber = `'9223372036854775807'`
-)
-
-// stored looks up the message of each row of s, one by one. An id has two bounds since a search for
-// one number has no order, see alongIndex.
+// stored looks up the message of each row of s, one by one. An id has two bounds since of one
+// id there is no order, and the planner would look at other ways to find it.
 const stored = `
 FROM {source}
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}
-	ORDER BY m.id` + alongIndex + `
-	LIMIT 1{lock}) AS m
-WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
+	ORDER BY m.id
+	LIMIT 1{lock}) AS m`
 
 // held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps
 // the planner from making a join of it.
 const held = stored + `
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
 
 const (
 	// fromRefs has a row for each ref, fromAsRead one for each message as it was read.
@@ -72,15 +58,9 @@ func foundAsRead(source, columns, lock string) string {
 	return newReplacer("{source}", source, "{columns}", columns, "{as read}", unchangedSince, "{lock}", lock).Replace(held)
 }
 
-// seemsDear is true for each message, but the planner expects its evaluation to cost as much as reading ten pages.
-// Otherwise, with few messages in the table, the planner would consider reading the whole table cheaper than one
-// lookup, and would keep that plan while the table grows.
-const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
-
 // removeReady removes messages that were ready, as nearly all removed messages are. It has the same effect as inPlace
 // on messages that were found, in less time: it searches one table, and checks each lane once and not with each
-// message. The ids are also looked up in a hash, for the plan that reads the whole table. IS TRUE keeps the planner
-// from an index on the state.
+// message. IS TRUE keeps the planner from an index on the state.
 var removeReady = `
 DELETE FROM ONLY {messages} m
 WHERE m.ctid = ANY(ARRAY(
@@ -89,16 +69,13 @@ WHERE m.ctid = ANY(ARRAY(
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY {messages} m
-		WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-		ORDER BY m.id` + alongIndex + `
+		WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
+		ORDER BY m.id
 		LIMIT 1) AS m
-	WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `
-	  AND (s.lane IN (
+	WHERE (s.lane IN (
 		SELECT h.lane FROM unnest(:held::smallint[], :tokens::bigint[]) AS h(lane, token)
 		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest(:ids::bigint[]))) IS TRUE
-  AND (m.state = 0) IS TRUE
-  AND ` + seemsDear
+  AND (m.state = 0) IS TRUE`
 
 // readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or if messages of one
 // lane were read under different tokens.
@@ -135,6 +112,5 @@ func inPlace(found, statement, columns string) string {
 WITH r AS MATERIALIZED (SELECT m.*` + found + `)
 ` + statement + `
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, ` + mine + `) IN (SELECT part, ` + columns + ` FROM r)) IS TRUE
-  AND ` + seemsDear
+  AND ((m.tableoid, ` + mine + `) IN (SELECT part, ` + columns + ` FROM r)) IS TRUE`
 }

@@ -9,7 +9,7 @@ package dialect
 const keepReceived = `
 {insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
-FROM (SELECT CASE WHEN {int ?} > 0 THEN {int ?} ELSE {now} END AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key{along} LIMIT 1) n
+FROM (SELECT CASE WHEN {int ?} > 0 THEN {int ?} ELSE {now} END AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 {or ignore}`
 
 // Received is a message that an inbox has handled.

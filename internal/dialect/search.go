@@ -18,7 +18,7 @@ WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM {messages} m {by ready}
 	WHERE m.spool = ? AND {after ?} AND m.state <= ?
-	ORDER BY m.state, m.lane, m.id{along}
+	ORDER BY m.state, m.lane, m.id
 	LIMIT ?)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE({length}(m.payload), 0) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
@@ -34,18 +34,19 @@ SELECT l.* FROM (
 	// The messages of a key that have failed are few, and side by side in an index. Without statistics SQLite would read all that have failed.
 	s.retryingOfKey = `
 SELECT ` + pendingColumns + `
-FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id{along}) m
+FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE {after ?}
   AND m.state <= ? AND ` + conditions + `
 ORDER BY m.state, m.lane, m.id
 LIMIT ?`
 
 	// Walk the primary key.
-	s.letterSearchEnd = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > ? ORDER BY d.id{along} LIMIT ?) p`
+	s.letterSearchEnd.text = `
+SELECT COUNT(*), COALESCE(MAX(p.id), 0), (SELECT COALESCE(MAX(id), 0) FROM {dead_letters})
+FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {int :among}) p`
 
 	s.letterBehind = `
-SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC{along} LIMIT 1 OFFSET ?`
+SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {a part ?}`
 }
 
 // Search selects pending messages as Pending does, among so many of those after the place of the filter. Its first column is 0, and the others are those of
@@ -61,9 +62,10 @@ func (s *Statements) RetryingOfKey(k KeyRef, f MessageFilter) Query {
 	return Query{Text: s.retryingOfKey, Args: append(args, f.conditions()...)}
 }
 
-// LetterSearchEnd returns how many of so many dead letters there are after an id, and the id of the last of these.
+// LetterSearchEnd returns how many dead letters there are among the first ones after an id, and the
+// ids of the last of these and of the last one of all.
 func (s *Statements) LetterSearchEnd(after int64, among int) Query {
-	return Query{Text: s.letterSearchEnd, Args: []any{after, among}}
+	return s.letterSearchEnd.with(args{"after": after, "among": among})
 }
 
 // LetterBehind returns the id of the dead letter with so many later ones, or no row if there are fewer.

@@ -164,7 +164,7 @@ type Statements struct {
 	searchEnd       string // see search_mysql.go
 	searchUpTo      string
 	retryingOfKey   string
-	letterSearchEnd string
+	letterSearchEnd statement
 	letterBehind    string
 	doneMessage     string
 	doneMessages    string // see Done
@@ -276,7 +276,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolIDs, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.countStuck, &s.countFewStuck,
@@ -294,7 +294,7 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
 	for _, named := range []*statement{
 		&s.releaseAll, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
-		&s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))

@@ -163,26 +163,19 @@ var ofTheEngine = []safeguard{
 	},
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
-		edits: []edit{
-			{
-				file: "internal/dialect/postgres_settled.go",
-				from: "ORDER BY m.id` + alongIndex + `\n	LIMIT 1{lock}",
-				to:   "ORDER BY m.id\n	LIMIT 1{lock}",
-			},
-			{
-				file: "internal/dialect/postgres.go",
-				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f",
-				to:   "ORDER BY m.id LIMIT (SELECT :page::bigint)) f",
-			},
-		},
+		edits: []edit{{
+			file: "internal/dialect/postgres.go",
+			from: "m.available_at BETWEEN 0 AND (SELECT {now})",
+			to:   "m.available_at <= (SELECT {now})",
+		}},
 		packages: []string{module + "internal/drain"}, tests: "TestPlans_",
 	},
 	{
 		name: "a place is that of a row and a table", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/postgres_settled.go",
-			from: "FROM r)) IS TRUE\n",
-			to:   "FROM r)) IS NOT NULL\n",
+			from: "FROM r)) IS TRUE`",
+			to:   "FROM r)) IS NOT NULL`",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestRemove_spares",
 	},

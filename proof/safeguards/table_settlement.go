@@ -12,8 +12,8 @@ var ofTheSettlement = []safeguard{
 			},
 			{
 				file: "internal/dialect/postgres.go",
-				from: "AND l.lane = m.lane AND l.token = :token\n  AND ` + seemsDear",
-				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)\n  AND ` + seemsDear",
+				from: "AND l.lane = m.lane AND l.token = :token`",
+				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)`",
 			},
 			{
 				file: "internal/dialect/sqlite.go",

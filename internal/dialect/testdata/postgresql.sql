@@ -6,12 +6,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
 
 -- Find (states, lanes, tokens, ids, times, spool)
 SELECT m.id
@@ -21,11 +18,8 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
 
 -- Standing (states, lanes, tokens, ids, times, spool)
 SELECT m.id
@@ -35,12 +29,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 
 -- LockAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
@@ -51,13 +42,10 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
 
 -- StandingAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
@@ -68,12 +56,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
 
 -- CountStarts (states, lanes, tokens, ids, times, attempts, least, most, spool)
 WITH r AS MATERIALIZED (SELECT m.*
@@ -84,16 +69,12 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE)
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE)
 UPDATE postbox_messages m SET starts = m.starts + 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- TakeBackStarts (lanes, ids, times, spool)
 WITH r AS MATERIALIZED (SELECT m.*
@@ -104,15 +85,11 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $4::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807')
+	ORDER BY m.id
+	LIMIT 1) AS m)
 UPDATE postbox_messages m SET starts = m.starts - 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
   AND m.starts > 0
 
 -- Release (spool, holder, lanes)
@@ -205,8 +182,7 @@ FROM postbox_spools s
 WHERE s.id = $1
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
 
 -- SettleFailed (failed, spool, process)
 WITH s AS MATERIALIZED (
@@ -219,17 +195,13 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $2::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $2)) IS TRUE),
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $2)) IS TRUE),
 d AS (
 	DELETE FROM postbox_messages m
 	WHERE m.ctid = ANY(ARRAY(SELECT place FROM r WHERE moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE moves)) IS TRUE
-	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.*),
 u AS (
 	UPDATE postbox_messages m
@@ -237,7 +209,6 @@ u AS (
 	FROM s
 	WHERE s.id = m.id AND m.ctid = ANY(ARRAY(SELECT place FROM r WHERE NOT moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE NOT moves)) IS TRUE
-	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.id),
 w AS (
 	INSERT INTO postbox_waiting (state, available_at, attempts, starts,
@@ -300,7 +271,6 @@ UPDATE postbox_spools SET version = version + 1
 UPDATE postbox_messages SET starts = starts + $1
 WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts <= $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
-  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
@@ -512,9 +482,7 @@ WHERE s.id = $1
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -613,9 +581,7 @@ WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
 	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.state, m.lane, m.id
 	LIMIT $6)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
@@ -636,9 +602,7 @@ SELECT l.* FROM (
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)) m
+FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
   AND m.attempts >= $9 AND m.created_at >= $10 AND m.created_at < $11
@@ -649,15 +613,14 @@ WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
 ORDER BY m.state, m.lane, m.id
 LIMIT $20
 
--- LetterSearchEnd
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+-- LetterSearchEnd (after, among)
+WITH n AS MATERIALIZED (SELECT MIN(id) AS first FROM postbox_dead_letters WHERE id > $1)
+SELECT COUNT(*), COALESCE(MAX(d.id), 0), (SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters)
+FROM postbox_dead_letters d
+WHERE d.id >= (SELECT first FROM n) AND d.id < (SELECT first FROM n) + $2::bigint
 
 -- LetterBehind
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $1
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -734,9 +697,7 @@ UPDATE postbox_spools SET batches = $1 WHERE id = $2 AND batches <> $3
 -- KeepReceived
 INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $10::bigint, n.clock, 0, $11::bigint
-FROM (SELECT CASE WHEN $12::bigint > 0 THEN $13::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $14 ORDER BY claim_key,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) n
+FROM (SELECT CASE WHEN $12::bigint > 0 THEN $13::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $14 ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 
 -- FulfilReceipt
@@ -812,10 +773,9 @@ GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $1) p),
-       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $2) p)
-FROM postbox_spools s
-WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($3::bigint[]))
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $1::bigint)) p),
+       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $2::bigint)) p)
+FROM unnest($3::bigint[]) AS s(id)
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -828,54 +788,29 @@ ORDER BY id DESC
 LIMIT $11
 
 -- AuditSearchEnd
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p
 
 -- CountUpTo
 SELECT s.id AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $7) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $8) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) p)
-FROM postbox_spools s
-WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint AND s.id IN (SELECT unnest($10::bigint[]))
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT (SELECT $1::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT (SELECT $2::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at LIMIT (SELECT $3::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT (SELECT $4::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT (SELECT $5::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $6::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $7::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $8::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $9::bigint)) p)
+FROM unnest($10::bigint[]) AS s(id)
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC LIMIT (SELECT $1::bigint)) p
 GROUP BY p.consumer
 
 -- ReadyPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0)
-FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p
+FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id LIMIT (SELECT $4::bigint)) p
 
 -- WaitingPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
@@ -886,21 +821,15 @@ FROM (
 	       CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END AS parked
 	FROM postbox_waiting m
 	WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id > $4
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p
+	ORDER BY m.id LIMIT (SELECT $5::bigint)) p
 
 -- LettersPage
 SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id LIMIT (SELECT $2::bigint)) p
 GROUP BY p.origin, p.spool, p.consumer
 
 -- EndOfPage
-SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $3
+SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at LIMIT 1 OFFSET (SELECT $3::bigint)
 
 -- HistoryPage
 SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND h.done_at <= $3
@@ -910,28 +839,20 @@ WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), 9223372036854775807),
        COALESCE(s.paused_at, 9223372036854775807), s.batches
 FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
-WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint
+WHERE s.id BETWEEN 1 AND 2147483647
 
 -- UniqueKeysPage
 SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
@@ -939,9 +860,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m LIMIT 1) IS NULL THEN 1 ELSE 0 END
 FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
@@ -1015,17 +934,11 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY postbox_messages m
 		WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-		ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
+		ORDER BY m.id LIMIT 1) f
 	LIMIT 1), (
 	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- ToldTables
 SELECT 'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::text, 'postbox_members'::regclass::oid::text
@@ -1175,9 +1088,7 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1208,15 +1119,12 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- AppendUnique, replace true, state 0, statement 3
 WITH d AS (
@@ -1227,15 +1135,12 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END),
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE),
 k AS (
 	UPDATE postbox_unique_keys u SET lane = $2::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $3
@@ -1258,9 +1163,7 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1286,9 +1189,7 @@ VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timest
 -- Fetch, two lanes (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1305,29 +1206,21 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
+	ORDER BY b.id LIMIT 1) IS NULL)
+	ORDER BY m.available_at, m.id LIMIT (SELECT $8::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1339,9 +1232,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1354,23 +1245,19 @@ CROSS JOIN LATERAL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
+	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
+	ORDER BY m.available_at, m.id LIMIT (SELECT $8::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1382,9 +1269,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1401,29 +1286,21 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($7::text[]))
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
+	ORDER BY b.id LIMIT 1) IS NULL)
+	ORDER BY m.available_at, m.id LIMIT (SELECT $9::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1435,9 +1312,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1454,31 +1329,23 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY b.id LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
+	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
+	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY b.id LIMIT 1) IS NULL)
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
+	ORDER BY m.available_at, m.id LIMIT (SELECT $9::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1490,9 +1357,7 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Sweep, held keys (spool, known, held, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -1505,21 +1370,15 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY b.id LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[])))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
+	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
 
 -- Sweep (spool, known, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+	ORDER BY key_hash, id LIMIT 16)
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -1532,12 +1391,8 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
 
 -- Remove, one message (spool, lane, id, created_at, token)
@@ -1545,7 +1400,6 @@ DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
 WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_at = $4
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Remove, two messages (lanes, ids, times, spool, held, tokens)
 DELETE FROM ONLY postbox_messages m
@@ -1555,18 +1409,13 @@ WHERE m.ctid = ANY(ARRAY(
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY postbox_messages m
-		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-		ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
+		ORDER BY m.id
 		LIMIT 1) AS m
-	WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-	  AND (s.lane IN (
+	WHERE (s.lane IN (
 		SELECT h.lane FROM unnest($5::smallint[], $6::bigint[]) AS h(lane, token)
 		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $4)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE
   AND (m.state = 0) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -1577,12 +1426,9 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
 
 -- Remove, one message that waited (states, lanes, tokens, ids, times, spool)
@@ -1593,16 +1439,12 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE)
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -1613,12 +1455,9 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
 
 -- BuryRows

@@ -505,8 +505,9 @@ WHERE (m.state, m.lane, m.id) > (?, ?, ?)
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
--- LetterSearchEnd
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+-- LetterSearchEnd (after, among)
+SELECT COUNT(*), COALESCE(MAX(p.id), 0), (SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters)
+FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
@@ -656,8 +657,7 @@ GROUP BY w.lane, w.wanted
 SELECT s.id AS spool,
        (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p),
        (SELECT COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
-FROM postbox_spools s
-WHERE TRUE AND s.id IN (SELECT value FROM json_each(?))
+FROM (SELECT value AS id FROM json_each(?)) s
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
@@ -677,14 +677,13 @@ SELECT s.id AS spool,
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.available_at <= (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT ?) p)
-FROM postbox_spools s
-WHERE TRUE AND s.id IN (SELECT value FROM json_each(?))
+FROM (SELECT value AS id FROM json_each(?)) s
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

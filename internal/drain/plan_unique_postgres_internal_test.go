@@ -29,23 +29,19 @@ func (w *plannedTables) unique() (all []planned) {
 	one := func(name string, query dialect.Query, rows int) {
 		all = append(all, planned{name: name, query: query, rows: rows, changes: true, buffers: maxOfUnique})
 	}
-	removing := func(name string, query dialect.Query) {
-		one(name, query, 1)
-		all[len(all)-1].whole = true
-	}
 	for state, table := range []string{"ready", "scheduled"} {
 		one("lock a new key, "+table, of("new", false, state).Before[0], 0)
 		one("store under a free key, "+table, of("gone", false, state).StoreFree, 1)
 		one("store if none waits, "+table, of("gone", false, state).Store, 1)
 		one("store if none waits, after one in an old lane, "+table, of("in an old lane", false, state).Store, 1)
 		all[len(all)-1].buffers += maxOfLane * plannedLanes
-		removing("replace one that is gone, "+table, of("gone", true, state).Store)
+		one("replace one that is gone, "+table, of("gone", true, state).Store, 1)
 		for _, key := range []string{"ready", "due", "failed"} {
 			one("skip if one waits, "+table+", "+key, of(key, false, state).Store, 0)
-			removing("replace one that waits, "+table+", "+key, of(key, true, state).Store)
+			one("replace one that waits, "+table+", "+key, of(key, true, state).Store, 1)
 		}
 	}
-	removing("remove one that is ready", of("ready", true, 0).Before[1])
-	removing("remove one that is due", of("due", true, 0).Before[1])
+	one("remove one that is ready", of("ready", true, 0).Before[1], 1)
+	one("remove one that is due", of("due", true, 0).Before[1], 1)
 	return all
 }

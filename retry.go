@@ -1,11 +1,6 @@
 package postbox
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 )
 
@@ -45,44 +40,4 @@ func RetryPatiently() RetryProfile {
 // RetryBriefly tries again after 1, 2, 4, 8 and 16 seconds, exactly, and then gives up.
 func RetryBriefly() RetryProfile {
 	return RetryProfile{Attempts: 6, Base: time.Second, Cap: time.Minute, Jitter: NoJitter}
-}
-
-// WithDefaults fills in the fields that are zero.
-func (p RetryProfile) WithDefaults(attempts int) RetryProfile {
-	p.Attempts = cmp.Or(p.Attempts, attempts)
-	p.Base = cmp.Or(p.Base, time.Second)
-	p.Multiplier = cmp.Or(p.Multiplier, 2)
-	p.Cap = cmp.Or(p.Cap, max(time.Minute, p.Base))
-	p.Jitter = cmp.Or(p.Jitter, 1)
-	return p
-}
-
-// Validate returns all that is wrong with a profile that has its defaults.
-func (p RetryProfile) Validate() error {
-	var problems []error
-	if p.Attempts < 1 && p.Attempts != Unlimited {
-		problems = append(problems, fmt.Errorf("Attempts: %d is not positive: use a positive number or postbox.Unlimited", p.Attempts))
-	}
-	if p.Base < 0 || p.Cap < p.Base {
-		problems = append(problems, fmt.Errorf("Base and Cap: %s is negative, or is more than %s", p.Base, p.Cap))
-	}
-	if !(p.Multiplier >= 1) || math.IsInf(p.Multiplier, 1) { // NaN is not
-		problems = append(problems, fmt.Errorf("Multiplier: %g is not a finite number of at least 1", p.Multiplier))
-	}
-	if !(p.Jitter >= 0 && p.Jitter <= 1 || p.Jitter == NoJitter) {
-		problems = append(problems, fmt.Errorf("Jitter: %g is not between 0 and 1: use a number in this range or postbox.NoJitter", p.Jitter))
-	}
-	return errors.Join(problems...)
-}
-
-// Exhausted says whether the profile allows no more attempts after so many failed ones.
-func (p RetryProfile) Exhausted(failed int) bool {
-	return p.Attempts != Unlimited && failed >= p.Attempts
-}
-
-// Delay returns the pause after the given number of failed attempts, counted from 1.
-func (p RetryProfile) Delay(failed int) time.Duration {
-	full := math.Min(float64(p.Cap), float64(p.Base)*math.Pow(p.Multiplier, float64(failed-1)))
-	random := max(p.Jitter, 0) * rand.Float64() //nolint:gosec // jitter needs no secrecy
-	return time.Duration(full * (1 - max(p.Jitter, 0) + random))
 }

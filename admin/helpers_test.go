@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -131,7 +132,7 @@ func (b *bench) drainWith(db *sql.DB, h drain.Handler, change func(*drain.Config
 	config := drain.Config{
 		Holder: b.Name() + postbox.NewMessageID(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
 		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
-		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}.WithDefaults(2), Close: 5 * time.Second,
+		Retry: retries.WithDefaults(postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}, 2), Close: 5 * time.Second,
 	}
 	change(&config)
 	drainer := drain.New(db, spool.New(b.statements, b.outbox.Name()), h, config, watermill.NopLogger{})

@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
 // Config says how an outbox is drained. The zero value has all defaults.
@@ -81,7 +82,7 @@ func (c *Config) setDefaults(kind postbox.Dialect) {
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, defaultCloseTimeout)
 	drain.SetDefaults(&c.Tuning)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
+	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
 	if c.Classify == nil {
 		c.Classify = postbox.ClassifyNetwork
 	} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
 // defaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
@@ -48,12 +49,12 @@ func (c *DeferConfig) setDefaults() {
 		c.Capture = func(*message.Message) map[string]string { return nil }
 	}
 	c.Retry.Cap = cmp.Or(c.Retry.Cap, max(defaultDeferPause, c.Retry.Base))
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
+	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
 }
 
 // validate returns all mistakes in the configuration.
 func (c DeferConfig) validate() error {
-	if err := c.Retry.Validate(); err != nil {
+	if err := retries.Validate(c.Retry); err != nil {
 		return fmt.Errorf("Retry: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/report"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -216,7 +217,7 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 	if err != nil {
 		return 0, errors.Join(cause, err)
 	}
-	if !i.config.Retry.Exhausted(attempts) && !isPermanent(cause) {
+	if !retries.Exhausted(i.config.Retry, attempts) && !isPermanent(cause) {
 		return attempts, cause
 	}
 	return 0, bury(ctx, i.store, key, came.stored(), attempts, cause)

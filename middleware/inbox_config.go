@@ -9,6 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -82,13 +83,13 @@ func (c *InboxConfig) setDefaults() {
 	if c.WithoutID == nil {
 		c.WithoutID = RefuseWithoutID
 	}
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
+	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
 }
 
 // validate returns all mistakes in the configuration.
 func (c InboxConfig) validate() error {
 	var problems []error
-	if err := c.Retry.Validate(); err != nil {
+	if err := retries.Validate(c.Retry); err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
 	if c.History < 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
 // latePause is the longest pause after a deadline has passed. The context cannot end the pause then, since it no longer shows whether the router closes.
@@ -26,7 +27,7 @@ type brake struct {
 func (b *brake) ended(ctx context.Context, attempts int, err error) {
 	switch {
 	case err != nil && attempts == 0:
-		pause(ctx, b.profile.Delay(int(b.uncounted.Add(1))))
+		pause(ctx, retries.Delay(b.profile, int(b.uncounted.Add(1))))
 		return
 	case b.uncounted.Load() != 0:
 		b.uncounted.Store(0)
@@ -38,7 +39,7 @@ func (b *brake) ended(ctx context.Context, attempts int, err error) {
 	if errors.As(err, &later) {
 		pause(ctx, later.After)
 	} else {
-		pause(ctx, b.profile.Delay(attempts))
+		pause(ctx, retries.Delay(b.profile, attempts))
 	}
 }
 

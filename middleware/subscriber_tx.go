@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -35,7 +36,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 				err = errors.New("middleware.SubscriberTx runs within an inbox and would hide its transaction: add middleware.SubscriberTx before the inbox")
 			}
 			if err != nil {
-				(&brake{profile: postbox.RetryProfile{}.WithDefaults(defaultMaxAttempts)}).ended(ctx, 1, err)
+				(&brake{profile: retries.WithDefaults(postbox.RetryProfile{}, defaultMaxAttempts)}).ended(ctx, 1, err)
 				return nil, err
 			}
 			defer msg.SetContext(ctx)

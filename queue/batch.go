@@ -64,7 +64,7 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 		logger = watermill.NopLogger{}
 	}
 	b := &Batch{config: config, handler: handler}
-	b.queue = newQueue(store.Core(), name, config.QueueConfig, logger)
+	b.queue = newQueue(store.Core(), name, config.Worker, logger)
 	b.queue.drain(batches{b}, settings)
 	return b, nil
 }
@@ -133,7 +133,7 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message, last bool) (mes
 		}
 		return spool.Protect(func() error { return b.handler(ctx, messages) })
 	}
-	if b.config.QueueConfig.Transactional {
+	if b.config.Worker.Transactional {
 		err = b.queue.transact(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })
 	} else {
 		err = b.queue.core.WithoutTransaction(ctx, func() error { return run(ctx) })

@@ -47,7 +47,7 @@ func TestBatch_finds_culprits_among_a_hundred_messages(t *testing.T) {
 				ids := inboxtest.Numbers(100)
 				b.Put(ids...)
 				var parts inboxtest.Parts
-				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
+				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
 					parts.Add(messages)
 					if err := b.BatchEffects(ctx, messages); err != nil || !inboxtest.OneOf(messages, test.culprits) {
 						return err
@@ -127,7 +127,7 @@ func TestBatch_BatchError_names_the_culprits(t *testing.T) {
 				ids, culprits := inboxtest.Numbers(20), []string{"003", "017"}
 				b.Put(ids...)
 				var parts inboxtest.Parts
-				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = inTx }), func(ctx context.Context, messages []*message.Message) error {
+				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = inTx }), func(ctx context.Context, messages []*message.Message) error {
 					parts.Add(messages)
 					if inTx {
 						if err := b.BatchEffects(ctx, messages); err != nil {
@@ -214,7 +214,7 @@ func TestBatch_G3_the_key_of_a_culprit_waits(t *testing.T) {
 				b.Put(ids...)
 				var rounds inboxtest.Journal
 				var parts inboxtest.Parts
-				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
+				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
 					parts.Add(messages)
 					if err := b.BatchEffects(ctx, messages); err != nil {
 						return err
@@ -263,7 +263,7 @@ func TestBatch_needs_one_call_and_one_commit(t *testing.T) {
 		ids := inboxtest.Numbers(30)
 		b.Put(ids...)
 		var parts inboxtest.Parts
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }), func(ctx context.Context, messages []*message.Message) error {
 			parts.Add(messages)
 			return b.BatchEffects(ctx, messages)
 		})
@@ -284,7 +284,7 @@ func TestBatch_parts_of_a_batch_that_failed_count_for_the_limits(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
 	b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-		c.Size, c.QueueConfig.Limits.Total.PerSecond = size, rate
+		c.Size, c.Worker.Limits.Total.PerSecond = size, rate
 	}), func(_ context.Context, messages []*message.Message) error {
 		mu.Lock()
 		defer mu.Unlock()

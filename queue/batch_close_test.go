@@ -34,7 +34,7 @@ func TestBatch_G12_close_does_not_wait_for_a_handler_that_never_returns(t *testi
 				b.Pool.SetMaxOpenConns(2) // the handler keeps one
 				b.Put("a/1")
 				entered, proceed, returns := make(chan struct{}), make(chan struct{}), make(chan struct{})
-				p := b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = inTx }), func(context.Context, []*message.Message) error {
+				p := b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = inTx }), func(context.Context, []*message.Message) error {
 					close(entered)
 					<-proceed
 					close(returns)

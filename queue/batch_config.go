@@ -43,9 +43,9 @@ type BatchConfig struct {
 	// spans the whole queue, and one process at a time handles the queue, so that batches are as large as possible.
 	PerKey bool
 
-	// QueueConfig holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode or a
+	// Worker holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode or a
 	// MicroBatch is an error. Within a batch, messages are in the order in which they were stored.
-	QueueConfig Config
+	Worker Config
 }
 
 func (c *BatchConfig) setDefaults() {
@@ -53,16 +53,16 @@ func (c *BatchConfig) setDefaults() {
 	if c.TimeZone == nil {
 		c.TimeZone = time.UTC
 	}
-	c.QueueConfig.Concurrency = cmp.Or(c.QueueConfig.Concurrency, 1)
-	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(drain.DefaultPageSize, c.Size))
-	c.QueueConfig.setDefaults()
+	c.Worker.Concurrency = cmp.Or(c.Worker.Concurrency, 1)
+	c.Worker.PageSize = cmp.Or(c.Worker.PageSize, max(drain.DefaultPageSize, c.Size))
+	c.Worker.setDefaults()
 }
 
 // validate returns all problems of the configuration.
 func (c BatchConfig) validate(kind dialect.Kind) error {
-	problems := []error{c.QueueConfig.validate(kind)}
-	if c.Size < 1 || c.Size > c.QueueConfig.PageSize {
-		problems = append(problems, fmt.Errorf("Size: %d is not between 1 and PageSize, %d", c.Size, c.QueueConfig.PageSize))
+	problems := []error{c.Worker.validate(kind)}
+	if c.Size < 1 || c.Size > c.Worker.PageSize {
+		problems = append(problems, fmt.Errorf("Size: %d is not between 1 and PageSize, %d", c.Size, c.Worker.PageSize))
 	}
 	if c.Age < 0 {
 		problems = append(problems, fmt.Errorf("Age: %s is negative", c.Age))
@@ -73,11 +73,11 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 	if c.PerKey && c.Age == 0 && c.Schedule == "" {
 		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
 	}
-	if c.QueueConfig.MicroBatch > 1 || c.QueueConfig.Mode != Sequential {
-		problems = append(problems, errors.New("QueueConfig: leave out Mode and MicroBatch, which are for a Subscriber"))
+	if c.Worker.MicroBatch > 1 || c.Worker.Mode != Sequential {
+		problems = append(problems, errors.New("Worker: leave out Mode and MicroBatch, which are for a Subscriber"))
 	}
-	if !c.QueueConfig.Limits.EachKey.None() {
-		problems = append(problems, errors.New("QueueConfig: Limits: leave out EachKey, which is for a Subscriber: a batch is handled in one call"))
+	if !c.Worker.Limits.EachKey.None() {
+		problems = append(problems, errors.New("Worker: Limits: leave out EachKey, which is for a Subscriber: a batch is handled in one call"))
 	}
 	if _, err := c.rule().Times(); err != nil {
 		problems = append(problems, err)
@@ -105,7 +105,7 @@ func (c BatchConfig) gather() (*schedule.Gather, error) {
 // drainer returns the engine's form of the configuration.
 func (c BatchConfig) drainer(core *inbox.Core) (drain.Config, error) {
 	gather, err := c.gather()
-	settings := c.QueueConfig.drainer(core)
+	settings := c.Worker.drainer(core)
 	settings.BatchSize, settings.Gather, settings.Exclusive, settings.Batches = c.Size, gather, !c.PerKey, c.rule().Encode()
 	return settings, err
 }

@@ -65,7 +65,7 @@ func TestBatch_G12_close_waits_for_the_handler_and_then_cancels_it(t *testing.T)
 				b.Put("b/1", "b/2", "c/1")
 				b.Store = inboxtest.StoreFor(t, database, b.Pool, func(c *inboxstore.Config) { c.CloseTimeout = timeout })
 				entered, proceed := make(chan struct{}), make(chan struct{})
-				p := b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Lease = time.Second }), func(ctx context.Context, _ []*message.Message) error {
+				p := b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Lease = time.Second }), func(ctx context.Context, _ []*message.Message) error {
 					close(entered)
 					return inboxtest.Hold(ctx, proceed)
 				})
@@ -129,22 +129,22 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 	require.Error(t, err)
 	for want, config := range map[string]queue.BatchConfig{
 		"Size: -1": {Size: -1},
-		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, QueueConfig: queue.Config{Tuning: postbox.Tuning{PageSize: 5}}},
+		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, Worker: queue.Config{Tuning: postbox.Tuning{PageSize: 5}}},
 		"Age: -1s":                                   {Age: -time.Second},
 		"Age and Schedule":                           {Age: time.Second, Schedule: "@daily"},
 		"PerKey: set Age or Schedule":                {PerKey: true},
-		"Mode and MicroBatch":                        {QueueConfig: queue.Config{MicroBatch: 2}},
-		"for a Subscriber":                           {QueueConfig: queue.Config{Mode: queue.Single}},
+		"Mode and MicroBatch":                        {Worker: queue.Config{MicroBatch: 2}},
+		"for a Subscriber":                           {Worker: queue.Config{Mode: queue.Single}},
 		`Schedule: "at midnight" is not a cron`:      {Schedule: "at midnight"},
 		`Schedule: "0 0 30 2 *" never comes`:         {Schedule: "0 0 30 2 *"},
 		`Schedule: "@every 1h" names no fixed times`: {Schedule: "@every 1h"},
-		"Concurrency: -1":                            {QueueConfig: queue.Config{Concurrency: -1}},
+		"Concurrency: -1":                            {Worker: queue.Config{Concurrency: -1}},
 	} {
 		_, err := queue.NewBatch(store, "q", nothing, config, nil)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "queue batch: invalid config")
 	}
-	all := queue.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, QueueConfig: queue.Config{Tuning: postbox.Tuning{Lease: 1}}}
+	all := queue.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, Worker: queue.Config{Tuning: postbox.Tuning{Lease: 1}}}
 	_, err = queue.NewBatch(store, "q", nothing, all, nil)
 	for _, want := range []string{"Size", "Age", "Schedule", "Lease"} {
 		require.ErrorContains(t, err, want, "all at once")

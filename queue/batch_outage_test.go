@@ -22,9 +22,9 @@ import (
 // awayBatch is a configuration that knows an outage, and does not probe it before the test has ended.
 func awayBatch(inTx bool) queue.BatchConfig {
 	return inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-		awayIsOutage(&c.QueueConfig)
-		c.QueueConfig.Transactional, c.QueueConfig.Lease = inTx, time.Second
-		c.QueueConfig.ProbeMin, c.QueueConfig.ProbeMax = time.Hour, time.Hour
+		awayIsOutage(&c.Worker)
+		c.Worker.Transactional, c.Worker.Lease = inTx, time.Second
+		c.Worker.ProbeMin, c.Worker.ProbeMax = time.Hour, time.Hour
 	})
 }
 
@@ -52,7 +52,7 @@ func TestBatch_G7_an_outage_postpones_the_whole_batch(t *testing.T) {
 
 				calls.Store(0)
 				config := awayBatch(inTx)
-				config.QueueConfig.ProbeMin, config.QueueConfig.ProbeMax = time.Millisecond, 5*time.Millisecond
+				config.Worker.ProbeMin, config.Worker.ProbeMax = time.Millisecond, 5*time.Millisecond
 				b.Batch(config, func(context.Context, []*message.Message) error {
 					if calls.Add(1) <= 5 { // more than there are attempts
 						return errAway
@@ -145,7 +145,7 @@ func TestBatch_G7_asks_the_database_once_for_all_errors_of_a_batch(t *testing.T)
 				}[database.Dialect]
 				var calls atomic.Int32
 				var before, asks atomic.Int64
-				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = inTx }), func(_ context.Context, messages []*message.Message) error {
+				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = inTx }), func(_ context.Context, messages []*message.Message) error {
 					switch calls.Add(1) {
 					case 1:
 						before.Store(statements.Asks.Load())

@@ -64,7 +64,7 @@ func TestBatch_G6_another_process_takes_over_after_a_crash(t *testing.T) {
 		b.Put(inboxtest.Numbers(10)...)
 		db := database.Open(t)
 		gone := make(chan struct{})
-		config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Lease = time.Second })
+		config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Lease = time.Second })
 		b.over(db).Batch(config, func(context.Context, []*message.Message) error {
 			_ = db.Close() // it never reaches its database again
 			close(gone)
@@ -94,7 +94,7 @@ func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) 
 		var run atomic.Int32
 		sleepy := inboxtest.QuickBatch(func(c *queue.BatchConfig) {
 			c.Size, c.Age = len(ids), 0
-			c.QueueConfig.Transactional, c.QueueConfig.Lease = true, time.Hour
+			c.Worker.Transactional, c.Worker.Lease = true, time.Hour
 		})
 		zombie := b.Batch(sleepy, func(ctx context.Context, messages []*message.Message) error {
 			if run.Add(1) > 1 {
@@ -108,7 +108,7 @@ func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) 
 		})
 		b.Await(entered, "the zombie's handler")
 		b.Exec(t, "UPDATE postbox_members SET expires_at = 1")
-		heir := b.another().Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), b.BatchEffects)
+		heir := b.another().Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }), b.BatchEffects)
 		b.Drained()
 		close(proceed)
 		require.NoError(t, zombie.Close())
@@ -132,7 +132,7 @@ func TestBatch_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 				ids := inboxtest.Numbers(10)
 				b.Put(ids...)
 				cut.Store(true)
-				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }), b.BatchEffects)
+				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }), b.BatchEffects)
 				b.Drained()
 				require.False(t, cut.Load())
 				require.ElementsMatch(t, ids, b.Effects())
@@ -148,7 +148,7 @@ func TestBatch_head_policies_are_those_of_the_queue(t *testing.T) {
 		b := newQueueBench(t, database)
 		b.Put("bad/1", "bad/2", "good/1", "bad/3", "good/2")
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.QueueConfig.Head, c.QueueConfig.Lease = queue.ParkHead, time.Second
+			c.Worker.Head, c.Worker.Lease = queue.ParkHead, time.Second
 		}), func(_ context.Context, messages []*message.Message) error {
 			if inboxtest.OneOf(messages, []string{"bad/1"}) {
 				return postbox.Permanent(inboxtest.ErrHandler)

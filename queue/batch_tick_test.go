@@ -54,8 +54,8 @@ func TestBatch_schedule_hands_out_all_of_its_time_in_one_call(t *testing.T) {
 			b := newQueueBench(t, database)
 			calls := &calls{of: map[string][]int{}}
 			b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-				c.Age, c.Schedule, c.PerKey, c.Size, c.QueueConfig.PageSize = 0, "* * * * * *", perKey, 1000, 1000
-				c.QueueConfig.PollMax = time.Second
+				c.Age, c.Schedule, c.PerKey, c.Size, c.Worker.PageSize = 0, "* * * * * *", perKey, 1000, 1000
+				c.Worker.PollMax = time.Second
 			}), calls.handle)
 			keys := 20
 			if perKey {
@@ -143,8 +143,8 @@ func TestBatch_schedule_tells_the_last_call_of_its_time(t *testing.T) {
 				b.Put(ids[20:]...)
 				seen := &lastly{}
 				b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-					c.Age, c.Schedule, c.Size, c.QueueConfig.Transactional = 0, "@yearly", 5, transactional
-					c.QueueConfig.PageSize = 5
+					c.Age, c.Schedule, c.Size, c.Worker.Transactional = 0, "@yearly", 5, transactional
+					c.Worker.PageSize = 5
 				}), func(ctx context.Context, messages []*message.Message) error {
 					seen.add(ctx, messages)
 					return nil
@@ -215,7 +215,7 @@ func TestBatch_is_late_from_its_time_on(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				b := newQueueBench(t, database)
 				p := b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-					c.Age, c.QueueConfig.PollMax = 0, time.Hour
+					c.Age, c.Worker.PollMax = 0, time.Hour
 					test.config(c)
 				}), func(context.Context, []*message.Message) error { return nil })
 				b.Await(p.Running(), "it runs")
@@ -280,7 +280,7 @@ func TestBatch_schedule_leaves_delayed_messages_their_own_time(t *testing.T) {
 		b.Put(ready...)
 		seen := &lastly{}
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.Age, c.Schedule, c.Size, c.QueueConfig.PageSize = 0, "@yearly", 10, 20
+			c.Age, c.Schedule, c.Size, c.Worker.PageSize = 0, "@yearly", 10, 20
 		}), func(ctx context.Context, messages []*message.Message) error {
 			seen.add(ctx, messages)
 			return nil
@@ -321,7 +321,7 @@ func TestBatch_schedule_tells_the_last_call_of_many_delayed_messages(t *testing.
 		putDelayed(b, numbered("delayed", 300)...)
 		seen := &lastly{}
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.Age, c.Schedule, c.Size, c.QueueConfig.PageSize = 0, "@yearly", 250, 300
+			c.Age, c.Schedule, c.Size, c.Worker.PageSize = 0, "@yearly", 250, 300
 		}), func(ctx context.Context, messages []*message.Message) error {
 			seen.add(ctx, messages)
 			return nil

@@ -26,7 +26,7 @@ func TestBatch_is_handed_out_when_it_is_full(t *testing.T) {
 		ids := keysOf(3, "a", "b", "c", "d", "e")
 		b.Put(ids[:12]...)
 		var parts inboxtest.Parts
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Size, c.Age, c.QueueConfig.Lease = 5, 0, time.Second }), func(_ context.Context, messages []*message.Message) error {
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Size, c.Age, c.Worker.Lease = 5, 0, time.Second }), func(_ context.Context, messages []*message.Message) error {
 			parts.Add(messages)
 			return nil
 		})
@@ -113,8 +113,8 @@ func TestBatch_schedule_catches_up_after_a_missed_time(t *testing.T) {
 		b.Put("a/9", "c/0")
 		var parts inboxtest.Parts
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.Age, c.Schedule, c.Size, c.QueueConfig.Lease = 0, "@yearly", 4, time.Second
-			c.QueueConfig.PageSize = 4 // what waits for its time does not fill the memory
+			c.Age, c.Schedule, c.Size, c.Worker.Lease = 0, "@yearly", 4, time.Second
+			c.Worker.PageSize = 4 // what waits for its time does not fill the memory
 		}), func(_ context.Context, messages []*message.Message) error {
 			parts.Add(messages)
 			return nil
@@ -137,7 +137,7 @@ func TestBatch_per_key_has_messages_of_one_key(t *testing.T) {
 		var parts inboxtest.Parts
 		var busy busy
 		config := inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.PerKey, c.Size, c.Age, c.QueueConfig.Concurrency = true, 3, time.Minute, 4
+			c.PerKey, c.Size, c.Age, c.Worker.Concurrency = true, 3, time.Minute, 4
 		})
 		handle := func(_ context.Context, messages []*message.Message) error {
 			batch, _ := parts.Add(messages)

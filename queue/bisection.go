@@ -131,7 +131,7 @@ func (e *BatchError) names(messages []*message.Message) bool {
 // partial handles a [BatchError], in which the handler names the messages that failed. It processes the other messages
 // first: a failed message may report an outage, and their success must not end that outage.
 func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError, last bool) {
-	inTx := b.batch.config.QueueConfig.Transactional
+	inTx := b.batch.config.Worker.Transactional
 	var rest, failed []int
 	var errs []error
 	for at, i := range part {
@@ -164,7 +164,7 @@ func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, 
 
 func (b *bisection) done(call circuit.Call, part []int) {
 	verdict := spool.Done
-	if b.batch.config.QueueConfig.Transactional {
+	if b.batch.config.Worker.Transactional {
 		verdict = spool.Settled
 	}
 	b.batch.queue.succeeded(call, b.messages(part))

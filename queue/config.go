@@ -14,6 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
 // Defaults of settings in [Config], where they are explained.
@@ -134,7 +135,7 @@ func (c *Config) setDefaults() {
 	c.PageSize = cmp.Or(c.PageSize, max(drain.DefaultPageSize, c.MicroBatch))
 	drain.SetDefaults(&c.Tuning)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
+	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
 	if c.Rule == nil {
 		c.Rule = func(p RuleParams) error { return p.Err }
 	}

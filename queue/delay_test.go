@@ -45,7 +45,7 @@ func TestBatch_delays_a_message_once(t *testing.T) {
 		b := newQueueBench(t, database)
 		outbox := b.outbox()
 		putDelayed(b, "1", "2")
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Size, c.QueueConfig.Transactional = 1, true }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Size, c.Worker.Transactional = 1, true }),
 			func(_ context.Context, messages []*message.Message) error { return outbox.Publish("next", messages...) })
 		b.Drained()
 		admitOnlyReady(b)

@@ -79,7 +79,7 @@ func TestBatch_G6_an_error_that_panics_is_a_failed_attempt(t *testing.T) {
 				t.Parallel()
 				b := newQueueBench(t, inboxtest.Another(t, database))
 				evil, innocent := b.putEvil()
-				config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true })
+				config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true })
 				b.Batch(config, func(ctx context.Context, messages []*message.Message) error {
 					var failed queue.BatchError
 					for _, msg := range messages {

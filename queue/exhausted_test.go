@@ -47,7 +47,7 @@ var exhaustingModes = map[string]func(b *queueBench, handle func(ctx context.Con
 		b.Start(config, func(msg *message.Message) error { return handle(msg.Context(), msg) })
 	},
 	"batch": func(b *queueBench, handle func(ctx context.Context, msg *message.Message) error) {
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }),
 			func(ctx context.Context, messages []*message.Message) error {
 				for _, msg := range messages {
 					if err := handle(ctx, msg); err != nil {

@@ -32,7 +32,7 @@ func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
 					timeout = 100 * time.Millisecond
 				}
 				work(b, func(c *queue.BatchConfig) {
-					c.QueueConfig.Classify = postbox.ClassifyNetwork
+					c.Worker.Classify = postbox.ClassifyNetwork
 				}, func(ctx context.Context, msg *message.Message) error {
 					if msg.UUID != "slow" {
 						return b.Effect(ctx, msg)

@@ -27,7 +27,7 @@ func TestQueue_G3_a_locked_row_holds_up_no_other_message_of_its_batch(t *testing
 	t.Parallel()
 	for name, start := range map[string]func(b *queueBench, runs *inboxtest.Journal){
 		"batch": func(b *queueBench, runs *inboxtest.Journal) {
-			config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true })
+			config := inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true })
 			b.Batch(config, func(ctx context.Context, messages []*message.Message) error {
 				for _, msg := range messages {
 					runs.Add(msg.UUID)

@@ -107,7 +107,7 @@ func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_other_messag
 					ids := inboxtest.Numbers(8)
 					b.Put(ids...)
 					b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-						c.QueueConfig.Transactional, c.QueueConfig.Classify, c.QueueConfig.Rule = true, config.Classify, config.Rule
+						c.Worker.Transactional, c.Worker.Classify, c.Worker.Rule = true, config.Classify, config.Rule
 					}), func(ctx context.Context, messages []*message.Message) error {
 						if err := b.BatchEffects(ctx, messages); err != nil || !inboxtest.OneOf(messages, ids[:1]) {
 							return err

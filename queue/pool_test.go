@@ -40,7 +40,7 @@ func leasesAreRenewed(t *testing.T, database *testdb.Database, work worker, stor
 	proceed := make(chan struct{})
 	for range stores {
 		work(b.over(b.Pool), func(c *queue.BatchConfig) {
-			c.PerKey, c.QueueConfig.Concurrency, c.QueueConfig.Lease = true, connections, time.Second
+			c.PerKey, c.Worker.Concurrency, c.Worker.Lease = true, connections, time.Second
 		}, func(ctx context.Context, msg *message.Message) error {
 			if n := atWork.Add(1); n > most.Load() {
 				most.Store(n)
@@ -81,7 +81,7 @@ func TestQueue_G10_a_handler_with_the_only_connection_keeps_its_lease(t *testing
 				for _, process := range []*queueBench{a, b} {
 					process.Pool.SetMaxOpenConns(1)
 					work(process, func(c *queue.BatchConfig) {
-						c.QueueConfig.Lease, c.QueueConfig.Retry.Attempts = time.Second, 2
+						c.Worker.Lease, c.Worker.Retry.Attempts = time.Second, 2
 					}, func(ctx context.Context, msg *message.Message) error {
 						if runs.Add(1); msg.UUID != "k/3" {
 							a.expired(2)

@@ -66,7 +66,7 @@ func TestBatch_G7_each_run_has_the_messages_as_they_were_stored(t *testing.T) {
 		b := newQueueBench(t, database)
 		b.Put(inboxtest.Numbers(6)...)
 		var conflicts, errs atomic.Int32
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }),
 			func(ctx context.Context, messages []*message.Message) error {
 				for _, msg := range messages {
 					if err := spoil(msg); err != nil {

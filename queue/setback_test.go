@@ -132,7 +132,7 @@ func TestBatch_G3_a_message_that_cannot_be_settled_holds_up_only_its_key(t *test
 		end := b.refuse(r)
 		b.Put("a/1", "a/2", "b/1", "c/1", "d", "e")
 		var runs inboxtest.Journal
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional, c.QueueConfig.History = true, r.history }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional, c.Worker.History = true, r.history }),
 			func(ctx context.Context, messages []*message.Message) error {
 				for _, msg := range messages {
 					runs.Add(msg.UUID)

@@ -106,13 +106,13 @@ func startConsumers(t *testing.T, broker *gochannel.GoChannel) {
 	_, err = module.AddInboxHandler("billing", "orders", broker, "", failsFirst(), middleware.InboxConfig{ReceiptTopic: "receipts", Retry: retry})
 	require.NoError(t, err)
 	_, err = module.AddQueueHandler("stock", "orders", broker, "", failsFirst("bad"), router.QueueConfig{
-		ReceiptTopic: "receipts", QueueConfig: queue.Config{Retry: retry},
+		ReceiptTopic: "receipts", Worker: queue.Config{Retry: retry},
 	})
 	require.NoError(t, err)
 	confirm := receipts.ConfirmParams{Outbox: outbox, ReceiptTopic: "receipts", Consumer: "report"}
 	_, err = module.AddBatchHandler("report", "orders", broker, func(ctx context.Context, batch []*message.Message) error {
 		return receipts.Confirm(ctx, confirm, batch...)
-	}, router.BatchConfig{Batch: queue.BatchConfig{Size: 3, Age: time.Millisecond, QueueConfig: queue.Config{Transactional: true}}})
+	}, router.BatchConfig{Batch: queue.BatchConfig{Size: 3, Age: time.Millisecond, Worker: queue.Config{Transactional: true}}})
 	require.NoError(t, err)
 	run(t, module)
 }

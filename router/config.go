@@ -72,8 +72,8 @@ type QueueConfig struct {
 	// ReceiptTopic is the topic on which a receipt is published of each message that the handler has handled, under the handler's name: see [middleware.ProcessConfig]. It needs [Config.Outbox]. Defaults
 	// to no receipts.
 	ReceiptTopic string
-	// QueueConfig says how the queue is drained. A handler with a publish topic or a receipt topic is always transactional.
-	QueueConfig queue.Config
+	// Worker says how the queue is worked off. A handler with a publish topic or a receipt topic is always transactional.
+	Worker queue.Config
 }
 
 // BatchConfig says how the messages of a batch handler are stored and handled.

@@ -150,9 +150,9 @@ func (r *Router) AddQueueHandler(
 		config.Queue = name
 	}
 	if publishTopic != "" || config.ReceiptTopic != "" {
-		config.QueueConfig.Transactional = true
+		config.Worker.Transactional = true
 	}
-	own, err := queue.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
+	own, err := queue.NewSubscriber(r.config.Store, config.Worker, r.logger)
 	if err != nil {
 		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}

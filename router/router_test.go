@@ -30,7 +30,7 @@ func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 		const messages = 10
 		_, err := s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
 		require.NoError(t, err)
 		_, err = s.router.AddQueueHandler("in order", "orders", s.broker, "receipts", s.effect("in order"), router.QueueConfig{})
 		require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 			}
 			return nil
 		}, router.BatchConfig{Batch: queue.BatchConfig{
-			Size: messages, QueueConfig: queue.Config{Transactional: true},
+			Size: messages, Worker: queue.Config{Transactional: true},
 		}})
 		require.NoError(t, err)
 		_, err = s.router.AddForwarder(database.Postbox(), s.broker, forwarder.Config{})
@@ -105,7 +105,7 @@ func TestRouter_records_failures_of_deferred_handlers(t *testing.T) {
 		default:
 			return nil, postbox.Permanent(errors.New("no such account"))
 		}
-	}, router.QueueConfig{QueueConfig: queue.Config{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
+	}, router.QueueConfig{Worker: queue.Config{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
 	require.NoError(t, err)
 	s.run()
 	require.NoError(t, s.broker.Publish("orders", message.NewMessage("1", nil)))
@@ -144,7 +144,7 @@ func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
 	_, err := s.router.AddQueueHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.QueueConfig{
-		QueueConfig: queue.Config{Mode: queue.Single, Transactional: true, Rule: func(queue.RuleParams) error { return nil }},
+		Worker: queue.Config{Mode: queue.Single, Transactional: true, Rule: func(queue.RuleParams) error { return nil }},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.router.AddDeferral("fraud_users", "users", s.broker, "fraud", middleware.DeferConfig{}))
@@ -168,7 +168,7 @@ func TestRouter_an_inbox_for_the_whole_router_loses_nothing(t *testing.T) {
 		s.router.Router().AddMiddleware(inbox.Middleware)
 		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
 		require.NoError(t, err)
 		stop := s.run()
 		const messages = 20

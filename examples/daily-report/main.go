@@ -126,7 +126,7 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 	_, err = r.AddBatchHandler(queueName, salesTopic, subscriber, a.makeReport, router.BatchConfig{
 		Batch: queue.BatchConfig{
 			Schedule: a.schedule, TimeZone: a.zone, Size: a.size,
-			QueueConfig: queue.Config{
+			Worker: queue.Config{
 				// What the handler writes commits together with the end of the sales that it was given.
 				Transactional: true,
 				// The pause is short, because days are. Left out, it is 15 attempts and pauses of up to a minute.

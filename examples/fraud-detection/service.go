@@ -85,7 +85,7 @@ func (s *service) later(queueName, topic, publishTopic string, handler message.H
 		return err
 	}
 	config.Mode = queue.Single
-	_, err = s.router.AddQueueHandler(queueName, topic, subscriber, publishTopic, handler, router.QueueConfig{QueueConfig: config})
+	_, err = s.router.AddQueueHandler(queueName, topic, subscriber, publishTopic, handler, router.QueueConfig{Worker: config})
 	return err
 }
 

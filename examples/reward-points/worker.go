@@ -50,7 +50,7 @@ func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus
 	// Each event is stored in the queue, once, and acked. From there the events of a user, who is their ordering key, are
 	// handled one at a time and in their order, by whichever worker; users do not wait for each other.
 	_, err = w.router.AddQueueHandler(pointsQueue, activityDone, subscriber, "", w.apply, router.QueueConfig{
-		QueueConfig: queue.Config{
+		Worker: queue.Config{
 			Transactional: true,
 			Concurrency:   4, // users at a time, each with a connection to the database
 			Retry:         postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 100 * time.Millisecond},

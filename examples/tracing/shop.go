@@ -86,7 +86,7 @@ func (s *shop) addHandlers(p *pipes.Pipes) error {
 		return err
 	}
 	// An order is stored in a queue, and paid from there. What pay returns goes to the outbox.
-	_, err = s.router.AddQueueHandler(payQueue, ordersTopic, orders, paymentsTopic, s.pay(), router.QueueConfig{QueueConfig: queue.Config{
+	_, err = s.router.AddQueueHandler(payQueue, ordersTopic, orders, paymentsTopic, s.pay(), router.QueueConfig{Worker: queue.Config{
 		Retry: postbox.RetryProfile{Base: 20 * time.Millisecond, Cap: 20 * time.Millisecond},
 	}})
 	if err != nil {

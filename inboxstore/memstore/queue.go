@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/report"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -217,7 +218,7 @@ func (s *Store) failed(queue string, e *entry, out *turn) {
 	cause := out.cause()
 	outcome := drain.OutcomeOf(cause)
 	e.failures = append(e.failures, cause)
-	if outcome.Verdict == spool.Dead || out.retry.Exhausted(len(e.failures)) {
+	if outcome.Verdict == spool.Dead || retries.Exhausted(out.retry, len(e.failures)) {
 		s.remove(queue, e)
 		s.dead = append(s.dead, DeadLetter{
 			Queue: queue, Key: e.key, Message: e.message, Attempts: len(e.failures), Err: cause, Failures: e.failures,
@@ -226,7 +227,7 @@ func (s *Store) failed(queue string, e *entry, out *turn) {
 	}
 	pause := outcome.After
 	if pause <= 0 {
-		pause = out.retry.Delay(len(e.failures))
+		pause = retries.Delay(out.retry, len(e.failures))
 	}
 	e.due = s.now().Add(pause)
 }

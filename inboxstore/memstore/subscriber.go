@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -31,8 +32,8 @@ const defaultMaxAttempts = 15
 // Subscriber returns a subscriber that retries messages with the given profile. The zero profile is the default of
 // queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
 func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
-	retry = retry.WithDefaults(defaultMaxAttempts)
-	if err := retry.Validate(); err != nil {
+	retry = retries.WithDefaults(retry, defaultMaxAttempts)
+	if err := retries.Validate(retry); err != nil {
 		return nil, fmt.Errorf("memstore: invalid retry profile: %w", err)
 	}
 	s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -50,7 +51,7 @@ func newExchange(t *testing.T, broken func(m *spool.Message) bool) *exchange {
 	}
 	return &exchange{
 		t: t, config: config, circuits: New(config, func() {}), workers: 64, took: 5 * time.Millisecond, broken: broken,
-		retry: postbox.RetryProfile{}.WithDefaults(10), began: time.Now(),
+		retry: retries.WithDefaults(postbox.RetryProfile{}, 10), began: time.Now(),
 		tries: map[string]int{}, done: map[string]time.Duration{}, dead: map[string]time.Duration{},
 		counted: map[string]time.Duration{}, waits: map[string]int{},
 	}
@@ -153,11 +154,11 @@ func (x *exchange) end(m *spool.Message, call Call) {
 		if m.Attempts++; m.Attempts == 1 {
 			x.counted[m.MessageID] = x.now()
 		}
-		if x.retry.Exhausted(m.Attempts) {
+		if retries.Exhausted(x.retry, m.Attempts) {
 			x.dead[m.MessageID] = x.now()
 			return
 		}
-		wait = x.retry.Delay(m.Attempts)
+		wait = retries.Delay(x.retry, m.Attempts)
 	} else {
 		// The message makes room for others, for longer each time.
 		longest := x.config.ProbeMax

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -98,5 +99,5 @@ func (d *Drainer) crashedTooOften(m *spool.Message) bool {
 	if d.config.Head == HeadBlock {
 		failed = m.Starts
 	}
-	return m.Starts > 1 && d.config.Retry.Exhausted(failed)
+	return m.Starts > 1 && retries.Exhausted(d.config.Retry, failed)
 }

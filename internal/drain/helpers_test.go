@@ -16,6 +16,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -100,7 +101,7 @@ func config(holder string) drain.Config {
 	return drain.Config{
 		Holder: holder, Process: "test", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3,
 		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond,
-		Retry: postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}.WithDefaults(3), Close: 5 * time.Second,
+		Retry: retries.WithDefaults(postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}, 3), Close: 5 * time.Second,
 	}
 }
 

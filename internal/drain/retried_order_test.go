@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -63,7 +64,7 @@ func TestDrainer_G3_messages_behind_a_retried_one_go_before_later_ones(t *testin
 		}
 		c := config("one")
 		c.BatchSize, c.PollMax = 1, 5*time.Millisecond
-		c.Retry = postbox.RetryProfile{Base: 400 * time.Millisecond, Cap: 400 * time.Millisecond, Jitter: postbox.NoJitter}.WithDefaults(3)
+		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: 400 * time.Millisecond, Cap: 400 * time.Millisecond, Jitter: postbox.NoJitter}, 3)
 		b.Append(database.DB, draft("1", "key"))
 		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return handler.tried("1") == 1 }, "the first one fails")

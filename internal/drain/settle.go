@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -59,7 +60,7 @@ func (d *Drainer) next(e *schedule.Entry) next {
 		return wait
 	}
 	over := e.Outcome.Verdict == spool.Dead || e.Outcome.Final
-	if !over && !d.config.Retry.Exhausted(e.Message.Attempts+e.Message.Starts+1) {
+	if !over && !retries.Exhausted(d.config.Retry, e.Message.Attempts+e.Message.Starts+1) {
 		return tryAgain
 	}
 	switch {
@@ -76,7 +77,7 @@ func (d *Drainer) delay(e *schedule.Entry) time.Duration {
 	if e.Outcome.After > 0 {
 		return e.Outcome.After
 	}
-	return d.config.Retry.Delay(e.Message.Attempts + 1)
+	return retries.Delay(d.config.Retry, e.Message.Attempts+1)
 }
 
 // waitNote begins the failure entry, with attempt 0, of a message that waits without a counted attempt.

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -27,7 +28,7 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 		}
 		end := conflictOn(t, database, change, "OLD.message_id = '13'")
 		d := c.d
-		d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+		d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
 		d.scheduler.Limit(counted)
 		d.scheduler.Load(c.suspects)
 		for n := range counted {
@@ -73,7 +74,7 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
 		d := c.d
-		d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+		d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
 		d.scheduler.Limit(counted)
 		d.scheduler.Load(c.suspects[:3])
 		for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Done} {
@@ -99,7 +100,7 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
 	d := c.d
-	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
 	d.scheduler.Limit(counted)
 	d.scheduler.Load(c.suspects[:2])
 	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry} {
@@ -127,7 +128,7 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	c := newCounter(t, testdb.SQLite(t))
 	d := c.d
 	refused := 0
-	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
 	d.configured.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
 		require.True(t, m.Loaded, "the outbox has its payload")
 		refused++
@@ -193,7 +194,7 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	}
 	d, end := newStepped(database.DB, own, dialect.Lanes) // a read has one message of each lane
 	t.Cleanup(end)
-	d.config.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}.WithDefaults(1)
+	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 1)
 	d.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
 	database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed'")

@@ -8,6 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -53,7 +54,7 @@ func Valid(t postbox.Tuning, concurrency int, retry postbox.RetryProfile, kind d
 	if t.Lease < minLease {
 		err = errors.Join(err, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", t.Lease))
 	}
-	if invalid := retry.Validate(); invalid != nil {
+	if invalid := retries.Validate(retry); invalid != nil {
 		err = errors.Join(err, fmt.Errorf("Retry: %w", invalid))
 	}
 	if t.ListenDSN != "" && !kind.Can().Listens {

@@ -66,7 +66,7 @@ func TestBatch_G7_conflicts_in_all_tries_count_no_attempt(t *testing.T) {
 		b := newQueueBench(t, database)
 		b.Put(inboxtest.Numbers(6)...)
 		var conflicts atomic.Int32
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }),
 			func(ctx context.Context, messages []*message.Message) error {
 				if err := b.BatchEffects(ctx, messages); err != nil {
 					return err

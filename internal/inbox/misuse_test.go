@@ -282,7 +282,7 @@ func TestBatch_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) 
 		neighbours := inboxtest.Numbers(20)
 		b.Put(neighbours...)
 		handle := b.misusing(all)
-		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.QueueConfig.Transactional = true }),
+		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) { c.Worker.Transactional = true }),
 			func(ctx context.Context, messages []*message.Message) error {
 				for _, msg := range messages {
 					if err := handle(ctx, msg); err != nil {

@@ -68,7 +68,7 @@ func (p *Process) Stop() {
 
 // QuickBatch is a configuration for impatient tests: whatever has been read is a batch at once.
 func QuickBatch(change func(*queue.BatchConfig)) queue.BatchConfig {
-	config := queue.BatchConfig{Age: time.Microsecond, QueueConfig: Quick(nil)}
+	config := queue.BatchConfig{Age: time.Microsecond, Worker: Quick(nil)}
 	if change != nil {
 		change(&config)
 	}

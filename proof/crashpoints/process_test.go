@@ -214,13 +214,13 @@ func (how batch) life(ctx context.Context, p *process) error {
 	}
 	defer func() { _ = outbox.Close() }()
 	config := how.config
-	config.QueueConfig.Concurrency = 1
-	config.QueueConfig = settings(config.QueueConfig)
+	config.Worker.Concurrency = 1
+	config.Worker = settings(config.Worker)
 	config.Age = time.Microsecond
 	handler := func(ctx context.Context, messages []*message.Message) error {
 		var failures []error
 		for _, msg := range messages {
-			if config.QueueConfig.Transactional {
+			if config.Worker.Transactional {
 				out := receipt(msg.UUID)
 				out.SetContext(ctx)
 				if err := errors.Join(p.effect(ctx, msg.UUID), outbox.Publish(receipts, out)); err != nil {
@@ -251,18 +251,18 @@ func TestCrash_G4_while_a_queue_processes_batches(t *testing.T) {
 		},
 	}, flow{
 		name: "process in batches in transactions", least: 15, prepare: deferred(good()...),
-		life:  batch{queue.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
+		life:  batch{queue.BatchConfig{Size: 4, Worker: transactional}}.life,
 		check: goodOnce,
 	}, flow{
 		name: "process in batches in transactions, bisected", least: 40, prepare: deferred(mixed()...),
-		life: batch{queue.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
+		life: batch{queue.BatchConfig{Size: 4, Worker: transactional}}.life,
 		check: func(c *check) {
 			mixedOnce(c)
 			c.pending(outboxName, mixedReceipts...)
 		},
 	}, flow{
 		name: "process in batches per key", least: 30, prepare: deferred(mixed()...),
-		life: batch{queue.BatchConfig{Size: 4, PerKey: true, QueueConfig: transactional}}.life,
+		life: batch{queue.BatchConfig{Size: 4, PerKey: true, Worker: transactional}}.life,
 		check: func(c *check) {
 			mixedOnce(c)
 			c.pending(outboxName, mixedReceipts...)

@@ -163,7 +163,7 @@ func (b *behindPooler) run(t *testing.T) {
 			}
 		}
 		return nil
-	}, queue.BatchConfig{Size: 20, Age: 100 * time.Millisecond, QueueConfig: config}, b.logger)
+	}, queue.BatchConfig{Size: 20, Age: 100 * time.Millisecond, Worker: config}, b.logger)
 	require.NoError(t, err)
 	inBackground(t, batch.Run, batch.Close)
 

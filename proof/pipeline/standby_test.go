@@ -59,7 +59,7 @@ func onStandby(t *testing.T, p *testcluster.Postgres, database *testdb.Database)
 		return err
 	}
 	config := queue.BatchConfig{Size: 1}
-	config.QueueConfig.Transactional = true
+	config.Worker.Transactional = true
 	batch, err := queue.NewBatch(store, "queue", handle, config, logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)

@@ -271,7 +271,7 @@ func (f *flows) queue(t *testing.T) {
 
 	stored("batch", "1", "2")
 	batch, err := queue.NewBatch(store, "batch", func(context.Context, []*message.Message) error { panic("the batch gave up") },
-		queue.BatchConfig{Age: time.Millisecond, QueueConfig: queue.Config{Retry: impatient()}}, f.logger)
+		queue.BatchConfig{Age: time.Millisecond, Worker: queue.Config{Retry: impatient()}}, f.logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- batch.Run(t.Context()) }()

@@ -339,7 +339,7 @@ func (p *play) work(t *testing.T) {
 	batch, err := queue.NewBatch(store, "queue", func(_ context.Context, batch []*message.Message) error {
 		handled <- len(batch)
 		return nil
-	}, queue.BatchConfig{Age: time.Millisecond, QueueConfig: queue.Config{Transactional: true}}, p.logger)
+	}, queue.BatchConfig{Age: time.Millisecond, Worker: queue.Config{Transactional: true}}, p.logger)
 	require.NoError(t, err)
 	p.during(t, batch.Run, batch.Running(), batch.Close, func() bool { return len(p.pending(t, store)) == 0 })
 	require.Equal(t, 1, <-handled)

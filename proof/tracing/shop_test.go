@@ -124,7 +124,7 @@ func open(t *testing.T, on broker, parent bool) *shop {
 		default: // it runs again if the commit fails
 		}
 		return nil, nil
-	}, router.QueueConfig{QueueConfig: queue.Config{Transactional: true}})
+	}, router.QueueConfig{Worker: queue.Config{Transactional: true}})
 	require.NoError(t, err)
 	go func() { s.ended <- s.router.Run(context.Background()) }()
 	<-s.router.Running()

@@ -273,7 +273,7 @@ func TestMiddleware_a_context_that_cannot_be_read_fails_no_message(t *testing.T)
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{Parent: true})
 	s := serve(t, tracing, func(s *served) {
-		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", done, router.QueueConfig{QueueConfig: queue.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}}})
+		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", done, router.QueueConfig{Worker: queue.Config{Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}}})
 		require.NoError(t, err)
 	})
 	messages := 0

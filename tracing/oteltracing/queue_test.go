@@ -28,7 +28,7 @@ func TestMiddleware_a_deferred_message_has_a_span_when_it_is_stored_and_when_it_
 			tracing, spans := record(t, oteltracing.Config{System: "memory", Parent: true})
 			s := serve(t, tracing, func(s *served) {
 				_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", failing(1, done),
-					router.QueueConfig{QueueConfig: queue.Config{Retry: quick(5), Transactional: transactional, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}}})
+					router.QueueConfig{Worker: queue.Config{Retry: quick(5), Transactional: transactional, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}}})
 				require.NoError(t, err)
 			})
 			request := spans.during("POST /orders", func(ctx context.Context) { s.order(ctx, t) })
@@ -55,7 +55,7 @@ func TestMetadata_survives_a_dead_letter_and_a_requeue(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{Parent: true})
 	s := serve(t, tracing, func(s *served) {
-		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", failing(2, done), router.QueueConfig{QueueConfig: queue.Config{
+		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", failing(2, done), router.QueueConfig{Worker: queue.Config{
 			Retry: quick(2), PoisonOutbox: s.outbox, PoisonTopic: "dead", Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick},
 		}})
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestBatchHandler_has_a_link_to_each_message(t *testing.T) {
 	}
 	s := serve(t, tracing, func(s *served) {
 		_, err := s.router.AddBatchHandler("report", "orders", s.broker, tracing.BatchHandler("report", handle), router.BatchConfig{Batch: queue.BatchConfig{
-			Size: 3, QueueConfig: queue.Config{Retry: quick(1), Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}},
+			Size: 3, Worker: queue.Config{Retry: quick(1), Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick}},
 		}})
 		require.NoError(t, err)
 	})

@@ -94,7 +94,7 @@ func (f *flow) assemble(db *sql.DB) (err error) {
 		return err
 	}
 	_, err = f.router.AddQueueHandler(consumers[1], f.topic, later, "", f.apply(consumers[1]),
-		router.QueueConfig{QueueConfig: queue.Config{Transactional: true}})
+		router.QueueConfig{Worker: queue.Config{Transactional: true}})
 	return err
 }
 

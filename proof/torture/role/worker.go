@@ -37,14 +37,14 @@ func (p *process) work(ctx context.Context) error {
 		case ledger.Batched:
 			config.Concurrency = 1
 			_, err = s.AddBatchHandler(flow.Consumer, flow.Topic, subscriber, p.handleBatch(flow), router.BatchConfig{
-				Defer: storing, Batch: queue.BatchConfig{Size: batchSize, Age: batchAge, QueueConfig: config},
+				Defer: storing, Batch: queue.BatchConfig{Size: batchSize, Age: batchAge, Worker: config},
 			})
 		case ledger.Claimed:
 			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handleOnce(flow, s.store),
-				router.QueueConfig{Defer: storing, QueueConfig: config})
+				router.QueueConfig{Defer: storing, Worker: config})
 		default:
 			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handle(flow),
-				router.QueueConfig{Defer: storing, QueueConfig: config})
+				router.QueueConfig{Defer: storing, Worker: config})
 		}
 		return err
 	})

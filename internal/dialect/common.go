@@ -90,7 +90,7 @@ FROM {spools} s
 WHERE s.id = ?`,
 
 		loadPayload: `
-SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
+SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = {state ?} AND lane = ? AND id = ? AND created_at = ?`,
 
 		// For tests, which do not wait: the due time of every message comes nearer, and every message becomes older. A
 		// parked message stays parked. Drainers must read again, see ChangeSpools, because the creation time is part of

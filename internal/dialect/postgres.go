@@ -193,6 +193,7 @@ ON CONFLICT DO NOTHING`
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC", // PostgreSQL does not know that what IS NULL is constant
 		"{listed}", names.replacer().Replace(listed),
 		"{few}", "s.id BETWEEN 1 AND 2147483647", // the planner expects few of a range, and does not compile the statement
+		"{state ?}", "(SELECT ?::smallint)", // planned once, as a fetch is
 		"{a part ?}", "(SELECT ?::bigint)", // the planner expects a tenth of the rows, whatever their number
 		"{chosen}", "unnest(?::bigint[]) AS s(id)",
 		"{strays}", names.replacer().Replace(strays),

@@ -29,15 +29,17 @@ const held = stored + `
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
 
 const (
+	// Lists are in subqueries, which hide how long they are from the planner: it would plan short ones anew each time.
+	//
 	// fromRefs has a row for each ref, fromAsRead one for each message as it was read.
-	fromRefs = `unnest(:states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[])
+	fromRefs = `unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]))
 	AS s(state, lane, token, id, created_at)`
-	fromAsRead = `unnest(:states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[],
-	:attempts::integer[], :least::smallint[], :most::smallint[])
+	fromAsRead = `unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]),
+	(SELECT :attempts::integer[]), (SELECT :least::smallint[]), (SELECT :most::smallint[]))
 	AS s(state, lane, token, id, created_at, attempts, least, most)`
 	// fromAnyState has the refs in each state, since the state is a part of the key.
 	fromAnyState = `(SELECT state, lane, id, created_at
-	FROM unnest(:lanes::smallint[], :ids::bigint[], :times::bigint[]) AS r(lane, id, created_at),
+	FROM unnest((SELECT :lanes::smallint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[])) AS r(lane, id, created_at),
 	     (VALUES (0::smallint), (1::smallint), (2::smallint)) AS t(state)) AS s`
 	// unchangedSince is true for a message that is as its process has read it.
 	unchangedSince = ` AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most`
@@ -65,7 +67,7 @@ var removeReady = `
 DELETE FROM ONLY {messages} m
 WHERE m.ctid = ANY(ARRAY(
 	SELECT m.ctid
-	FROM unnest(:lanes::smallint[], :ids::bigint[], :times::bigint[]) AS s(lane, id, created_at)
+	FROM unnest((SELECT :lanes::smallint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[])) AS s(lane, id, created_at)
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY {messages} m
@@ -73,7 +75,7 @@ WHERE m.ctid = ANY(ARRAY(
 		ORDER BY m.id
 		LIMIT 1) AS m
 	WHERE (s.lane IN (
-		SELECT h.lane FROM unnest(:held::smallint[], :tokens::bigint[]) AS h(lane, token)
+		SELECT h.lane FROM unnest((SELECT :held::smallint[]), (SELECT :tokens::bigint[])) AS h(lane, token)
 		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE)) IS TRUE))
   AND (m.state = 0) IS TRUE`
 

@@ -1,6 +1,6 @@
 -- Lock (states, lanes, tokens, ids, times, spool)
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.id
@@ -12,7 +12,7 @@ CROSS JOIN LATERAL (
 
 -- Find (states, lanes, tokens, ids, times, spool)
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.id
@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
 
 -- Standing (states, lanes, tokens, ids, times, spool)
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.id
@@ -35,8 +35,8 @@ WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l
 
 -- LockAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-	$6::integer[], $7::smallint[], $8::smallint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]),
+	(SELECT $6::integer[]), (SELECT $7::smallint[]), (SELECT $8::smallint[]))
 	AS s(state, lane, token, id, created_at, attempts, least, most)
 CROSS JOIN LATERAL (
 	SELECT m.id
@@ -49,8 +49,8 @@ WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l
 
 -- StandingAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-	$6::integer[], $7::smallint[], $8::smallint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]),
+	(SELECT $6::integer[]), (SELECT $7::smallint[]), (SELECT $8::smallint[]))
 	AS s(state, lane, token, id, created_at, attempts, least, most)
 CROSS JOIN LATERAL (
 	SELECT m.id
@@ -62,8 +62,8 @@ WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l
 
 -- CountStarts (states, lanes, tokens, ids, times, attempts, least, most, spool)
 WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
-	$6::integer[], $7::smallint[], $8::smallint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]),
+	(SELECT $6::integer[]), (SELECT $7::smallint[]), (SELECT $8::smallint[]))
 	AS s(state, lane, token, id, created_at, attempts, least, most)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
@@ -79,7 +79,7 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 -- TakeBackStarts (lanes, ids, times, spool)
 WITH r AS MATERIALIZED (SELECT m.*
 FROM (SELECT state, lane, id, created_at
-	FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS r(lane, id, created_at),
+	FROM unnest((SELECT $1::smallint[]), (SELECT $2::bigint[]), (SELECT $3::bigint[])) AS r(lane, id, created_at),
 	     (VALUES (0::smallint), (1::smallint), (2::smallint)) AS t(state)) AS s
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
@@ -182,7 +182,7 @@ FROM postbox_spools s
 WHERE s.id = $1
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
+SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
 
 -- SettleFailed (failed, spool, process)
 WITH s AS MATERIALIZED (
@@ -1405,7 +1405,7 @@ WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_a
 DELETE FROM ONLY postbox_messages m
 WHERE m.ctid = ANY(ARRAY(
 	SELECT m.ctid
-	FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS s(lane, id, created_at)
+	FROM unnest((SELECT $1::smallint[]), (SELECT $2::bigint[]), (SELECT $3::bigint[])) AS s(lane, id, created_at)
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY postbox_messages m
@@ -1413,14 +1413,14 @@ WHERE m.ctid = ANY(ARRAY(
 		ORDER BY m.id
 		LIMIT 1) AS m
 	WHERE (s.lane IN (
-		SELECT h.lane FROM unnest($5::smallint[], $6::bigint[]) AS h(lane, token)
+		SELECT h.lane FROM unnest((SELECT $5::smallint[]), (SELECT $6::bigint[])) AS h(lane, token)
 		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $4)) IS TRUE)) IS TRUE))
   AND (m.state = 0) IS TRUE
 
 -- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.*
@@ -1433,7 +1433,7 @@ ON CONFLICT DO NOTHING
 
 -- Remove, one message that waited (states, lanes, tokens, ids, times, spool)
 WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
@@ -1449,7 +1449,7 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 -- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[])
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.*

@@ -174,22 +174,18 @@ func (p *page) bury(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letters := make([]dialect.Letter, len(p.dead))
-	for i, dead := range p.dead {
-		if letters[i], err = p.letter(dead, target); err != nil {
+	for _, dead := range p.dead {
+		letter, err := p.letter(dead, target)
+		if err != nil {
 			return fmt.Errorf("row %d: %w", dead.row.id.Offset, err)
 		}
-	}
-	stored := int64(0)
-	for _, query := range p.transfer.statements.BuryRows(letters) {
-		n, err := spool.Affected(spool.Directly(ctx, p.tx, query))
+		stored, err := spool.Affected(spool.Directly(ctx, p.tx, p.transfer.statements.BuryRow(letter)))
 		if err != nil {
 			return err
 		}
-		stored += n
-	}
-	if int(stored) < len(letters) {
-		return spool.ErrNoLetter
+		if stored == 0 {
+			return spool.ErrNoLetter
+		}
 	}
 	return nil
 }

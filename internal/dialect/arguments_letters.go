@@ -1,10 +1,5 @@
 package dialect
 
-import (
-	"slices"
-	"strings"
-)
-
 // Failure is an entry in the failures of a subject. A subject is a message or a claim.
 type Failure struct {
 	Subject []byte
@@ -55,20 +50,12 @@ func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	}}
 }
 
-// rowsBuried bounds the dead letters of one statement. With more of them a statement gains little.
-const rowsBuried = 100
-
-// BuryRows stores dead letters of rows of a source that are no messages.
-func (s *Statements) BuryRows(letters []Letter) []Query {
-	var queries []Query
-	for part := range slices.Chunk(letters, rowsBuried) {
-		query := Query{Text: s.marks(s.buryRows + s.buryRow + strings.Repeat(", "+s.buryRow, len(part)-1)), Once: true}
-		for _, l := range part {
-			query.Args = append(query.Args, l.Subject, l.spool(), l.Topic, l.MessageID, l.Payload, l.Metadata, l.Error, int(l.Cause))
-		}
-		queries = append(queries, query)
-	}
-	return queries
+// BuryRow stores the dead letter of a row of a source that is no message.
+func (s *Statements) BuryRow(l Letter) Query {
+	return s.buryRow.with(args{
+		"subject": l.Subject, "spool": l.spool(), "topic": l.Topic, "message_id": l.MessageID, "payload": l.Payload, "metadata": l.Metadata,
+		"error": l.Error, "cause": int(l.Cause),
+	})
 }
 
 // spool returns the spool, or NULL if there is none.

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 )
 
@@ -12,17 +13,43 @@ const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COAL
 	COALESCE({length}(d.payload), 0) + {length}(d.metadata) AS size`
 
 // deadLetterChoice is true for the dead letters that a filter selects: see DeadLetters.
-const deadLetterChoice = `WHERE d.id > ? AND d.id <= ?
-  AND ({text ?} = '' OR d.topic = ?)
-  AND ({text ?} = '' OR d.consumer = ?)
-  AND ({text ?} = '' OR s.name = ?)
-  AND ({length}({blob ?}) = 0 OR d.message_id = ?)
-  AND ({length}({blob ?}) = 0 OR d.ordering_key = ?)
-  AND ({text ?} = '' OR {position}(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)`
+func (k Kind) deadLetterChoice() string {
+	return `WHERE d.id > :after AND d.id <= :up_to
+  AND ({text :topic} = '' OR d.topic = :topic)
+  AND ({text :consumer} = '' OR d.consumer = :consumer)
+  AND ({text :spool} = '' OR s.name = :spool)
+  AND ({length}({blob :message_id}) = 0 OR d.message_id = :message_id)
+  AND ({length}({blob :key}) = 0 OR d.ordering_key = :key)
+  AND ({text :error} = '' OR {position}(d.error, :error) > 0)
+  AND d.cause >= ` + k.bound("least_cause") + ` AND d.cause <= ` + k.bound("most_cause") + `
+  AND d.attempts >= ` + k.bound("least_attempts") + ` AND d.attempts <= ` + k.bound("most_attempts") + `
+  AND d.died_at >= ` + k.bound("died_from") + ` AND d.died_at < ` + k.bound("died_before") + `
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> ` + k.bound("unwanted")
+}
+
+// bounds are numbers with names, as one argument.
+type bounds map[string]int64
+
+// bound is one of the bounds that a statement has.
+func (k Kind) bound(name string) string {
+	switch k {
+	case PostgreSQL:
+		return `(SELECT (:bounds::json ->> '` + name + `')::bigint)` // once, not for each row
+	case SQLite:
+		return `(:bounds ->> '` + name + `')`
+	default:
+		return `CAST(JSON_VALUE(:bounds, '$.` + name + `') AS SIGNED)`
+	}
+}
+
+// list writes them.
+func (b bounds) list() string {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic("dialect: numbers have no JSON: " + err.Error())
+	}
+	return string(text)
+}
 
 // common returns the statements that all databases share. {now} stands for the database's clock in microseconds.
 // {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments name the index of a statement if it
@@ -133,10 +160,9 @@ INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id,
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
 
-		buryRows: `
+		buryRow: statement{text: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES `,
-		buryRow: `(0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?, ?)`,
+VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, {now}, {now}, 0, :error, :cause)`},
 
 		DeadLetter: `
 SELECT ` + deadLetterColumns + `, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
@@ -145,22 +171,22 @@ LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id = ?`,
 
 		// Walks the primary key. The limit bounds the page.
-		deadLetters: `
+		deadLetters: statement{text: `
 SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
-` + deadLetterChoice + `
+` + kind.deadLetterChoice() + `
 ORDER BY d.id
-LIMIT ?`,
+LIMIT :most`},
 
 		// The same backwards. A part of each error is enough, and bounds the bytes.
-		deadLetterErrors: `
+		deadLetterErrors: statement{text: `
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
-` + deadLetterChoice + `
+` + kind.deadLetterChoice() + `
 ORDER BY d.id DESC
-LIMIT ?`,
+LIMIT :most`},
 
 		SpoolOfLetter: `
 SELECT COALESCE(s.name, '') FROM {dead_letters} d LEFT JOIN {spools} s ON s.id = d.spool WHERE d.id = ?`,

@@ -45,17 +45,17 @@ const (
 // DeadLetters returns the dead letters that a filter selects, in the order of their ids: id, origin, subject, spool,
 // its name, consumer, topic, message id, key, created at, died at, attempts, cause, error, resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
-	return Query{Text: s.deadLetters, Args: f.args()}
+	return s.deadLetters.with(f.args())
 }
 
 // DeadLetterErrors returns the newest dead letters that a filter selects, the latest first: id, died at, name of the spool, consumer, topic, the
 // beginning of the error.
 func (s *Statements) DeadLetterErrors(f DeadLetterFilter) Query {
-	return Query{Text: s.deadLetterErrors, Args: f.args()}
+	return s.deadLetterErrors.with(f.args())
 }
 
 // args returns the arguments of both.
-func (f DeadLetterFilter) args() []any {
+func (f DeadLetterFilter) args() args {
 	upTo, diedBefore := f.UpTo, f.DiedBefore
 	if upTo == 0 {
 		upTo = math.MaxInt64
@@ -63,12 +63,12 @@ func (f DeadLetterFilter) args() []any {
 	if diedBefore == 0 {
 		diedBefore = math.MaxInt64
 	}
-	least, most := 0, 1 // 1 is resolved
+	unwanted := int64(-1) // 0 is open, and 1 is resolved
 	switch f.Resolved {
 	case ResolvedNo:
-		most = 0
+		unwanted = 1
 	case ResolvedYes:
-		least = 1
+		unwanted = 0
 	case ResolvedAny:
 	}
 	causes, maxAttempts := f.Causes, f.MaxAttempts
@@ -78,10 +78,13 @@ func (f DeadLetterFilter) args() []any {
 	if maxAttempts == 0 {
 		maxAttempts = math.MaxInt32
 	}
-	messageID, key := []byte(f.MessageID), []byte(f.Key)
-	return []any{
-		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, f.Spool, f.Spool, messageID, messageID, key, key, f.ErrorText, f.ErrorText,
-		int(causes[0]), int(causes[1]), f.MinAttempts, maxAttempts,
-		f.DiedAfter, diedBefore, least, most, f.Limit,
+	return args{
+		"after": f.After, "up_to": upTo, "topic": f.Topic, "consumer": f.Consumer, "spool": f.Spool,
+		"message_id": []byte(f.MessageID), "key": []byte(f.Key), "error": f.ErrorText, "most": f.Limit,
+		"bounds": bounds{
+			"least_cause": int64(causes[0]), "most_cause": int64(causes[1]),
+			"least_attempts": int64(f.MinAttempts), "most_attempts": int64(maxAttempts),
+			"died_from": f.DiedAfter, "died_before": diedBefore, "unwanted": unwanted,
+		}.list(),
 	}
 }

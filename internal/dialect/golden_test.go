@@ -113,7 +113,6 @@ func printed(s *dialect.Statements) string {
 		query("Remove, one message that waited", s.Remove(1, waited))
 		query("Keep, one message that waited", s.Keep(1, waited))
 	}
-	query("BuryRows", s.BuryRows(make([]dialect.Letter, 2))[0])
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
@@ -172,7 +171,6 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.StandingAsRead(1, make([]dialect.AsRead, 3)),
 			s.CountStarts(1, make([]dialect.AsRead, 3)),
 			s.TakeBackStarts(1, make([]dialect.Ref, 3)),
-			s.BuryRows(make([]dialect.Letter, 3))[0],
 			failed.Retry, failed.Bury, failed.Note, failed.Remove,
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),

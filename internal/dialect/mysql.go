@@ -271,7 +271,7 @@ func mysqlFill(names Names) replacer {
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
+		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",

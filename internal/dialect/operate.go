@@ -146,13 +146,13 @@ WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
 	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out are still read.
 	// SQLite reads the index entries of a lane from their beginning. MariaDB is told which index: it may find the one for
 	// the times better, cannot use it because of the order, and then reads all messages before the place.
-	s.pendingMessages = `
+	s.pendingMessages.text = `
 SELECT ` + pendingColumns + `
 FROM {messages} m {by ready}
-WHERE m.spool = ? AND {after ?}
-  AND m.state <= ? AND ` + conditions + `
+WHERE m.spool = :spool AND {after place}
+  AND m.state <= :last_state AND ` + s.Kind.conditions() + `
 ORDER BY m.state, m.lane, m.id
-LIMIT ?`
+LIMIT :most`
 
 	// Returns the latest one, if the database has issued the id again.
 	s.doneMessage = `
@@ -163,28 +163,24 @@ ORDER BY h.created_at DESC
 LIMIT 1`
 
 	// Walks the index on spool and time backwards.
-	s.doneMessages = `
+	s.doneMessages.text = `
 SELECT ` + doneColumns + `
 FROM {history} h
-WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND ({text ?} = '' OR h.topic = ?)
-  AND ({length}({blob ?}) = 0 OR h.ordering_key = ?)
-  AND ({length}({blob ?}) = 0 OR h.message_id = ?)
+WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :last_id)
+  AND h.done_at >= :done_from AND h.done_at < :done_before
+` + ofMessage("h") + `
 ORDER BY h.done_at DESC, h.id DESC
-LIMIT ?`
+LIMIT :most`
 
 	// Walks the primary key, because messages of a key were written in the order of their ids. Rows that the filter leaves out are still read.
-	s.doneInOrder = `
+	s.doneInOrder.text = `
 SELECT ` + doneColumns + `
 FROM {history} h
-WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND ({text ?} = '' OR h.topic = ?)
-  AND ({length}({blob ?}) = 0 OR h.ordering_key = ?)
-  AND ({length}({blob ?}) = 0 OR h.message_id = ?)
+WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at > :last)
+  AND h.done_at >= :done_from AND h.done_at < :done_before
+` + ofMessage("h") + `
 ORDER BY h.id, h.created_at
-LIMIT ?`
+LIMIT :most`
 
 	s.doneContent = `
 SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
@@ -281,21 +277,17 @@ const (
 // Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at,
 // size and omitted bytes of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
-	return Query{Text: s.pendingMessages, Args: append(s.from(spool, f), f.conditions()...)}
+	return s.pendingMessages.with(f.pending(spool))
 }
 
-// from returns the arguments of a walk along pending messages: from the place of the filter up to its last state.
-func (s *Statements) from(spool int64, f MessageFilter) []any {
+// pending returns the arguments of a walk along pending messages, from the place of the filter up to
+// its last state, and of conditions.
+func (f MessageFilter) pending(spool int64) args {
 	p := f.After
 	if p == (Place{}) {
 		p = Place{State: f.States[0], Lane: -1}
 	}
-	return append(append([]any{spool}, s.place(p)...), f.States[1])
-}
-
-// conditions returns the other arguments of a filter of pending messages.
-func (f MessageFilter) conditions() []any {
-	from, before := int64(math.MinInt64), int64(math.MaxInt64)
+	from, before := int64(-ParkedFrom), int64(math.MaxInt64)
 	switch f.Parked {
 	case ParkedNo:
 		before = ParkedFrom
@@ -303,33 +295,37 @@ func (f MessageFilter) conditions() []any {
 		from = ParkedFrom
 	case ParkedAny:
 	}
-	args := []any{from, before, f.MinAttempts, f.CreatedFrom, cmp.Or(f.CreatedBefore, math.MaxInt64), f.ErrorText, f.ErrorText}
-	return append(args, f.common()...)
+	values := f.common(spool)
+	values["state"], values["lane"], values["id"], values["last_state"], values["error"] = p.State, p.Lane, p.ID, f.States[1], f.ErrorText
+	values["bounds"] = bounds{
+		"due_from": from, "due_before": before, "least_attempts": int64(f.MinAttempts),
+		"created_from": f.CreatedFrom, "created_before": cmp.Or(f.CreatedBefore, math.MaxInt64),
+	}.list()
+	return values
 }
 
 // Done selects messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with
 // the time when the message was done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
-	last, before := f.After, f.DoneBefore
+	last := f.After
 	if last == (Place{}) {
 		last = Place{Lane: math.MaxInt64, ID: math.MaxInt64}
 	}
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	args := []any{spool, last.Lane, last.Lane, last.ID, f.DoneFrom, before}
-	return Query{Text: s.doneMessages, Args: append(args, f.common()...)}
+	return s.doneMessages.with(f.done(spool, last))
 }
 
 // DoneInOrder selects messages of the history in the order in which they were written, with the columns of Done. The place after which they begin
 // has the time of creation instead of that of the end.
 func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
-	before := f.DoneBefore
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	args := []any{spool, f.After.ID, f.After.ID, f.After.Lane, f.DoneFrom, before}
-	return Query{Text: s.doneInOrder, Args: append(args, f.common()...)}
+	return s.doneInOrder.with(f.done(spool, f.After))
+}
+
+// done returns the arguments of both.
+func (f MessageFilter) done(spool int64, last Place) args {
+	values := f.common(spool)
+	values["last"], values["last_id"], values["done_from"] = last.Lane, last.ID, f.DoneFrom
+	values["done_before"] = cmp.Or(f.DoneBefore, math.MaxInt64)
+	return values
 }
 
 // DoneContent returns payload, metadata, source and carried id of a message that is done, by id and
@@ -338,15 +334,21 @@ func (s *Statements) DoneContent(l Lookup, createdAt int64) Query {
 	return Query{Text: s.doneContent, Args: []any{l.Spool, l.ID, createdAt}}
 }
 
-// common returns the last arguments of all of them.
-func (f MessageFilter) common() []any {
-	key, messageID := []byte(f.Key), []byte(f.MessageID)
-	return []any{f.Topic, f.Topic, key, key, messageID, messageID, f.Limit}
+// common returns the arguments of all of them.
+func (f MessageFilter) common(spool int64) args {
+	return args{"spool": spool, "topic": f.Topic, "key": []byte(f.Key), "message_id": []byte(f.MessageID), "most": f.Limit}
+}
+
+// ofMessage are conditions of all of them, on a row of this name.
+func ofMessage(row string) string {
+	return newReplacer("{row}", row).Replace(`  AND ({text :topic} = '' OR {row}.topic = :topic)
+  AND ({length}({blob :key}) = 0 OR {row}.ordering_key = :key)
+  AND ({length}({blob :message_id}) = 0 OR {row}.message_id = :message_id)`)
 }
 
 // after is true for messages beyond a place. As one comparison of rows it is a range of the index. MySQL needs the
 // comparison written out to see that.
 const (
-	afterRow   = `(m.state, m.lane, m.id) > (?, ?, ?)`
-	afterParts = `(m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))`
+	afterRow   = `(m.state, m.lane, m.id) > (:state, :lane, :id)`
+	afterParts = `(m.state > :state OR (m.state = :state AND m.lane > :lane) OR (m.state = :state AND m.lane = :lane AND m.id > :id))`
 )

@@ -10,12 +10,12 @@ import (
 
 // postgres builds the statements that are specific to PostgreSQL.
 type postgres struct {
-	appendOneText, appendText, appendMixedText string
-	ingestText, ingestMixedText                string
-	removeOne, removeReady, removeMixed        statement
-	keepReady, keepMixed                       statement
-	unique                                     uniqueTexts
-	fetches, sweeps                            [2][variants]statement // by whether topics are excluded, and FetchParams.variant
+	appendOneText                                      string
+	appendReady, appendMixed, ingestReady, ingestMixed statement
+	removeOne, removeReady, removeMixed                statement
+	keepReady, keepMixed                               statement
+	unique                                             uniqueTexts
+	fetches, sweeps                                    [2][variants]statement // by whether topics are excluded, and FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a statement has one
@@ -188,7 +188,7 @@ ON CONFLICT DO NOTHING`
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
-		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
+		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC", // PostgreSQL does not know that what IS NULL is constant
 		"{listed}", names.replacer().Replace(listed),
@@ -206,8 +206,8 @@ ON CONFLICT DO NOTHING`
 		return PostgreSQL.marked(fill.Replace(strings.TrimSpace(fill.Replace(query))))
 	}
 	lists := postgres{
-		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
-		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
+		appendOneText: text(insertReady), appendReady: marked(insert), appendMixed: marked(appendMixed),
+		ingestReady: marked(ingestReady), ingestMixed: marked(ingestMixed),
 		removeOne: marked(ready(removeOne)), removeReady: marked(removeReady), removeMixed: marked(remove),
 		unique:    postgresUnique().filled(text),
 		keepReady: marked(ready(keep)), keepMixed: marked(keep),
@@ -316,11 +316,11 @@ const anyLane = `
 func (p postgres) append(spool int64, rows []Row) []Query {
 	switch {
 	case !allReady(rows):
-		return []Query{{Text: p.appendMixedText, Args: append(packMixed(nil, rows), spool, spool)}}
+		return []Query{p.appendMixed.inOrder(append(packMixed(nil, rows), spool))}
 	case len(rows) == 1:
 		return []Query{{Text: p.appendOneText, Args: readyValues(spool, rows[0])}}
 	default:
-		return []Query{{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}}
+		return []Query{p.appendReady.inOrder(append([]any{spool}, pack(nil, rows)...))}
 	}
 }
 

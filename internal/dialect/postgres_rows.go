@@ -12,9 +12,9 @@ SELECT n, lane, key_hash, topic` + moreColumns + `,
        CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
        substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
        substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
-FROM (SELECT ?::bytea AS bytes) AS b,
-     unnest(?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[],
-            ?::smallint[], ?::bigint[], ?::text[]` + moreArrays + `)
+FROM (SELECT :bytes::bytea AS bytes) AS b,
+     unnest(:begins::integer[], :claim_sizes::integer[], :id_sizes::integer[], :key_sizes::integer[], :metadata_sizes::integer[],
+            :payload_sizes::integer[], :lanes::smallint[], :hashes::bigint[], :topics::text[]` + moreArrays + `)
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic` + moreColumns + `, n)`
 }
@@ -22,7 +22,7 @@ FROM (SELECT ?::bytea AS bytes) AS b,
 // Rows that are all ready, as they usually are, do without the arrays that rows need of which some wait.
 var (
 	packedReady = packedRows(``, ``)
-	packedMixed = packedRows(`, state, due, delay`, `, ?::smallint[], ?::bigint[], ?::bigint[]`)
+	packedMixed = packedRows(`, state, due, delay`, `, :states::smallint[], :dues::bigint[], :delays::bigint[]`)
 )
 
 // The state of a row and the time when it is due, for insertRows: of ready rows, whose time is not looked at, and of those that wait.
@@ -40,7 +40,7 @@ const (
 func insertRows(table, standing, from, condition string) string {
 	return `
 INSERT INTO ` + table + ` (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?::integer, r.lane, r.key_hash, ` + standing + `, (SELECT {arrival}),
+SELECT :spool::integer, r.lane, r.key_hash, ` + standing + `, (SELECT {arrival}),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM ` + from + `
 WHERE pg_current_xact_id() IS NOT NULL` + condition + `
@@ -69,9 +69,9 @@ func readyValues(spool int64, r Row) []any {
 
 func (p postgres) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	if allReady(rows) {
-		return Ingest{Whole: Query{Text: p.ingestText, Args: append(pack(claims, rows), spool)}}
+		return Ingest{Whole: p.ingestReady.inOrder(append(pack(claims, rows), spool))}
 	}
-	return Ingest{Whole: Query{Text: p.ingestMixedText, Args: append(packMixed(claims, rows), spool, spool)}}
+	return Ingest{Whole: p.ingestMixed.inOrder(append(packMixed(claims, rows), spool))}
 }
 
 // pack returns the arguments for packedReady. There are no claims, or one for each row.

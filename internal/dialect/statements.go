@@ -30,8 +30,6 @@ type Statements struct {
 	// Lists of messages and lanes: dialect.go.
 	lock, find, standing, lockAsRead, standingAsRead, countStarts, takeBackStarts, release statement
 
-	marks func(text string) string // writes the marks of arguments as the database knows them
-
 	// What must be so before anything starts, see [Statements.CheckServer].
 
 	Unfit string // → why no session like this one can be used, or ''; empty where there is no such reason
@@ -95,11 +93,10 @@ type Statements struct {
 	LastAttempt      string // subject → attempts since the last requeue
 	failures         string
 	insertDeadLetter string
-	buryRows         string // of which [Statements.BuryRows] makes a text
-	buryRow          string
+	buryRow          statement
 	DeadLetter       string // id → the columns of DeadLetters, payload, metadata, source, carried id
-	deadLetters      string
-	deadLetterErrors string
+	deadLetters      statement
+	deadLetterErrors statement
 	LastDeadLetter   string // → highest id, or 0
 	SpoolOfLetter    string // id → name of its spool, empty for none
 	RemoveDeadLetter string // id: only while it is not resolved
@@ -159,16 +156,16 @@ type Statements struct {
 	PausedTopics    string // spool → topic, paused at
 	parkedOfKey     string
 	pendingMessage  string
-	pendingMessages string // see Pending
-	searchPending   string // see search.go, and the others too
-	searchEnd       string // see search_mysql.go
-	searchUpTo      string
-	retryingOfKey   string
+	pendingMessages statement // see Pending
+	searchPending   statement // see search.go, and the others too
+	searchEnd       statement // see search_mysql.go
+	searchUpTo      statement
+	retryingOfKey   statement
 	letterSearchEnd statement
 	letterBehind    string
 	doneMessage     string
-	doneMessages    string // see Done
-	doneInOrder     string
+	doneMessages    statement // see Done
+	doneInOrder     statement
 	doneContent     string
 	lockMessage     string
 	lockListed      string
@@ -271,12 +268,12 @@ func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
-		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
+		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolIDs, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.letterBehind, &s.doneMessage, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.countStuck, &s.countFewStuck,
@@ -290,16 +287,15 @@ func (s *Statements) each(f func(*string)) {
 
 // finish fills in table names and argument marks.
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
-	s.marks = marks
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
 	for _, named := range []*statement{
 		&s.releaseAll, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
-		&s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.deadLetters, &s.deadLetterErrors, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
+		&s.buryRow, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))
 	}
-	s.buryRows, s.buryRow = fill.Replace(strings.TrimLeft(s.buryRows, "\n")), fill.Replace(s.buryRow)
 	return s
 }
 

@@ -216,12 +216,9 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?)
 
--- BuryRows
+-- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES 
-
--- BuryRow
-(0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -231,7 +228,7 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
 
--- DeadLetters
+-- DeadLetters (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size
@@ -244,14 +241,14 @@ WHERE d.id > ? AND d.id <= ?
   AND (OCTET_LENGTH(?) = 0 OR d.message_id = ?)
   AND (OCTET_LENGTH(?) = 0 OR d.ordering_key = ?)
   AND (? = '' OR INSTR(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+  AND d.cause >= CAST(JSON_VALUE(?, '$.least_cause') AS SIGNED) AND d.cause <= CAST(JSON_VALUE(?, '$.most_cause') AS SIGNED)
+  AND d.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND d.attempts <= CAST(JSON_VALUE(?, '$.most_attempts') AS SIGNED)
+  AND d.died_at >= CAST(JSON_VALUE(?, '$.died_from') AS SIGNED) AND d.died_at < CAST(JSON_VALUE(?, '$.died_before') AS SIGNED)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> CAST(JSON_VALUE(?, '$.unwanted') AS SIGNED)
 ORDER BY d.id
 LIMIT ?
 
--- DeadLetterErrors
+-- DeadLetterErrors (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
@@ -262,10 +259,10 @@ WHERE d.id > ? AND d.id <= ?
   AND (OCTET_LENGTH(?) = 0 OR d.message_id = ?)
   AND (OCTET_LENGTH(?) = 0 OR d.ordering_key = ?)
   AND (? = '' OR INSTR(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+  AND d.cause >= CAST(JSON_VALUE(?, '$.least_cause') AS SIGNED) AND d.cause <= CAST(JSON_VALUE(?, '$.most_cause') AS SIGNED)
+  AND d.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND d.attempts <= CAST(JSON_VALUE(?, '$.most_attempts') AS SIGNED)
+  AND d.died_at >= CAST(JSON_VALUE(?, '$.died_from') AS SIGNED) AND d.died_at < CAST(JSON_VALUE(?, '$.died_before') AS SIGNED)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> CAST(JSON_VALUE(?, '$.unwanted') AS SIGNED)
 ORDER BY d.id DESC
 LIMIT ?
 
@@ -480,13 +477,13 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
--- PendingMessages
+-- PendingMessages (spool, state, state, lane, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, …)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
+  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
   AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
@@ -494,7 +491,7 @@ WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state =
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
--- SearchEnd
+-- SearchEnd (spool, state, state, lane, state, lane, id, last_state, among)
 WITH p AS (
 	SELECT m.state, m.lane, m.id
 	FROM postbox_messages m FORCE INDEX (ready)
@@ -505,14 +502,15 @@ FROM p l
 ORDER BY l.state DESC, l.lane DESC, l.id DESC
 LIMIT 1
 
--- SearchUpTo
+-- SearchUpTo (spool, state, state, lane, state, lane, id, last_state, last_state, last_lane, last_state, last_lane, last_id, bounds, bounds, bounds, bounds, bounds, error, error, …)
 SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	(SELECT COALESCE(OCTET_LENGTH(b.payload), 0) + OCTET_LENGTH(b.metadata) FROM postbox_messages b FORCE INDEX (PRIMARY) WHERE b.id = m.id) AS size,
 	0 AS omitted
 FROM postbox_messages m FORCE INDEX (ready)
-WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?)) AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
-  AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
+  AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
+  AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
+  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
   AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
@@ -520,13 +518,13 @@ WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state =
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
--- RetryingOfKey
+-- RetryingOfKey (spool, hash, state, state, lane, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, …)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
 FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
+  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
   AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
@@ -549,7 +547,7 @@ WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
 LIMIT 1
 
--- DoneMessages
+-- DoneMessages (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
 FROM postbox_history h
@@ -561,7 +559,7 @@ WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
--- DoneInOrder
+-- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
 FROM postbox_history h
@@ -1090,7 +1088,3 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
-
--- BuryRows
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, ?, ?)

@@ -288,12 +288,9 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $12, $13, $14)
 
--- BuryRows
+-- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES 
-
--- BuryRow
-(0, ?, ?, '', ?, ?, ?, ?, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, ?, ?)
+VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -303,43 +300,43 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = $1
 
--- DeadLetters
+-- DeadLetters (after, up_to, topic, consumer, spool, message_id, key, error, bounds, most)
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > $1 AND d.id <= $2
-  AND ($3::text = '' OR d.topic = $4)
-  AND ($5::text = '' OR d.consumer = $6)
-  AND ($7::text = '' OR s.name = $8)
-  AND (octet_length($9::bytea) = 0 OR d.message_id = $10)
-  AND (octet_length($11::bytea) = 0 OR d.ordering_key = $12)
-  AND ($13::text = '' OR strpos(d.error, $14) > 0)
-  AND d.cause >= $15 AND d.cause <= $16
-  AND d.attempts >= $17 AND d.attempts <= $18
-  AND d.died_at >= $19 AND d.died_at < $20
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($21, $22)
+  AND ($3::text = '' OR d.topic = $3)
+  AND ($4::text = '' OR d.consumer = $4)
+  AND ($5::text = '' OR s.name = $5)
+  AND (octet_length($6::bytea) = 0 OR d.message_id = $6)
+  AND (octet_length($7::bytea) = 0 OR d.ordering_key = $7)
+  AND ($8::text = '' OR strpos(d.error, $8) > 0)
+  AND d.cause >= (SELECT ($9::json ->> 'least_cause')::bigint) AND d.cause <= (SELECT ($9::json ->> 'most_cause')::bigint)
+  AND d.attempts >= (SELECT ($9::json ->> 'least_attempts')::bigint) AND d.attempts <= (SELECT ($9::json ->> 'most_attempts')::bigint)
+  AND d.died_at >= (SELECT ($9::json ->> 'died_from')::bigint) AND d.died_at < (SELECT ($9::json ->> 'died_before')::bigint)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (SELECT ($9::json ->> 'unwanted')::bigint)
 ORDER BY d.id
-LIMIT $23
+LIMIT $10
 
--- DeadLetterErrors
+-- DeadLetterErrors (after, up_to, topic, consumer, spool, message_id, key, error, bounds, most)
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > $1 AND d.id <= $2
-  AND ($3::text = '' OR d.topic = $4)
-  AND ($5::text = '' OR d.consumer = $6)
-  AND ($7::text = '' OR s.name = $8)
-  AND (octet_length($9::bytea) = 0 OR d.message_id = $10)
-  AND (octet_length($11::bytea) = 0 OR d.ordering_key = $12)
-  AND ($13::text = '' OR strpos(d.error, $14) > 0)
-  AND d.cause >= $15 AND d.cause <= $16
-  AND d.attempts >= $17 AND d.attempts <= $18
-  AND d.died_at >= $19 AND d.died_at < $20
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($21, $22)
+  AND ($3::text = '' OR d.topic = $3)
+  AND ($4::text = '' OR d.consumer = $4)
+  AND ($5::text = '' OR s.name = $5)
+  AND (octet_length($6::bytea) = 0 OR d.message_id = $6)
+  AND (octet_length($7::bytea) = 0 OR d.ordering_key = $7)
+  AND ($8::text = '' OR strpos(d.error, $8) > 0)
+  AND d.cause >= (SELECT ($9::json ->> 'least_cause')::bigint) AND d.cause <= (SELECT ($9::json ->> 'most_cause')::bigint)
+  AND d.attempts >= (SELECT ($9::json ->> 'least_attempts')::bigint) AND d.attempts <= (SELECT ($9::json ->> 'most_attempts')::bigint)
+  AND d.died_at >= (SELECT ($9::json ->> 'died_from')::bigint) AND d.died_at < (SELECT ($9::json ->> 'died_before')::bigint)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (SELECT ($9::json ->> 'unwanted')::bigint)
 ORDER BY d.id DESC
-LIMIT $23
+LIMIT $10
 
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
@@ -562,21 +559,21 @@ WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))
 
--- PendingMessages
+-- PendingMessages (spool, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
-  AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
-  AND m.attempts >= $8 AND m.created_at >= $9 AND m.created_at < $10
-  AND ($11::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $12) > 0)
-  AND ($13::text = '' OR m.topic = $14)
-  AND (octet_length($15::bytea) = 0 OR m.ordering_key = $16)
-  AND (octet_length($17::bytea) = 0 OR m.message_id = $18)
+  AND m.state <= $5 AND m.available_at >= (SELECT ($6::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($6::json ->> 'due_before')::bigint)
+  AND m.attempts >= (SELECT ($6::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($6::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($6::json ->> 'created_before')::bigint)
+  AND ($7::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $7) > 0)
+  AND ($8::text = '' OR m.topic = $8)
+  AND (octet_length($9::bytea) = 0 OR m.ordering_key = $9)
+  AND (octet_length($10::bytea) = 0 OR m.message_id = $10)
 ORDER BY m.state, m.lane, m.id
-LIMIT $19
+LIMIT $11
 
--- SearchPending
+-- SearchPending (spool, state, lane, id, last_state, among, bounds, error, topic, key, message_id, most)
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
@@ -584,34 +581,34 @@ WITH p AS (
 	ORDER BY m.state, m.lane, m.id
 	LIMIT $6)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $1 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
-	FROM p m WHERE m.available_at >= $8 AND m.available_at < $9
-  AND m.attempts >= $10 AND m.created_at >= $11 AND m.created_at < $12
-  AND ($13::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $14) > 0)
-  AND ($15::text = '' OR m.topic = $16)
-  AND (octet_length($17::bytea) = 0 OR m.ordering_key = $18)
-  AND (octet_length($19::bytea) = 0 OR m.message_id = $20) ORDER BY m.state, m.lane, m.id LIMIT $21) f
+	FROM p m WHERE m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
+  AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
+  AND ($8::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $8) > 0)
+  AND ($9::text = '' OR m.topic = $9)
+  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $10)
+  AND (octet_length($11::bytea) = 0 OR m.message_id = $11) ORDER BY m.state, m.lane, m.id LIMIT $12) f
 UNION ALL
 SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
--- RetryingOfKey
+-- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
-  AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
-  AND m.attempts >= $9 AND m.created_at >= $10 AND m.created_at < $11
-  AND ($12::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $13) > 0)
-  AND ($14::text = '' OR m.topic = $15)
-  AND (octet_length($16::bytea) = 0 OR m.ordering_key = $17)
-  AND (octet_length($18::bytea) = 0 OR m.message_id = $19)
+  AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
+  AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
+  AND ($8::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $8) > 0)
+  AND ($9::text = '' OR m.topic = $9)
+  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $10)
+  AND (octet_length($11::bytea) = 0 OR m.message_id = $11)
 ORDER BY m.state, m.lane, m.id
-LIMIT $20
+LIMIT $12
 
 -- LetterSearchEnd (after, among)
 WITH n AS MATERIALIZED (SELECT MIN(id) AS first FROM postbox_dead_letters WHERE id > $1)
@@ -630,29 +627,29 @@ WHERE h.spool = $1 AND h.id = $2
 ORDER BY h.created_at DESC
 LIMIT 1
 
--- DoneMessages
+-- DoneMessages (spool, last, last_id, done_from, done_before, topic, key, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
-WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $3 OR h.id < $4)
-  AND h.done_at >= $5 AND h.done_at < $6
-  AND ($7::text = '' OR h.topic = $8)
-  AND (octet_length($9::bytea) = 0 OR h.ordering_key = $10)
-  AND (octet_length($11::bytea) = 0 OR h.message_id = $12)
+WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $2 OR h.id < $3)
+  AND h.done_at >= $4 AND h.done_at < $5
+  AND ($6::text = '' OR h.topic = $6)
+  AND (octet_length($7::bytea) = 0 OR h.ordering_key = $7)
+  AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
 ORDER BY h.done_at DESC, h.id DESC
-LIMIT $13
+LIMIT $9
 
--- DoneInOrder
+-- DoneInOrder (spool, last_id, last, done_from, done_before, topic, key, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
-WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $3 OR h.created_at > $4)
-  AND h.done_at >= $5 AND h.done_at < $6
-  AND ($7::text = '' OR h.topic = $8)
-  AND (octet_length($9::bytea) = 0 OR h.ordering_key = $10)
-  AND (octet_length($11::bytea) = 0 OR h.message_id = $12)
+WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $2 OR h.created_at > $3)
+  AND h.done_at >= $4 AND h.done_at < $5
+  AND ($6::text = '' OR h.topic = $6)
+  AND (octet_length($7::bytea) = 0 OR h.ordering_key = $7)
+  AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
 ORDER BY h.id, h.created_at
-LIMIT $13
+LIMIT $9
 
 -- DoneContent
 SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
@@ -968,7 +965,7 @@ INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, create
 SELECT $1::integer, $2::smallint, 0, $3::bigint, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
 WHERE pg_current_xact_id() IS NOT NULL
 
--- Append, two rows
+-- Append, two rows (spool, bytes, begins, claim_sizes, id_sizes, key_sizes, metadata_sizes, payload_sizes, lanes, hashes, topics)
 INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT $1::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
@@ -980,14 +977,14 @@ SELECT n, lane, key_hash, topic,
        substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
        substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $2::bytea AS bytes) AS b,
-     unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[], $8::integer[],
-            $9::smallint[], $10::bigint[], $11::text[])
+     unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+            $8::integer[], $9::smallint[], $10::bigint[], $11::text[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, n)) AS r
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
 
--- Append, two rows of which one waits
+-- Append, two rows of which one waits (bytes, begins, claim_sizes, id_sizes, key_sizes, metadata_sizes, payload_sizes, lanes, hashes, topics, states, dues, delays, spool)
 WITH r AS MATERIALIZED (
 SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
@@ -996,8 +993,8 @@ SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
        substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
-     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[],
+            $7::integer[], $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, state, due, delay, n)),
 w AS (
@@ -1008,13 +1005,13 @@ FROM r
 WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
 ORDER BY r.n)
 INSERT INTO postbox_messages (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $15::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
+SELECT $14::integer, r.lane, r.key_hash, 0, 0, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r
 WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
 ORDER BY r.n
 
--- Ingest, two rows of which one waits, whole
+-- Ingest, two rows of which one waits, whole (bytes, begins, claim_sizes, id_sizes, key_sizes, metadata_sizes, payload_sizes, lanes, hashes, topics, states, dues, delays, spool)
 WITH r AS MATERIALIZED (
 SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at, claim_size) AS claim_key,
@@ -1023,8 +1020,8 @@ SELECT n, lane, key_hash, topic, state, due, delay,
        substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
        substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
-     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[],
+            $7::integer[], $8::smallint[], $9::bigint[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, state, due, delay, n)),
 c AS (
@@ -1041,14 +1038,14 @@ WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
 ORDER BY r.n),
 w AS (
 INSERT INTO postbox_waiting (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $15::integer, r.lane, r.key_hash, r.state, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
+SELECT $14::integer, r.lane, r.key_hash, r.state, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint),
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
 ORDER BY r.n)
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
 
--- Ingest, two rows, whole
+-- Ingest, two rows, whole (bytes, begins, claim_sizes, id_sizes, key_sizes, metadata_sizes, payload_sizes, lanes, hashes, topics, spool)
 WITH r AS MATERIALIZED (
 SELECT n, lane, key_hash, topic,
        substring(bytes, at, claim_size) AS claim_key,
@@ -1057,8 +1054,8 @@ SELECT n, lane, key_hash, topic,
        substring(bytes, at + claim_size + id_size + key_size, metadata_size) AS metadata,
        substring(bytes, at + claim_size + id_size + key_size + metadata_size, payload_size) AS payload
 FROM (SELECT $1::bytea AS bytes) AS b,
-     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-            $8::smallint[], $9::bigint[], $10::text[])
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[],
+            $7::integer[], $8::smallint[], $9::bigint[], $10::text[])
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, metadata_size, payload_size,
                           lane, key_hash, topic, n)),
 c AS (
@@ -1459,7 +1456,3 @@ CROSS JOIN LATERAL (
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
-
--- BuryRows
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8), (0, $9, $10, '', $11, $12, $13, $14, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $15, $16)

@@ -182,12 +182,9 @@ INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, messa
                             payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
 
--- BuryRows
+-- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES 
-
--- BuryRow
-(0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -197,7 +194,7 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
 
--- DeadLetters
+-- DeadLetters (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
@@ -210,14 +207,14 @@ WHERE d.id > ? AND d.id <= ?
   AND (octet_length(?) = 0 OR d.message_id = ?)
   AND (octet_length(?) = 0 OR d.ordering_key = ?)
   AND (? = '' OR instr(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
+  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
+  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
 ORDER BY d.id
 LIMIT ?
 
--- DeadLetterErrors
+-- DeadLetterErrors (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
@@ -228,10 +225,10 @@ WHERE d.id > ? AND d.id <= ?
   AND (octet_length(?) = 0 OR d.message_id = ?)
   AND (octet_length(?) = 0 OR d.ordering_key = ?)
   AND (? = '' OR instr(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
+  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
+  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
 ORDER BY d.id DESC
 LIMIT ?
 
@@ -454,13 +451,13 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
--- PendingMessages
+-- PendingMessages (spool, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
-  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
+  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
   AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
@@ -468,7 +465,7 @@ WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
--- SearchPending
+-- SearchPending (spool, state, lane, id, last_state, among, spool, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, …)
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
@@ -480,8 +477,8 @@ SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key
 	0 AS omitted
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
-	FROM p m WHERE m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+	FROM p m WHERE m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
+  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
   AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
@@ -491,13 +488,13 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
--- RetryingOfKey
+-- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > (?, ?, ?)
-  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
+  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
   AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
@@ -520,7 +517,7 @@ WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
 LIMIT 1
 
--- DoneMessages
+-- DoneMessages (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
@@ -532,7 +529,7 @@ WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
--- DoneInOrder
+-- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
@@ -985,7 +982,3 @@ FROM json_each(?) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-
--- BuryRows
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?), (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)

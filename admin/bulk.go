@@ -15,7 +15,7 @@ import (
 )
 
 // RequeueAll requeues the unresolved dead letters that match the filter, in the order of their ids, and returns
-// their number. [Filter.Limit] is the largest number to requeue, 0 for all; [Filter.Resolved] must be [ResolvedNo].
+// their number. [Filter.Limit] is the largest number to requeue, 0 for all; [Filter.Resolved] must be empty.
 //
 // It works in transactions of at most 100 letters and, unless a single letter is larger, 4 MiB. After each of them it reports the progress, if
 // progress is not nil. The counted letters stay requeued when a later transaction fails. Call RequeueAll again to go on after an error or a crash. When
@@ -55,7 +55,7 @@ func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, pr
 }
 
 // DeleteAll deletes the dead letters that match the filter, as [Admin.Delete] does, and returns their number. [Filter.Resolved] may have any
-// value. With [ResolvedNo], a letter that another operator resolves meanwhile stays. Transactions, progress, limit and errors are those of
+// value. If it is empty, a letter that another operator resolves meanwhile stays. Transactions, progress, limit and errors are those of
 // [Admin.RequeueAll].
 func (a *Admin) DeleteAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
 	if err := filter.Validate(); err != nil {

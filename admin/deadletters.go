@@ -48,8 +48,11 @@ type DeadLetter struct {
 	DiedAt time.Time
 	// Attempts is the number of attempts that failed since the message was written or last requeued.
 	Attempts int
-	// Cause says why the message died.
-	Cause Cause
+	// Cause says why the message died: "attempts" if they are used up, "permanent" if its error says
+	// that no retry can cure it ([postbox.Permanent], or the answer of a broker), "crash" if it was
+	// handed out too often without an end, "unreadable" if it cannot be decoded, "operator" if
+	// [Admin.Bury] has buried it, and "unknown" if the cause is not stored.
+	Cause string
 	// Error is the error of the last attempt.
 	Error string
 	// Shape is the error without what differs from one message to the next: see [Group.Shape].

@@ -43,7 +43,7 @@ func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
 		letter.Payload, letter.Metadata, letter.Failures = nil, nil, nil
 		require.Equal(t, listed, *letter)
 		require.Equal(t, admin.DeadLetter{
-			ID: listed.ID, Outbox: b.outbox.Name(), Target: b.target, Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: admin.CauseAttempts,
+			ID: listed.ID, Outbox: b.outbox.Name(), Target: b.target, Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: "attempts",
 			Error: errBroker.Error(), Shape: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
 		}, listed)
 
@@ -75,12 +75,12 @@ func TestAdmin_lists_the_dead_letters_that_a_filter_selects(t *testing.T) {
 			want   []string
 		}{
 			"nothing set":  {admin.Filter{}, []string{"a", "c", "d", "\xff\x00"}},
-			"topic":        {admin.Filter{Topic: "orders", Resolved: admin.ResolvedAny}, []string{"a", "b", "d", "\xff\x00"}},
+			"topic":        {admin.Filter{Topic: "orders", Resolved: "any"}, []string{"a", "b", "d", "\xff\x00"}},
 			"consumer":     {admin.Filter{Consumer: "billing"}, []string{"d", "\xff\x00"}},
 			"message id":   {admin.Filter{MessageID: "\xff\x00"}, []string{"\xff\x00"}},
 			"unknown":      {admin.Filter{MessageID: "e"}, nil},
 			"other case":   {admin.Filter{Topic: "Orders"}, nil},
-			"resolved":     {admin.Filter{Resolved: admin.ResolvedYes}, []string{"b"}},
+			"resolved":     {admin.Filter{Resolved: "yes"}, []string{"b"}},
 			"died after":   {admin.Filter{DiedAfter: hour(2)}, []string{"c", "d", "\xff\x00"}},
 			"died before":  {admin.Filter{DiedBefore: hour(2)}, []string{"a"}},
 			"all together": {admin.Filter{Topic: "orders", Consumer: "billing", DiedAfter: hour(1), DiedBefore: hour(4)}, []string{"d"}},
@@ -112,7 +112,7 @@ func TestAdmin_lists_page_by_page(t *testing.T) {
 
 		_, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1})
 		require.ErrorContains(t, err, "limit")
-		_, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: 9})
+		_, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: "nine"})
 		require.ErrorContains(t, err, "limit")
 		require.ErrorContains(t, err, "resolved")
 	})
@@ -131,7 +131,7 @@ func TestAdmin_resolves_with_a_reason(t *testing.T) {
 		require.ErrorIs(t, b.admin.Requeue(t.Context(), id), admin.ErrResolved)
 		require.ErrorIs(t, b.admin.Resolve(t.Context(), id+1, "no such letter"), admin.ErrNotFound)
 
-		letter := b.only(admin.Filter{Resolved: admin.ResolvedYes})
+		letter := b.only(admin.Filter{Resolved: "yes"})
 		require.True(t, strings.HasPrefix(letter.Resolution, "refunded by hand"))
 		require.WithinDuration(t, time.Now(), letter.ResolvedAt, time.Hour)
 		require.Empty(t, b.list(admin.Filter{}))
@@ -146,7 +146,7 @@ func TestAdmin_deletes_dead_letters_and_keeps_their_claims(t *testing.T) {
 		b.buryInbox("open", 0)
 		b.buryInbox("resolved", 0)
 		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "resolved"}).ID, "done"))
-		for _, letter := range b.list(admin.Filter{Resolved: admin.ResolvedAny}) {
+		for _, letter := range b.list(admin.Filter{Resolved: "any"}) {
 			require.NoError(t, b.admin.Delete(t.Context(), letter.ID))
 			require.ErrorIs(t, b.admin.Delete(t.Context(), letter.ID), admin.ErrNotFound)
 		}

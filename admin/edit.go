@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// EditedFrom is the key of the metadata in which a message that was edited names the [DeadLetter.ID] that it came from.
-const EditedFrom = "postbox_edited_from"
+// editedFrom is the key of the metadata in which a message that was edited names the letter that it came from.
+const editedFrom = "postbox_edited_from"
 
 // Edit is what replaces payload and metadata of a message.
 type Edit struct {
@@ -35,7 +35,7 @@ type Edit struct {
 // does so in one transaction, like [Admin.Requeue]: a message of an outbox or a queue goes to the
 // end of it, and a message of an inbox is published again, after its claim was removed. The message
 // keeps its id, so the inboxes of other consumers, which have handled the first version, ignore it
-// as long as they have claims. It names the letter in its metadata [EditedFrom].
+// as long as they have claims. It names the letter in its metadata "postbox_edited_from".
 //
 // The letter keeps the first payload and metadata, and is resolved: [DeadLetter.Resolution] says that it was edited and by whom. So one of
 // several operators who edit the same letter succeeds. The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its
@@ -155,7 +155,7 @@ func (l *storedLetter) edited(edit Edit, again Again) (spool.Draft, error) {
 	if draft.Metadata == nil {
 		draft.Metadata = map[string]string{}
 	}
-	draft.Metadata[EditedFrom] = strconv.FormatInt(l.ID, 10)
+	draft.Metadata[editedFrom] = strconv.FormatInt(l.ID, 10)
 	return draft, invalid(draft.Check())
 }
 

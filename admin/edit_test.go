@@ -54,7 +54,7 @@ func TestEdit_replaces_payload_and_metadata(t *testing.T) {
 			letter := b.only(admin.Filter{})
 			require.NoError(t, b.editor().EditAndRequeue(t.Context(), letter.ID, test.edit))
 			m := b.pendingMessage()
-			test.metadata[admin.EditedFrom] = fmt.Sprint(letter.ID)
+			test.metadata["postbox_edited_from"] = fmt.Sprint(letter.ID)
 			require.Equal(t, test.payload, string(m.Payload), name)
 			require.Equal(t, test.metadata, m.Metadata, name)
 			require.Equal(t, []any{name, "orders", "key", 0}, []any{m.MessageID, m.Topic, m.Key, m.Attempts})
@@ -130,7 +130,7 @@ func TestEdit_is_refused(t *testing.T) {
 		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, edit), admin.ErrStuck, "the metadata cannot be decoded")
 		edit.Metadata = message.Metadata{"mended": "yes"}
 		require.NoError(t, b.editor().EditAndRequeue(t.Context(), id, edit))
-		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", admin.EditedFrom: fmt.Sprint(id)}, b.pendingMessage().Metadata)
+		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)
 
 		require.NoError(t, b.admin.Delete(t.Context(), id))
 		b.append(draft("two", "orders", ""))

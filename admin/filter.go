@@ -17,17 +17,8 @@ const MaxLimit = 1000
 // defaultLimit is the number of entries that they return unless the filter sets another one.
 const defaultLimit = 100
 
-// Resolved chooses dead letters by whether an operator has resolved them.
-type Resolved int
-
-const (
-	// ResolvedNo chooses dead letters that no operator has resolved. It is the zero value.
-	ResolvedNo = Resolved(dialect.ResolvedNo)
-	// ResolvedYes chooses dead letters that an operator has resolved.
-	ResolvedYes = Resolved(dialect.ResolvedYes)
-	// ResolvedAny chooses both.
-	ResolvedAny = Resolved(dialect.ResolvedAny)
-)
+// resolutions are the values of [Filter.Resolved].
+var resolutions = map[string]dialect.Resolved{"": dialect.ResolvedNo, "yes": dialect.ResolvedYes, "any": dialect.ResolvedAny}
 
 // Filter chooses the dead letters that match all fields that are set. The zero value chooses all that no operator has
 // resolved.
@@ -48,15 +39,16 @@ type Filter struct {
 	// Shape chooses the letters of a group: those whose error has this shape, as [Group.Shape] and
 	// [DeadLetter.Shape] have it.
 	Shape string
-	// Cause says why the message died.
-	Cause Cause
+	// Cause chooses by [DeadLetter.Cause].
+	Cause string
 	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the range, and 0 is no bound.
 	MinAttempts, MaxAttempts int
 	// DiedAfter and DiedBefore bound the time of death: the first is part of the span, the second is not. They are
 	// compared with the database's clock.
 	DiedAfter, DiedBefore time.Time
-	// Resolved chooses by whether an operator has resolved the letter. Defaults to those that are not resolved.
-	Resolved Resolved
+	// Resolved chooses by whether an operator has resolved the letter: "" is for those that are not
+	// resolved, "yes" for those that are, and "any" for both.
+	Resolved string
 
 	// After chooses dead letters with higher ids, for the next page.
 	After int64
@@ -71,8 +63,8 @@ func (f Filter) Validate() error {
 	if f.Limit < 0 {
 		problems = append(problems, fmt.Errorf("limit: %d is negative", f.Limit))
 	}
-	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
-		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
+	if _, known := resolutions[f.Resolved]; !known {
+		problems = append(problems, fmt.Errorf("resolved: %.60q is not one of \"yes\", \"any\" and \"\", for those that are not resolved", f.Resolved))
 	}
 	if f.Target.IsInbox() {
 		problems = append(problems, errors.New("target: to choose the letters of an inbox, set Consumer"))
@@ -83,7 +75,7 @@ func (f Filter) Validate() error {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
 	}
-	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), f.Cause.validate())
+	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), checkCause(f.Cause))
 	return errors.Join(problems...)
 }
 
@@ -123,12 +115,12 @@ func checkName(field, name string) error {
 
 // String describes the filter for people, as the audit log shows it. It names each field that is set.
 func (f Filter) String() string {
-	parts := []string{map[Resolved]string{ResolvedNo: "not resolved", ResolvedYes: "resolved", ResolvedAny: "resolved or not"}[f.Resolved]}
+	parts := []string{map[string]string{"": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved]}
 	if f.Target != (Target{}) {
 		parts = append(parts, "in "+f.Target.String())
 	}
 	for _, field := range []struct{ name, value string }{
-		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"error like", f.Shape}, {"cause", string(f.Cause)},
+		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"error like", f.Shape}, {"cause", f.Cause},
 	} {
 		if field.value != "" {
 			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
@@ -155,8 +147,8 @@ func (f Filter) String() string {
 
 // open requires letters that are not resolved. The rest of the sentence says what is to be done with them.
 func (f Filter) open(done string) error {
-	if f.Resolved != ResolvedNo {
-		return fmt.Errorf("resolved: %w: use ResolvedNo, since only a letter that is not resolved can be %s", ErrResolved, done)
+	if f.Resolved != "" {
+		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
 	}
 	return nil
 }
@@ -182,8 +174,8 @@ func (f Filter) page() dialect.DeadLetterFilter {
 func (f Filter) chosen() dialect.DeadLetterFilter {
 	return dialect.DeadLetterFilter{
 		Shape: f.Shape, After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
-		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: f.Cause.chosen(), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
-		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: dialect.Resolved(f.Resolved),
+		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
+		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: resolutions[f.Resolved],
 	}
 }
 

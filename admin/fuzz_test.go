@@ -46,7 +46,7 @@ func FuzzFilter(f *testing.F) {
 	f.Add(-1, 3, "\x00", "\xff", "'")
 	f.Add(MaxLimit+1, -1, "a", "b", "c")
 	f.Fuzz(func(t *testing.T, limit, resolved int, topic, consumer, id string) {
-		filter := Filter{Limit: limit, Resolved: Resolved(resolved), Topic: topic, Consumer: consumer, MessageID: id}
+		filter := Filter{Limit: limit, Resolved: []string{"", "yes", "any", "no"}[uint(resolved)%4], Topic: topic, Consumer: consumer, MessageID: id}
 		if filter.Validate() != nil || filter.listable() != nil {
 			return
 		}

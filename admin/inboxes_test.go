@@ -58,7 +58,7 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "orders", m.Topic)
 			require.Equal(t, "payload of "+m.MessageID, string(read.Payload))
-			require.Len(t, read.Metadata[admin.ReplayedFrom], 16)
+			require.Len(t, read.Metadata["postbox_replayed_from"], 16)
 		}
 	})
 }

@@ -8,23 +8,19 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// LimitScope is what a limit bounds.
-type LimitScope string
-
 // The scopes of limits, as in [postbox.Limits].
 const (
-	// LimitTotal is the whole outbox or queue.
-	LimitTotal LimitScope = "total"
-	// LimitTopic is one topic of an outbox.
-	LimitTopic LimitScope = "topic"
-	// LimitEachKey is each ordering key by itself.
-	LimitEachKey LimitScope = "each key"
+	limitTotal   = "total"
+	limitTopic   = "topic"
+	limitEachKey = "each key"
 )
 
 // LimitInfo is a limit of an outbox or a queue, over all its processes together.
 type LimitInfo struct {
-	Scope LimitScope
-	// Topic is set for [LimitTopic].
+	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an outbox,
+	// and "each key" each ordering key by itself.
+	Scope string
+	// Topic is set for the scope "topic".
 	Topic string
 	// PerSecond and AtOnce are as in [postbox.Limit]; 0 is no limit.
 	PerSecond float64
@@ -38,21 +34,21 @@ type LimitInfo struct {
 func limitInfos(s *overview) (infos []LimitInfo) {
 	limits := s.LimitsOf()
 	total := LimitInfo{
-		Scope: LimitTotal, PerSecond: limits.Total.PerSecond, AtOnce: limits.Total.AtOnce,
+		Scope: limitTotal, PerSecond: limits.Total.PerSecond, AtOnce: limits.Total.AtOnce,
 		PerSecondStored: s.Settings.PerSecond != 0, AtOnceStored: s.Settings.AtOnce != 0,
 	}
-	if total != (LimitInfo{Scope: LimitTotal}) {
+	if total != (LimitInfo{Scope: limitTotal}) {
 		infos = append(infos, total)
 	}
-	configured := func(scope LimitScope, topic string, limit postbox.Limit) {
+	configured := func(scope string, topic string, limit postbox.Limit) {
 		if !limit.None() {
 			infos = append(infos, LimitInfo{Scope: scope, Topic: topic, PerSecond: limit.PerSecond, AtOnce: limit.AtOnce})
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(limits.Topics)) {
-		configured(LimitTopic, topic, limits.Topics[topic])
+		configured(limitTopic, topic, limits.Topics[topic])
 	}
-	configured(LimitEachKey, "", limits.EachKey)
+	configured(limitEachKey, "", limits.EachKey)
 	return infos
 }
 

@@ -36,9 +36,9 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 			return len(queues) == 1 && len(queues[0].Limits) > 0
 		}
 		b.eventually(known, "the forwarder tells its limits")
-		topics := []admin.LimitInfo{{Scope: admin.LimitTopic, Topic: "mails", AtOnce: 40}, {Scope: admin.LimitTopic, Topic: "orders", PerSecond: 2}, {Scope: admin.LimitEachKey, PerSecond: 0.5}}
+		topics := []admin.LimitInfo{{Scope: "topic", Topic: "mails", AtOnce: 40}, {Scope: "topic", Topic: "orders", PerSecond: 2}, {Scope: "each key", PerSecond: 0.5}}
 		limits := func(total admin.LimitInfo) []admin.LimitInfo { return append([]admin.LimitInfo{total}, topics...) }
-		total := admin.LimitInfo{Scope: admin.LimitTotal, PerSecond: 50, AtOnce: 40}
+		total := admin.LimitInfo{Scope: "total", PerSecond: 50, AtOnce: 40}
 		require.Equal(t, limits(total), b.info().Limits)
 
 		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{PerSecond: 10, AtOnce: -1}))
@@ -67,5 +67,5 @@ func TestQueues_have_the_smallest_limits_of_processes_that_differ(t *testing.T) 
 	}
 	info := b.info()
 	require.True(t, info.LimitsDiffer)
-	require.Equal(t, []admin.LimitInfo{{Scope: admin.LimitTotal, PerSecond: 20}, {Scope: admin.LimitTopic, Topic: "orders", PerSecond: 2}}, info.Limits)
+	require.Equal(t, []admin.LimitInfo{{Scope: "total", PerSecond: 20}, {Scope: "topic", Topic: "orders", PerSecond: 2}}, info.Limits)
 }

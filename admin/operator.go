@@ -142,7 +142,7 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 }
 
 // PausedKeys lists the paused keys of a spool, oldest pause first.
-func (o *operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, error) {
+func (o *operator) PausedKeys(ctx context.Context, name string) ([]Paused, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return nil, failedTo("list paused keys of", name, err)
@@ -152,14 +152,14 @@ func (o *operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 		return nil, failedTo("list paused keys of", name, err)
 	}
 	defer func() { _ = rows.Close() }()
-	keys := []PausedKey{}
+	keys := []Paused{}
 	for rows.Next() {
 		var key []byte
 		var since int64
 		if err := rows.Scan(&key, &since); err != nil {
 			return nil, failedTo("list paused keys of", name, err)
 		}
-		keys = append(keys, PausedKey{Key: string(key), Since: time.UnixMicro(since)})
+		keys = append(keys, Paused{Key: string(key), Since: time.UnixMicro(since)})
 	}
 	if err := rows.Err(); err != nil {
 		return nil, failedTo("list paused keys of", name, err)

@@ -61,15 +61,17 @@ func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error 
 
 var errNoKey = errors.New("the key is empty: give an ordering key; for a message without one, use RunNow, Reschedule or Bury with its id")
 
-// PausedKey is an ordering key whose messages are not handled.
-type PausedKey struct {
-	Key string
-	// Since is when an operator paused the key, by the database's clock.
+// Paused is an ordering key whose messages are not handled, or a topic of an outbox whose messages
+// are not published.
+type Paused struct {
+	// Key is set for a key, and Topic for a topic.
+	Key, Topic string
+	// Since is when an operator paused it, by the database's clock.
 	Since time.Time
 }
 
 // PausedKeys lists the paused keys. The key that was paused first comes first.
-func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]PausedKey, error) {
+func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]Paused, error) {
 	found, err := a.operator.PausedKeys(ctx, target.spool)
 	if err != nil {
 		return nil, failed(err)

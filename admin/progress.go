@@ -6,8 +6,12 @@ type Progress struct {
 	// Done is the number of things that the action has changed so far. They stay changed, whatever happens next.
 	Done int
 	// Skipped is the number of things that match the filter and cannot be changed. Those that another operator has changed meanwhile do
-	// not count.
+	// not count. A replay skips messages whose metadata cannot be decoded, or whose retention ended.
 	Skipped int
+	// Cursor is the position of the last message of a replay. With it as [ReplayParams.After] another
+	// call goes on. It is empty with the error [postbox.ErrCommitUnknown]: the last transaction may
+	// have been committed, and the entry of [Admin.Audit] has the right cursor. Other actions have none.
+	Cursor Cursor
 }
 
 // reporting returns the function that reports progress; nil reports nothing.

@@ -12,27 +12,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ReceiptStatus says what has become of a receipt.
-type ReceiptStatus string
-
-// The statuses of a receipt.
-const (
-	// ReceiptAwaited has not come, and its time-out has not been reported.
-	ReceiptAwaited ReceiptStatus = "AWAITED"
-	// ReceiptMissing has not come, which was counted and reported.
-	ReceiptMissing ReceiptStatus = "MISSING"
-	// ReceiptReceived has come: the consumer has handled the message.
-	ReceiptReceived ReceiptStatus = "RECEIVED"
-)
-
-var receiptStatuses = map[int]ReceiptStatus{
-	dialect.ReceiptAwaited: ReceiptAwaited, dialect.ReceiptMissing: ReceiptMissing, dialect.ReceiptReceived: ReceiptReceived,
+var receiptStatuses = map[int]string{
+	dialect.ReceiptAwaited: "AWAITED", dialect.ReceiptMissing: "MISSING", dialect.ReceiptReceived: "RECEIVED",
 }
 
 // Receipt is what the producer knows about one consumer of one message: see package receipts.
 type Receipt struct {
 	Topic, MessageID, Consumer string
-	Status                     ReceiptStatus
+	// Status is "AWAITED" if the receipt has not come and its time-out has not been reported,
+	// "MISSING" if it has not come, which was counted and reported, and "RECEIVED" if it has come:
+	// the consumer has handled the message.
+	Status string
 	// SentAt is when the message was written to the outbox, or the time that its producer gave it, and DueAt is until when the receipt was awaited. They are
 	// zero if nothing awaited it.
 	SentAt, DueAt time.Time

@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ReplayedFrom is the key of the metadata in which a message that was replayed names the [Message.ID] in the history that it came from.
-const ReplayedFrom = "postbox_replayed_from"
+// replayedFrom is the key of the metadata in which a message that was replayed names the [Message.ID] in the history that it came from.
+const replayedFrom = "postbox_replayed_from"
 
 // ErrNoTopic is returned if a message of a queue or an inbox is to be published again, and nothing
 // says on which topic: set [ReplayParams.Topic] or [Again.Topic].
@@ -36,23 +36,11 @@ type ReplayParams struct {
 	Topic string
 	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have handled, as long as they remember it.
 	NewIDs bool
-	// After goes on with the replay that returned this [ReplayProgress.Cursor], after its last message. What is done since that replay began is
+	// After goes on with the replay that returned this [Progress.Cursor], after its last message. What is done since that replay began is
 	// ignored, and so are its copies.
 	After Cursor
 	// Limit is the largest number of messages to replay, 0 for all.
 	Limit int
-}
-
-// ReplayProgress says how far a replay has got. It is reported after each transaction.
-type ReplayProgress struct {
-	// Done is the number of messages that were replayed so far.
-	Done int
-	// Skipped is the number of messages that match the filter and were not replayed: their metadata cannot be decoded, or their retention ended
-	// meanwhile.
-	Skipped int
-	// Cursor is the position of the last message. With it as [ReplayParams.After] another call goes on. It is empty with the error
-	// [postbox.ErrCommitUnknown]: the last transaction may have been committed, and the entry of [Admin.Audit] has the right cursor.
-	Cursor Cursor
 }
 
 // Replay lets messages of the history be handled or published again: it appends copies of those that match the filter, in the order in which they were
@@ -61,7 +49,7 @@ type ReplayProgress struct {
 // A queue handles a copy again, whatever its id: its handler must expect that, such as by being written for it. With the id of the first time, an inbox
 // behind an outbox recognises a copy as a duplicate and ignores it, for as long as it keeps claims. So a replay through an outbox reaches
 // consumers without an inbox, and inboxes that never got the message; with [ReplayParams.NewIDs] it reaches every consumer. Each copy
-// names its original in its metadata [ReplayedFrom].
+// names its original in its metadata "postbox_replayed_from".
 //
 // It works in transactions of at most 100 messages and, unless a single one is larger, 4 MiB, and reports the progress after each, if progress is
 // not nil. Messages that are done after it began are ignored. The originals stay in the history, so a second call replays them again: to go on after an
@@ -71,11 +59,11 @@ type ReplayProgress struct {
 //
 // Replay reads the history in the order of ids: the cost grows with the messages that match and with those that the filter leaves out.
 func (a *Admin) Replay(
-	ctx context.Context, target Target, filter DoneFilter, params ReplayParams, progress func(ReplayProgress),
-) (ReplayProgress, error) {
+	ctx context.Context, target Target, filter DoneFilter, params ReplayParams, progress func(Progress),
+) (Progress, error) {
 	chosen, after, err := params.check(target, filter)
 	if err != nil {
-		return ReplayProgress{}, fmt.Errorf("admin: replay messages of %s: %w", target, invalid(err))
+		return Progress{}, fmt.Errorf("admin: replay messages of %s: %w", target, invalid(err))
 	}
 	to := params.To
 	if to == (Target{}) {
@@ -97,8 +85,8 @@ func (a *Admin) Replay(
 	return replayProgress(did), nil
 }
 
-func replayProgress(p replayDone) ReplayProgress {
-	progress := ReplayProgress{Done: p.Done, Skipped: p.Skipped}
+func replayProgress(p replayDone) Progress {
+	progress := Progress{Done: p.Done, Skipped: p.Skipped}
 	if p.Cursor != (replayCursor{}) {
 		progress.Cursor = Cursor(p.Cursor.String())
 	}
@@ -364,7 +352,7 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *storedMessage) (copied 
 	if r.NewIDs {
 		draft.MessageID = postbox.NewMessageID()
 	}
-	metadata[ReplayedFrom] = strconv.FormatInt(m.Place.ID, 10)
+	metadata[replayedFrom] = strconv.FormatInt(m.Place.ID, 10)
 	return true, r.to.Append(ctx, tx, spool.Run, []spool.Draft{draft})
 }
 

@@ -41,7 +41,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		b.history(b.outbox, n, map[string]string{"about": "history"})
 		ctx, stop := context.WithCancel(t.Context())
 		var seen []int
-		did, err := b.admin.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{}, func(p admin.ReplayProgress) {
+		did, err := b.admin.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{}, func(p admin.Progress) {
 			if seen = append(seen, p.Done); p.Done >= 200 {
 				stop()
 			}
@@ -62,7 +62,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		require.Len(t, m, 1)
 		read, err := b.admin.Message(t.Context(), b.target, m[0].ID)
 		require.NoError(t, err)
-		require.Equal(t, map[string]string{"about": "history", admin.ReplayedFrom: "7"}, map[string]string(read.Metadata))
+		require.Equal(t, map[string]string{"about": "history", "postbox_replayed_from": "7"}, map[string]string(read.Metadata))
 	})
 }
 

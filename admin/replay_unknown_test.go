@@ -48,7 +48,7 @@ func TestReplay_G4_copies_messages_once_although_the_answer_to_a_commit_is_lost(
 					return driver.ErrBadConn
 				})
 				var seen []int
-				did, err := operator.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true}, func(p admin.ReplayProgress) {
+				did, err := operator.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true}, func(p admin.Progress) {
 					seen = append(seen, p.Done)
 				})
 				require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestReplay_G4_names_no_cursor_if_it_is_unknown_what_was_committed(t *testin
 		})
 		did, err := operator.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true}, nil)
 		require.ErrorIs(t, err, postbox.ErrCommitUnknown)
-		require.Equal(t, admin.ReplayProgress{Done: 100}, did)
+		require.Equal(t, admin.Progress{Done: 100}, did)
 
 		gate.Open()
 		entries, err := operator.Audit(t.Context(), admin.AuditFilter{Action: "replay"})

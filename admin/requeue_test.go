@@ -255,7 +255,7 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 		require.Greater(t, database.Count(t, "SELECT COUNT(DISTINCT lane) FROM postbox_messages"), 1,
 			"messages without a key are spread")
 
-		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Resolved: admin.ResolvedAny}, nil)
+		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Resolved: "any"}, nil)
 		require.ErrorIs(t, err, admin.ErrResolved)
 	})
 }

@@ -46,15 +46,8 @@ func (a *Admin) ResumeTopic(ctx context.Context, target Target, topic string) er
 	return nil
 }
 
-// PausedTopic is a topic of an outbox whose messages are not published.
-type PausedTopic struct {
-	Topic string
-	// Since is when an operator paused the topic, by the database's clock.
-	Since time.Time
-}
-
 // PausedTopics lists the paused topics of an outbox. The topic that was paused first comes first. A queue has none.
-func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]PausedTopic, error) {
+func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]Paused, error) {
 	found, err := a.operator.PausedTopics(ctx, target.spool)
 	if err != nil {
 		return nil, failed(err)
@@ -116,7 +109,7 @@ func checkTopic(name, topic string) error {
 }
 
 // PausedTopics lists the paused topics of a spool, oldest pause first.
-func (o *operator) PausedTopics(ctx context.Context, name string) ([]PausedTopic, error) {
+func (o *operator) PausedTopics(ctx context.Context, name string) ([]Paused, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return nil, failedTo("list paused topics of", name, err)
@@ -128,15 +121,15 @@ func (o *operator) PausedTopics(ctx context.Context, name string) ([]PausedTopic
 	return topics, nil
 }
 
-func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []PausedTopic, err error) {
+func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []Paused, err error) {
 	rows, err := db.QueryContext(ctx, query, id)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	topics = []PausedTopic{}
+	topics = []Paused{}
 	for rows.Next() {
-		var topic PausedTopic
+		var topic Paused
 		var since int64
 		if err := rows.Scan(&topic.Topic, &since); err != nil {
 			return nil, err

@@ -131,7 +131,7 @@ func (b *bench) state() []any {
 	b.Helper()
 	queues, err := b.Admin.Queues(context.Background())
 	require.NoError(b, err)
-	state := []any{b.messages(admin.MessageFilter{}), b.letters(admin.Filter{Resolved: admin.ResolvedAny})}
+	state := []any{b.messages(admin.MessageFilter{}), b.letters(admin.Filter{Resolved: "any"})}
 	for _, q := range queues {
 		state = append(state, q.PausedSince, q.PausedKeys, q.Settings)
 	}

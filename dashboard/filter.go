@@ -28,12 +28,12 @@ var resolutionTexts = []option{
 
 var causeTexts = []option{
 	{Value: "", Text: "any"},
-	{Value: string(admin.CauseAttempts), Text: "attempts used up"},
-	{Value: string(admin.CausePermanent), Text: "permanent error"},
-	{Value: string(admin.CauseCrash), Text: "crashed its process"},
-	{Value: string(admin.CauseUnreadable), Text: "cannot be read"},
-	{Value: string(admin.CauseOperator), Text: "buried by an operator"},
-	{Value: string(admin.CauseUnknown), Text: "unknown"},
+	{Value: "attempts", Text: "attempts used up"},
+	{Value: "permanent", Text: "permanent error"},
+	{Value: "crash", Text: "crashed its process"},
+	{Value: "unreadable", Text: "cannot be read"},
+	{Value: "operator", Text: "buried by an operator"},
+	{Value: "unknown", Text: "unknown"},
 }
 
 // filterFields are the fields of an address that choose dead letters.
@@ -54,15 +54,15 @@ var filterNames = map[string]string{
 func (q *request) letterFilter() (filter admin.Filter, err error) {
 	filter = admin.Filter{
 		Topic: q.name("topic"), Consumer: q.name("consumer"), Key: q.name("key"), MessageID: q.name("message"), ErrorText: q.name("error"),
-		Shape: q.name("shape"), Cause: admin.Cause(q.query.Get("cause")),
+		Shape: q.name("shape"), Cause: q.query.Get("cause"),
 	}
 	filter.Target, _ = q.optionalTarget()
 	switch value := q.query.Get("resolved"); value {
 	case unresolved:
 	case resolved:
-		filter.Resolved = admin.ResolvedYes
+		filter.Resolved = "yes"
 	case anyLetter:
-		filter.Resolved = admin.ResolvedAny
+		filter.Resolved = "any"
 	default:
 		return filter, badf("resolved: there is no choice %q", value)
 	}

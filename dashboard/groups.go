@@ -42,7 +42,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := groupsView{
-		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == admin.ResolvedNo, Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
 	}
 	for _, group := range found.Groups {
 		view.Rows = append(view.Rows, rowOfGroup(group, view.List))

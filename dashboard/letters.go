@@ -52,7 +52,7 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := lettersView{
-		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == admin.ResolvedNo,
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "",
 		Groups:  link{groupsPage, chosen},
 		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}

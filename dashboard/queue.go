@@ -69,11 +69,11 @@ func limitsOf(limits []admin.LimitInfo) []fact {
 			return
 		}
 		switch l.Scope {
-		case admin.LimitTopic:
+		case "topic":
 			name += ", topic " + short(l.Topic)
-		case admin.LimitEachKey:
+		case "each key":
 			name += ", each key"
-		case admin.LimitTotal:
+		case "total":
 		}
 		facts = append(facts, fact{name, kept(is, value, "no limit") + kept(stored, " (set by an operator)", " (configured)")})
 	}

@@ -59,7 +59,7 @@ func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
-		did, err := h.admin.Replay(ctx, target, filter, params, func(p admin.ReplayProgress) { progress(p.Done) })
+		did, err := h.admin.Replay(ctx, target, filter, params, func(p admin.Progress) { progress(p.Done) })
 		return did.Done, did.Cursor, err
 	}, nil
 }

@@ -79,7 +79,7 @@ func (w *waiting) addOwn() {
 // waitsForTopic finds a pause of its topic.
 func (h *Handler) waitsForTopic(ctx context.Context, w *waiting) error {
 	paused, err := h.admin.PausedTopics(ctx, w.Target)
-	if i := slices.IndexFunc(paused, func(topic admin.PausedTopic) bool { return topic.Topic == w.Topic }); i >= 0 {
+	if i := slices.IndexFunc(paused, func(topic admin.Paused) bool { return topic.Topic == w.Topic }); i >= 0 {
 		w.add("An operator paused its topic at "+utc(paused[i].Since)+" UTC.", "See paused topics", toTarget(keysPage, w.Target))
 	}
 	return err
@@ -95,7 +95,7 @@ func (h *Handler) waitsForKey(ctx context.Context, w *waiting) (heads []admin.Me
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(paused, func(key admin.PausedKey) bool { return key.Key == w.Key }); i >= 0 {
+	if i := slices.IndexFunc(paused, func(key admin.Paused) bool { return key.Key == w.Key }); i >= 0 {
 		w.KeyPaused = true
 		w.add("An operator paused its key at "+utc(paused[i].Since)+" UTC.", "See paused keys", toTarget(keysPage, w.Target))
 	}

@@ -93,7 +93,7 @@ func (p *producer) receipts(id string) []string {
 	require.NoError(p, err)
 	lines := make([]string, len(known))
 	for i, r := range known {
-		lines[i] = r.Topic + " " + r.Consumer + " " + strings.ToLower(string(r.Status))
+		lines[i] = r.Topic + " " + r.Consumer + " " + strings.ToLower(r.Status)
 	}
 	slices.Sort(lines)
 	return lines

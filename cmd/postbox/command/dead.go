@@ -41,7 +41,7 @@ type letterRecord struct {
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	record := letterRecord{
 		ID: l.ID, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), SourceTopic: l.SourceTopic, UUID: l.UUID, Key: l.Key, KeyBase64: binary(l.Key),
-		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: string(l.Cause), Error: l.Error,
+		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: l.Cause, Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
 	if l.Target != (admin.Target{}) {
@@ -88,7 +88,7 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 }
 
 var causeWords = []string{
-	string(admin.CauseAttempts), string(admin.CausePermanent), string(admin.CauseCrash), string(admin.CauseUnreadable), string(admin.CauseOperator), string(admin.CauseUnknown),
+	"attempts", "permanent", "crash", "unreadable", "operator", "unknown",
 }
 
 // described names the flags that narrow the choice, for a question.
@@ -136,7 +136,7 @@ func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter
 		return admin.Filter{}, err
 	}
 	filter := admin.Filter{
-		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, Key: f.key, ErrorText: f.errorText, Cause: admin.Cause(f.cause),
+		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, Key: f.key, ErrorText: f.errorText, Cause: f.cause,
 		MinAttempts: f.minAttempts, MaxAttempts: f.maxAttempts, DiedAfter: after, DiedBefore: before, Limit: f.limit,
 	}
 	if f.target.any() {
@@ -234,16 +234,16 @@ consumer whose inbox got it from a broker.`,
 	return cmd
 }
 
-func resolvedOf(text string) (admin.Resolved, error) {
+func resolvedOf(text string) (string, error) {
 	switch text {
 	case "no":
-		return admin.ResolvedNo, nil
+		return "", nil
 	case "yes":
-		return admin.ResolvedYes, nil
+		return "yes", nil
 	case "any":
-		return admin.ResolvedAny, nil
+		return "any", nil
 	default:
-		return 0, usagef("--resolved: %.30q is not one of no, yes and any", text)
+		return "", usagef("--resolved: %.30q is not one of no, yes and any", text)
 	}
 }
 
@@ -260,7 +260,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 		}
 		last = letter.ID
 		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter.Consumer, letter.Target), nameCell(letter.Topic), nameCell(letter.MessageID), nameCell(letter.Key),
-			number(letter.Attempts), string(letter.Cause), moment(letter.DiedAt), short(letter.Error))
+			number(letter.Attempts), letter.Cause, moment(letter.DiedAt), short(letter.Error))
 		if err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ the column ID of "postbox dead list".`,
 			return s.one(record, fields(
 				field{"ID", number(letter.ID)}, field{"Of", originOf(letter.Consumer, letter.Target)}, field{"Topic", nameCell(letter.Topic)}, field{"Message ID", nameCell(letter.MessageID)},
 				field{"Source topic", source}, field{"UUID", uuid},
-				field{"Key", nameCell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
+				field{"Key", nameCell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", letter.Cause}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
 				field{"Bytes", number(letter.Size)},
 			)+"\nError:\n"+block(letter.Error)+"\n"+record.text())

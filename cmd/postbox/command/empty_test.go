@@ -24,7 +24,7 @@ func TestExecute_refuses_an_empty_flag(t *testing.T) {
 		require.Equal(t, command.ExitUsage, r.code, args)
 		require.Contains(t, r.err, flag+" is empty", args)
 	}
-	require.Len(t, b.letters(admin.ResolvedNo), 2)
+	require.Len(t, b.letters(""), 2)
 	require.True(t, b.infoOf(admin.Outbox("outbox")).PausedSince.IsZero())
 	b.ok("queues", "--deployment", "", "--prefix", "")
 }

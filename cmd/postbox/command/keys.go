@@ -100,7 +100,7 @@ func (p *program) keysResumeCommand() *cobra.Command {
 			if err := a.ResumeKey(s.cmd.Context(), target.one(), key); err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(paused, func(p admin.PausedKey) bool { return p.Key == key }) {
+			if !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Key == key }) {
 				s.progress("The key was not paused: check how it is written, with \"postbox keys list\". Only a parked message of it is changed.")
 			}
 			return s.changedKey(target.one(), "resume key", key, "goes on")

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -55,7 +54,7 @@ func TestBulk_of_a_process_that_is_killed_is_done_once(t *testing.T) {
 
 		left := 0
 		require.Eventually(t, func() bool { // the server notices the end of the process
-			left = len(b.letters(admin.ResolvedNo))
+			left = len(b.letters(""))
 			return left+database.Count(t, "SELECT COUNT(*) FROM postbox_messages") == n
 		}, time.Minute, testdb.PollPause)
 		require.LessOrEqual(t, left, n-100, "what is done is done")
@@ -64,7 +63,7 @@ func TestBulk_of_a_process_that_is_killed_is_done_once(t *testing.T) {
 			require.Positive(t, left, "it was killed in the middle")
 		}
 		b.ok(args...)
-		require.Empty(t, b.letters(admin.ResolvedNo))
+		require.Empty(t, b.letters(""))
 		require.Equal(t, n, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 		require.Equal(t, n, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_messages"))
 		require.Equal(t, 2, strings.Count(b.ok("audit", "--action", "requeue", "-o", "jsonl"), "\n"), "both are in the audit log")

@@ -9,8 +9,8 @@ import (
 
 // limitRecord is a limit over all processes. What is left out is not limited.
 type limitRecord struct {
-	Scope admin.LimitScope `json:"scope"`
-	Topic string           `json:"topic,omitempty"`
+	Scope string `json:"scope"`
+	Topic string `json:"topic,omitempty"`
 	// What an operator has stored as "none" is 0.
 	PerSecond     *float64 `json:"per_second,omitempty"`
 	PerSecondFrom string   `json:"per_second_from,omitempty"`
@@ -48,11 +48,11 @@ func limitsCell(info admin.QueueInfo) string {
 	for _, l := range info.Limits {
 		record, of := limitRecordOf(l), ""
 		switch l.Scope {
-		case admin.LimitTopic:
+		case "topic":
 			of = "topic " + nameCell(l.Topic) + " "
-		case admin.LimitEachKey:
+		case "each key":
 			of = "each key "
-		case admin.LimitTotal:
+		case "total":
 		}
 		if record.PerSecond != nil {
 			parts = append(parts, of+limitText(l.PerSecond, "/s", "any rate")+" ("+record.PerSecondFrom+")")

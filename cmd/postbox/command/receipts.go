@@ -123,7 +123,7 @@ func (s *session) listReceipts(receipts []admin.Receipt) error {
 	list := s.list("TOPIC", "MESSAGE ID", "CONSUMER", "STATUS", "SENT", "DUE", "HANDLED", "RECEIVED")
 	for _, r := range receipts {
 		record := receiptRecord{
-			r.Topic, r.MessageID, binary(r.MessageID), r.Consumer, string(r.Status),
+			r.Topic, r.MessageID, binary(r.MessageID), r.Consumer, r.Status,
 			utc(r.SentAt), utc(r.DueAt), utc(r.HandledAt), utc(r.ReceivedAt),
 		}
 		err := list.add(record, nameCell(r.Topic), nameCell(r.MessageID), nameCell(r.Consumer), record.Status,

@@ -164,7 +164,7 @@ func (f *replayFlags) described() (parts []string) {
 func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, params admin.ReplayParams) error {
 	const noun = "message"
 	far := s.howFar()
-	did, err := a.Replay(ctx, target, filter, params, func(p admin.ReplayProgress) {
+	did, err := a.Replay(ctx, target, filter, params, func(p admin.Progress) {
 		far.say(p.Done, "%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
 	})
 	far.end()

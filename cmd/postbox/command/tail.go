@@ -178,7 +178,7 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
 	filter := admin.Filter{
-		Target: t.target, Topic: t.topic, DiedAfter: t.earliest(), Resolved: admin.ResolvedAny, After: max(t.letters-tailLetters, 0), Limit: admin.MaxLimit,
+		Target: t.target, Topic: t.topic, DiedAfter: t.earliest(), Resolved: "any", After: max(t.letters-tailLetters, 0), Limit: admin.MaxLimit,
 	}
 	if t.target.IsInbox() {
 		filter.Target, filter.Consumer = admin.Target{}, t.target.Name()

@@ -106,7 +106,7 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 		if err := a.ResumeTopic(s.cmd.Context(), target, topic); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(paused, func(p admin.PausedTopic) bool { return p.Topic == topic }) {
+		if !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Topic == topic }) {
 			s.progress("The topic was not paused: check how it is written, with \"postbox topics list\".")
 		}
 		return s.changedTopic(target, "resume topic", topic, "goes on")

@@ -2,11 +2,10 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -32,65 +31,40 @@ type InboxInfo struct {
 // Inboxes returns the consumers whose inboxes have unresolved dead letters or have ever kept a history, by name. It executes two statements for
 // each history, and four others. It reads at most some 10,000 entries of an index for each number, however many there are.
 func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
-	found, err := a.operator.Inboxes(ctx)
+	letters, err := a.operator.counts.Inboxes(ctx)
 	if err != nil {
-		return nil, failed(err)
+		return nil, failed(spool.Wrap("count dead letters of inboxes", err))
 	}
-	inboxes := make([]InboxInfo, len(found))
-	for i, in := range found {
-		inboxes[i] = InboxInfo{
-			Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy), HasHistory: in.Kept,
-			Done: in.Done.N, DoneAccuracy: Accuracy(in.Done.Accuracy), CountedAge: in.CountedAge, Settings: Settings(in.Settings),
+	found := map[string]*InboxInfo{}
+	for _, in := range letters {
+		found[in.Consumer] = &InboxInfo{
+			Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy), DoneAccuracy: Exact, CountedAge: in.CountedAge,
 		}
 	}
-	return inboxes, nil
-}
-
-// storedInbox is what operators see of the inboxes of a consumer.
-type storedInbox struct {
-	counts.Inbox
-	// Kept says whether a history was ever kept. Done is the number of messages in it, and Settings
-	// are those that operators have stored for it. Both are zero without one.
-	Kept     bool
-	Done     counts.Number
-	Settings spool.Settings
-}
-
-// Inboxes returns the consumers that have unresolved dead letters or a history, by name, at a cost
-// that does not grow with the number of messages.
-func (o *operator) Inboxes(ctx context.Context) ([]*storedInbox, error) {
-	letters, err := o.counts.Inboxes(ctx)
+	spools, err := a.operator.spools(ctx)
 	if err != nil {
-		return nil, spool.Wrap("count dead letters of inboxes", err)
-	}
-	inboxes, byName := make([]*storedInbox, 0, len(letters)), map[string]*storedInbox{}
-	add := func(found counts.Inbox) *storedInbox {
-		inbox := &storedInbox{Inbox: found, Done: counts.Number{Accuracy: counts.Exact}}
-		inboxes, byName[spool.InboxName(found.Consumer)] = append(inboxes, inbox), inbox
-		return inbox
-	}
-	for _, found := range letters {
-		add(found)
-	}
-	spools, err := o.spools(ctx)
-	if err != nil {
-		return nil, spool.Wrap("list histories of inboxes", err)
+		return nil, failed(spool.Wrap("list histories of inboxes", err))
 	}
 	spools = slices.DeleteFunc(spools, func(s *overview) bool { return !s.isInbox() })
-	numbers, err := o.counts.Histories(ctx, idsOf(spools))
+	numbers, err := a.operator.counts.Histories(ctx, idsOf(spools))
 	if err != nil {
-		return nil, spool.Wrap("count histories of inboxes", err)
+		return nil, failed(spool.Wrap("count histories of inboxes", err))
 	}
 	for _, s := range spools {
-		inbox := byName[s.Name]
-		if inbox == nil {
-			_, consumer := spool.Named(s.Name)
-			inbox = add(counts.Inbox{Consumer: consumer, Dead: counts.Number{Accuracy: counts.Exact}})
+		_, consumer := spool.Named(s.Name)
+		info := found[consumer]
+		if info == nil {
+			info = &InboxInfo{Consumer: consumer, Accuracy: Exact}
+			found[consumer] = info
 		}
-		inbox.Kept, inbox.Done, inbox.Settings = true, numbers[s.id].Done, s.Settings
-		inbox.CountedAge = max(inbox.CountedAge, numbers[s.id].CountedAge)
+		kept := numbers[s.id]
+		info.HasHistory, info.Done, info.DoneAccuracy = true, kept.Done.N, Accuracy(kept.Done.Accuracy)
+		info.CountedAge, info.Settings = max(info.CountedAge, kept.CountedAge), Settings(s.Settings)
 	}
-	slices.SortFunc(inboxes, func(a, b *storedInbox) int { return strings.Compare(a.Consumer, b.Consumer) })
+	inboxes := make([]InboxInfo, 0, len(found))
+	for _, consumer := range slices.Sorted(maps.Keys(found)) {
+		inboxes = append(inboxes, *found[consumer])
+	}
 	return inboxes, nil
 }
 

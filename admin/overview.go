@@ -74,19 +74,6 @@ func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 	return spools, nil
 }
 
-// Names returns the names of all spools, in order.
-func (o *operator) Names(ctx context.Context) ([]string, error) {
-	spools, err := o.spools(ctx)
-	if err != nil {
-		return nil, spool.Wrap("list outboxes, queues and inboxes", err)
-	}
-	names := make([]string, len(spools))
-	for i, s := range spools {
-		names[i] = s.Name
-	}
-	return names, nil
-}
-
 // isInbox reports whether it is the history of an inbox.
 func (o *overview) isInbox() bool {
 	kind, _ := spool.Named(o.Name)
@@ -168,26 +155,4 @@ func (o *overview) addOutages(outages map[string]time.Time) {
 			o.Outages[i].Since = since
 		}
 	}
-}
-
-// Account counts the messages of a spool at one moment.
-func (o *operator) Account(ctx context.Context, name string) (Account, error) {
-	var a Account
-	s, err := o.find(ctx, name)
-	if err == nil {
-		err = o.db.QueryRowContext(ctx, o.statements.Account, s.ID()).Scan(&a.Pending, &a.Done, &a.Dead, &a.Resolved)
-	}
-	if err != nil {
-		return Account{}, failedTo("count messages of", name, err)
-	}
-	a.Written = a.Pending + a.Done + a.Dead + a.Resolved
-	return a, nil
-}
-
-// statsOf counts the messages of a spool by topic.
-func (o *operator) Stats(ctx context.Context, name string) ([]TopicStats, error) {
-	if _, err := o.find(ctx, name); err != nil {
-		return nil, failedTo("count messages of", name, err)
-	}
-	return statsOf(ctx, o.db, o.statements, name)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
@@ -105,13 +107,13 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 // Targets returns the outboxes and queues that [Admin.Queues] counts, and the inboxes that have ever kept a history: outboxes first, then queues, then inboxes,
 // each sorted by name. It executes one statement, and counts no messages.
 func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
-	names, err := a.operator.Names(ctx)
+	spools, err := a.operator.spools(ctx)
 	if err != nil {
-		return nil, failed(err)
+		return nil, failed(spool.Wrap("list outboxes, queues and inboxes", err))
 	}
-	targets := make([]Target, len(names))
-	for i, name := range names {
-		targets[i] = Target{spool: name}
+	targets := make([]Target, len(spools))
+	for i, s := range spools {
+		targets[i] = Target{spool: s.Name}
 	}
 	slices.SortStableFunc(targets, func(a, b Target) int { return kind(a) - kind(b) })
 	return targets, nil
@@ -148,7 +150,10 @@ func kind(target Target) int {
 // message, and with many of them takes long: for totals use [Admin.Queues]. StatsOf fails with [ErrNotFound]
 // if there is no outbox or queue of this name.
 func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
-	counts, err := a.operator.Stats(ctx, target.spool)
+	if _, err := a.operator.find(ctx, target.spool); err != nil {
+		return nil, failed(failedTo("count messages of", target.spool, err))
+	}
+	counts, err := statsOf(ctx, a.db, a.statements, target.spool)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -187,9 +192,14 @@ type Account struct {
 // dashboard there is [Admin.Queues]. It fails with [ErrNotFound] if there is no outbox or
 // queue of this name.
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
-	found, err := a.operator.Account(ctx, target.spool)
-	if err != nil {
-		return Account{}, failed(err)
+	var found Account
+	s, err := a.operator.find(ctx, target.spool)
+	if err == nil {
+		err = a.db.QueryRowContext(ctx, a.statements.Account, s.ID()).Scan(&found.Pending, &found.Done, &found.Dead, &found.Resolved)
 	}
+	if err != nil {
+		return Account{}, failed(failedTo("count messages of", target.spool, err))
+	}
+	found.Written = found.Pending + found.Done + found.Dead + found.Resolved
 	return found, nil
 }

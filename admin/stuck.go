@@ -48,16 +48,17 @@ func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]Stuc
 	if err != nil {
 		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, invalid(err))
 	}
-	found, err := a.operator.StuckKeys(ctx, target.spool, most)
+	s, err := a.operator.find(ctx, target.spool)
 	if err != nil {
-		return nil, failed(err)
+		return nil, failed(failedTo("list stuck keys of", target.spool, err))
+	}
+	found, err := a.operator.stuckKeys(ctx, s, most)
+	if err != nil {
+		return nil, failed(failedTo("list stuck keys of", target.spool, err))
 	}
 	keys := make([]StuckKey, len(found))
 	for i, k := range found {
-		keys[i] = StuckKey{
-			Key: k.Key, Head: k.Head.Message, Since: k.Since, Error: k.Error, PausedSince: k.PausedSince,
-			Behind: k.Behind, MoreBehind: k.AtLeast,
-		}
+		keys[i] = k.StuckKey
 	}
 	return keys, nil
 }
@@ -72,36 +73,16 @@ const (
 	headsTogether = 100
 )
 
-// stuckHead is a key whose first message has failed, or which is paused.
+// stuckHead is a stuck key, and where its first message is.
 type stuckHead struct {
-	Key         string
-	Head        *storedMessage
-	Since       time.Time // the head's first failure, or the pause
-	Error       string    // of the last failure; empty for none
-	PausedSince time.Time
-	// Behind is the number of ready messages after the head. AtLeast is set if not all were looked
-	// at.
-	Behind  int
-	AtLeast bool
+	StuckKey
 
 	hash int64
 	at   dialect.Head // its id is 0 as long as it is not known
 }
 
-// StuckKeys returns the stuck keys of a spool whose heads were written first, at most this number,
+// stuckKeys returns the stuck keys of a spool whose heads were written first, at most this number,
 // the one that has been stuck longest first. All its statements have limits.
-func (o *operator) StuckKeys(ctx context.Context, name string, limit int) ([]*stuckHead, error) {
-	s, err := o.find(ctx, name)
-	if err != nil {
-		return nil, failedTo("list stuck keys of", name, err)
-	}
-	keys, err := o.stuckKeys(ctx, s, limit)
-	if err != nil {
-		return nil, failedTo("list stuck keys of", name, err)
-	}
-	return keys, nil
-}
-
 func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*stuckHead, error) {
 	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
 	if err != nil {
@@ -118,7 +99,7 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	for _, p := range paused[:min(limit, len(paused))] {
 		if known[p.Key] == nil {
 			hash := postbox.KeyHash(p.Key)
-			known[p.Key] = &stuckHead{Key: p.Key, hash: hash, at: dialect.Head{Lane: spool.LaneOf(hash)}}
+			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: dialect.Head{Lane: spool.LaneOf(hash)}}
 			keys = append(keys, known[p.Key])
 		}
 		known[p.Key].PausedSince = p.Since
@@ -134,11 +115,11 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 // heads reads messages that are the first ones of their keys.
 func (o *operator) heads(ctx context.Context, query dialect.Query) (keys []*stuckHead, err error) {
 	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
-		k, failed := &stuckHead{Head: &storedMessage{}}, int64(0)
-		if err := k.Head.scan(rows.Scan, &k.hash, &failed, &k.Error); err != nil {
+		k, head, failed := &stuckHead{}, &storedMessage{}, int64(0)
+		if err := head.scan(rows.Scan, &k.hash, &failed, &k.Error); err != nil {
 			return err
 		}
-		k.Key, k.at = k.Head.Key, dialect.Head{Lane: int(k.Head.Place.Lane), ID: k.Head.Place.ID}
+		k.Key, k.Head, k.at = head.Key, head.Message, dialect.Head{Lane: int(head.Place.Lane), ID: head.Place.ID}
 		if failed != 0 {
 			k.Since = time.UnixMicro(failed)
 		}
@@ -185,7 +166,7 @@ func (o *operator) countBehind(ctx context.Context, s *spool.Spool, keys []*stuc
 		return nil
 	})
 	for _, k := range keys {
-		k.AtLeast = looked[k.at.Lane] >= limit
+		k.MoreBehind = looked[k.at.Lane] >= limit
 	}
 	return err
 }
@@ -196,7 +177,7 @@ func (o *operator) describe(ctx context.Context, s *spool.Spool, keys []*stuckHe
 	ready := map[int64]*stuckHead{}
 	var heads []dialect.Head
 	for _, k := range keys {
-		if k.Head == nil {
+		if k.Head.ID == 0 {
 			ready[k.at.ID], heads = k, append(heads, k.at)
 		}
 	}
@@ -210,7 +191,7 @@ func (o *operator) describe(ctx context.Context, s *spool.Spool, keys []*stuckHe
 			k.Head, k.Since, k.Error = f.Head, f.Since, f.Error
 		}
 	}
-	keys = slices.DeleteFunc(keys, func(k *stuckHead) bool { return k.Head == nil })
+	keys = slices.DeleteFunc(keys, func(k *stuckHead) bool { return k.Head.ID == 0 })
 	for _, k := range keys {
 		if k.Since.IsZero() { // the record of the failure is not kept any more, or it has not failed
 			k.Since = cmp.Or(k.PausedSince, k.Head.CreatedAt)

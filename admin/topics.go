@@ -48,11 +48,15 @@ func (a *Admin) ResumeTopic(ctx context.Context, target Target, topic string) er
 
 // PausedTopics lists the paused topics of an outbox. The topic that was paused first comes first. A queue has none.
 func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]Paused, error) {
-	found, err := a.operator.PausedTopics(ctx, target.spool)
+	s, err := a.operator.find(ctx, target.spool)
 	if err != nil {
-		return nil, failed(err)
+		return nil, failed(failedTo("list paused topics of", target.spool, err))
 	}
-	return found, nil
+	topics, err := readPausedTopics(ctx, a.db, a.statements.PausedTopics, s.ID())
+	if err != nil {
+		return nil, failed(failedTo("list paused topics of", target.spool, err))
+	}
+	return topics, nil
 }
 
 // maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of
@@ -106,19 +110,6 @@ func checkTopic(name, topic string) error {
 		return invalid(errTopicNotStored)
 	}
 	return nil
-}
-
-// PausedTopics lists the paused topics of a spool, oldest pause first.
-func (o *operator) PausedTopics(ctx context.Context, name string) ([]Paused, error) {
-	s, err := o.find(ctx, name)
-	if err != nil {
-		return nil, failedTo("list paused topics of", name, err)
-	}
-	topics, err := readPausedTopics(ctx, o.db, o.statements.PausedTopics, s.ID())
-	if err != nil {
-		return nil, failedTo("list paused topics of", name, err)
-	}
-	return topics, nil
 }
 
 func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []Paused, err error) {

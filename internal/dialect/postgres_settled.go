@@ -29,7 +29,7 @@ const held = stored + `
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
 
 const (
-	// Lists are in subqueries, which hide how long they are from the planner: it would plan short ones anew each time.
+	// Lists are in subqueries, which hide how long they are: else short ones are planned anew.
 	//
 	// fromRefs has a row for each ref, fromAsRead one for each message as it was read.
 	fromRefs = `unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]))

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,8 +54,7 @@ func FuzzFilter(f *testing.F) {
 		page := filter.page()
 		require.Positive(t, page.Limit)
 		require.LessOrEqual(t, page.Limit, MaxLimit)
-		args := statements.DeadLetters(page).Args
-		require.Len(t, args, 23)
-		require.Subset(t, []any{0, 1}, args[20:22])
+		query := statements.DeadLetters(page)
+		require.Len(t, query.Args, strings.Count(query.Text, "?"))
 	})
 }

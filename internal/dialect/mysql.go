@@ -273,7 +273,7 @@ func mysqlFill(names Names) replacer {
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
-		"{ready}", names.Table("messages"), "", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
+		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE", "{a part ?}", "?", "{state ?}", "?", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
 		"{strays}", names.replacer().Replace(straysByGroup),

@@ -149,7 +149,7 @@ CROSS JOIN LATERAL (
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
+	ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
@@ -157,7 +157,7 @@ UNION ALL (
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {turn}
-	ORDER BY m.available_at, m.id LIMIT (SELECT :due::bigint))
+	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT (SELECT :due::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND :mark::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
@@ -189,15 +189,15 @@ ON CONFLICT DO NOTHING`
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
-		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",
-		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC", // PostgreSQL does not know that what IS NULL is constant
+		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
+		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
 		"{listed}", names.replacer().Replace(listed),
 		"{few}", "s.id BETWEEN 1 AND 2147483647", // the planner expects few of a range, and does not compile the statement
 		"{state ?}", "(SELECT ?::smallint)", // planned once, as a fetch is
 		"{a part ?}", "(SELECT ?::bigint)", // the planner expects a tenth of the rows, whatever their number
 		"{chosen}", "unnest(?::bigint[]) AS s(id)",
 		"{strays}", names.replacer().Replace(strays),
-		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), "+never+")",
+		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT unnest(?::bigint[])",
 		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)
@@ -284,7 +284,7 @@ const stuckRows = 16
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM {waiting} WHERE spool = :spool AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT %d)`, stuckRows)
+	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
 // calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may run, and a message
 // behind all of them waits. calm contains unblockedByIndex once. The planner adds the cost of a search for each message
@@ -299,7 +299,7 @@ var calm = fmt.Sprintf(`CASE
 // unblockedByIndex is unblocked, and reads along the index with any statistics. An EXISTS would lose its order.
 const unblockedByIndex = `(m.key_hash IS NULL OR (
 	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)`
+	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
 
 // listed looks up ready messages at their places, one by one.
 const listed = `unnest(:lanes::smallint[], :ids::bigint[]) AS c(lane, id)

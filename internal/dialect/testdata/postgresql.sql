@@ -479,7 +479,9 @@ WHERE s.id = $1
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -570,7 +572,9 @@ WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND ($8::text = '' OR m.topic = $8)
   AND (octet_length($9::bytea) = 0 OR m.ordering_key = $9)
   AND (octet_length($10::bytea) = 0 OR m.message_id = $10)
-ORDER BY m.state, m.lane, m.id
+ORDER BY m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 LIMIT $11
 
 -- SearchPending (spool, state, lane, id, last_state, among, bounds, error, topic, key, message_id, most)
@@ -578,7 +582,9 @@ WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
 	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id
+	ORDER BY m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT $6)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $1 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
@@ -599,7 +605,9 @@ SELECT l.* FROM (
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
+FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
   AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
@@ -617,7 +625,9 @@ FROM postbox_dead_letters d
 WHERE d.id >= (SELECT first FROM n) AND d.id < (SELECT first FROM n) + $2::bigint
 
 -- LetterBehind
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET (SELECT $1::bigint)
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -785,29 +795,53 @@ ORDER BY id DESC
 LIMIT $11
 
 -- AuditSearchEnd
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p
 
 -- CountUpTo
 SELECT s.id AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT (SELECT $1::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT (SELECT $2::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at LIMIT (SELECT $3::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT (SELECT $4::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT (SELECT $5::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $6::bigint)) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $7::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $8::bigint)) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $9::bigint)) p)
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $1::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $3::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $4::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $5::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $6::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) p)
 FROM unnest($10::bigint[]) AS s(id)
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC LIMIT (SELECT $1::bigint)) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $1::bigint)) p
 GROUP BY p.consumer
 
 -- ReadyPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0)
-FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id LIMIT (SELECT $4::bigint)) p
+FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $4::bigint)) p
 
 -- WaitingPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
@@ -818,15 +852,21 @@ FROM (
 	       CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END AS parked
 	FROM postbox_waiting m
 	WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id > $4
-	ORDER BY m.id LIMIT (SELECT $5::bigint)) p
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $5::bigint)) p
 
 -- LettersPage
 SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id LIMIT (SELECT $2::bigint)) p
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p
 GROUP BY p.origin, p.spool, p.consumer
 
 -- EndOfPage
-SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at LIMIT 1 OFFSET (SELECT $3::bigint)
+SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET (SELECT $3::bigint)
 
 -- HistoryPage
 SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND h.done_at <= $3
@@ -836,14 +876,22 @@ WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
        COALESCE(s.paused_at, 9223372036854775807), s.batches
 FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
@@ -931,11 +979,17 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY postbox_messages m
 		WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-		ORDER BY m.id LIMIT 1) f
+		ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
 	LIMIT 1), (
 	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+	ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- ToldTables
 SELECT 'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::text, 'postbox_members'::regclass::oid::text
@@ -1186,7 +1240,9 @@ VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timest
 -- Fetch, two lanes (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1203,8 +1259,12 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1216,8 +1276,12 @@ UNION ALL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id LIMIT (SELECT $8::bigint))
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1229,7 +1293,9 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1242,7 +1308,9 @@ CROSS JOIN LATERAL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1254,7 +1322,9 @@ UNION ALL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.available_at, m.id LIMIT (SELECT $8::bigint))
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1266,7 +1336,9 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1283,8 +1355,12 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1296,8 +1372,12 @@ UNION ALL (
 	  AND m.topic NOT IN (SELECT unnest($7::text[]))
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id LIMIT (SELECT $9::bigint))
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1309,7 +1389,9 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, due, mark)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1326,9 +1408,13 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
-	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1340,9 +1426,13 @@ UNION ALL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
-	ORDER BY m.available_at, m.id LIMIT (SELECT $9::bigint))
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1354,7 +1444,9 @@ FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass
 -- Sweep, held keys (spool, known, held, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -1367,15 +1459,21 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[])))
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
 FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
 
 -- Sweep (spool, known, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id LIMIT 16)
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -1388,8 +1486,12 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
 FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
 
 -- Remove, one message (spool, lane, id, created_at, token)

@@ -1,4 +1,4 @@
-package postbox_test
+package docs_test
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package postbox_test
+package docs_test
 
 import (
 	"io/fs"
@@ -139,7 +139,7 @@ func TestLinters_name_folders_that_exist(t *testing.T) {
 func documentsOf(t *testing.T, files fs.FS) []string {
 	t.Helper()
 	var documents []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/README.md", "brokers/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/dev/*.md", "examples/*/README.md", "brokers/*/README.md"} {
 		found, err := fs.Glob(files, pattern)
 		require.NoError(t, err)
 		documents = append(documents, found...)

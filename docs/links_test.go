@@ -1,4 +1,4 @@
-package postbox_test
+package docs_test
 
 import (
 	"io/fs"
@@ -14,11 +14,9 @@ import (
 // Every link of the documents leads to a file, and to a heading of it where it names one. Where it names a test, that test is there.
 func TestDocs_links_and_proofs_exist(t *testing.T) {
 	t.Parallel()
-	documents, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
 	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)(?:#([^)]*))?\)`)
 	proofs := 0
-	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "SECURITY.md") {
+	for _, document := range append(pages(t), "README.md", "CONTRIBUTING.md", "SECURITY.md") {
 		text, err := os.ReadFile(document) //nolint:gosec // found by this test
 		require.NoError(t, err)
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
@@ -44,6 +42,16 @@ func TestDocs_links_and_proofs_exist(t *testing.T) {
 		}
 	}
 	require.Greater(t, proofs, 50, "the features' proofs are among them")
+}
+
+// pages returns the pages for users and operators, and those for people who change Postbox.
+func pages(t *testing.T) []string {
+	t.Helper()
+	users, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	developers, err := filepath.Glob("docs/dev/*.md")
+	require.NoError(t, err)
+	return append(users, developers...)
 }
 
 // headingsOf returns the headings of a page as links name them: in small letters, without punctuation, and with hyphens.
@@ -75,10 +83,8 @@ func TestDocs_name_tests_that_exist(t *testing.T) {
 		}
 		return err
 	}))
-	documents, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
 	named, names := regexp.MustCompile("`(Test\\w+_\\w+)`"), 0
-	for _, document := range documents {
+	for _, document := range pages(t) {
 		text, err := os.ReadFile(document) //nolint:gosec // found by this test
 		require.NoError(t, err)
 		for _, found := range named.FindAllStringSubmatch(string(text), -1) {

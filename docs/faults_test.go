@@ -14,7 +14,7 @@ import (
 // cites the number in its name or in the comment above it, unless it stands under the heading "Tested without the number".
 func TestFaults_list_and_tests_agree(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/faults.md")
+	page, err := os.ReadFile("docs/dev/faults.md")
 	require.NoError(t, err)
 	sources := citedFaults(t)
 	row := regexp.MustCompile(`^\| (F\d+) \| .+ \| (.+) \|$`)
@@ -40,7 +40,7 @@ func TestFaults_list_and_tests_agree(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, len(listed), 40)
 	for number, where := range sources.numbers {
-		require.True(t, listed[number], "%s cites %s, which docs/faults.md does not list", where, number)
+		require.True(t, listed[number], "%s cites %s, which docs/dev/faults.md does not list", where, number)
 	}
 }
 

@@ -215,9 +215,9 @@ func (f *flows) inbox(t *testing.T) {
 	require.NoError(t, channel.Publish("delayed", lost))
 	f.dead++
 	f.settled(t)
-	require.Contains(t, f.logger.loudly(), delay.DelayedForKey)
 	require.NoError(t, router.Close())
 	require.NoError(t, <-ended)
+	require.Contains(t, f.logger.loudly(), delay.DelayedForKey) // written after the dead letter
 	require.NoError(t, channel.Close())
 }
 

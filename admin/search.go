@@ -166,15 +166,15 @@ const (
 // [letterStore.List].
 func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
 	query := l.statements.LetterSearchEnd(filter.After, among)
-	var last, highest int64
-	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last, &highest)
+	var last int64
+	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)
 	if err != nil {
 		return foundStoredLetters{}, spool.Wrap("search dead letters", err)
 	}
 	if found.Looked == 0 {
 		return foundStoredLetters{}, nil
 	}
-	if last < highest && (filter.UpTo == 0 || last < filter.UpTo) {
+	if found.Looked == among && (filter.UpTo == 0 || last < filter.UpTo) {
 		found.Next = last
 	}
 	if filter.UpTo == 0 || last < filter.UpTo {

@@ -114,7 +114,7 @@ func TestBatch_schedule_catches_up_after_a_missed_time(t *testing.T) {
 		var parts inboxtest.Parts
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
 			c.Age, c.Schedule, c.Size, c.Worker.Lease = 0, "@yearly", 4, time.Second
-			c.Worker.PageSize = 4 // what waits for its time does not fill the memory
+			c.Worker.PageSize = 4 // messages that are not due do not fill the memory
 		}), func(_ context.Context, messages []*message.Message) error {
 			parts.Add(messages)
 			return nil

@@ -52,7 +52,7 @@ ORDER BY id DESC
 LIMIT ?`
 
 	s.auditSearchEnd = `
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC{along} LIMIT {a part ?}) p`
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC{along} LIMIT ?) p`
 }
 
 // AddToAct adds to the number of an operation that has a row, and replaces its note.

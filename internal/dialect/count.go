@@ -17,7 +17,7 @@ func (s *Statements) count() {
 	ready := rowsOf{"{ready} m {by ready}", " AND m.state = 0", "ORDER BY m.lane, m.id{along}"}
 	waiting := rowsOf{"{retrying} m {by ready}", " AND m.state > 0", "ORDER BY m.state, m.lane, m.id{along}"}
 	due := rowsOf{"{retrying} m {by due}", " AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"}
-	parked := rowsOf{"{retrying} m {by due}", " AND m.state > 0 AND " + isParked + " AND m.available_at <= " + never, "ORDER BY m.available_at{along}"}
+	parked := rowsOf{"{retrying} m {by due}", " AND m.state > 0 AND " + isParked, "ORDER BY m.available_at{along}"}
 	done := rowsOf{"{history} m", "", "ORDER BY m.done_at{along}"}
 	retrying := rowsOf{"{retrying} m {by ready}", " AND m.state = 2", "ORDER BY m.lane, m.id{along}"}
 	letters := rowsOf{"{dead_letters} m {by death}", "", "ORDER BY m.died_at DESC{along}"}
@@ -29,12 +29,12 @@ func (s *Statements) count() {
 
 	s.InboxLetters = `
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT {a part ?}) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT ?) p
 GROUP BY p.consumer`
 
 	s.readyPage = `
 SELECT COUNT(*), COALESCE(MAX(p.id), 0)
-FROM (SELECT m.id FROM {ready} m {by ready} WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id{along} LIMIT {a part ?}) p`
+FROM (SELECT m.id FROM {ready} m {by ready} WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id{along} LIMIT ?) p`
 
 	s.waitingPage = `
 SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
@@ -45,17 +45,17 @@ FROM (
 	       CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END AS parked
 	FROM {retrying} m {by ready}
 	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id > ?
-	ORDER BY m.id{along} LIMIT {a part ?}) p`
+	ORDER BY m.id{along} LIMIT ?) p`
 
 	s.lettersPage = `
 SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM {dead_letters} d WHERE d.id > ? ORDER BY d.id{along} LIMIT {a part ?}) p
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM {dead_letters} d WHERE d.id > ? ORDER BY d.id{along} LIMIT ?) p
 GROUP BY p.origin, p.spool, p.consumer`
 
 	// Messages that were done at the same moment are on the same page. MariaDB does not use the end of a page as a bound of the index when it
 	// comes from a subquery.
 	s.endOfPage = `
-SELECT h.done_at FROM {history} h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at{along} LIMIT 1 OFFSET {a part ?}`
+SELECT h.done_at FROM {history} h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at{along} LIMIT 1 OFFSET ?`
 
 	s.historyPage = `
 SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?`

@@ -275,7 +275,7 @@ func mysqlFill(names Names) replacer {
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
-		"{few}", "TRUE", "{a part ?}", "?", "{state ?}", "?", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
+		"{few}", "TRUE", "{state ?}", "?", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
 		"{strays}", names.replacer().Replace(straysByGroup),
 		"{first due}", "LEAST("+firstDue(names, StateScheduled)+", "+firstDue(names, StateRetrying)+")",
 		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",

@@ -98,7 +98,6 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.settleFailed.text = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
-	s.letterSearchEnd.text = letterSearchEnd
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.usePostgresLog()
@@ -194,7 +193,6 @@ ON CONFLICT DO NOTHING`
 		"{listed}", names.replacer().Replace(listed),
 		"{few}", "s.id BETWEEN 1 AND 2147483647", // the planner expects few of a range, and does not compile the statement
 		"{state ?}", "(SELECT ?::smallint)", // planned once, as a fetch is
-		"{a part ?}", "(SELECT ?::bigint)", // the planner expects a tenth of the rows, whatever their number
 		"{chosen}", "unnest(?::bigint[]) AS s(id)",
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
@@ -266,14 +264,6 @@ SELECT transactionid::text::bigint FROM l
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransaction IN (SELECT virtualtransaction FROM w)
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'`
-
-// letterSearchEnd looks at a range of ids, from the first one on. A number of letters would be looked for in the whole
-// table, and sorted, where the planner does not know that their ids rise along it.
-const letterSearchEnd = `
-WITH n AS MATERIALIZED (SELECT MIN(id) AS first FROM {dead_letters} WHERE id > :after)
-SELECT COUNT(*), COALESCE(MAX(d.id), 0), (SELECT COALESCE(MAX(id), 0) FROM {dead_letters})
-FROM {dead_letters} d
-WHERE d.id >= (SELECT first FROM n) AND d.id < (SELECT first FROM n) + {int :among}`
 
 // stuckRows is the number of rows that are compared with each message one by one.
 const stuckRows = 16

@@ -50,11 +50,10 @@ LIMIT :most`
 
 	// Walk the primary key.
 	s.letterSearchEnd.text = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0), (SELECT COALESCE(MAX(id), 0) FROM {dead_letters})
-FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id{along} LIMIT {int :among}) p`
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id{along} LIMIT {int :among}) p`
 
 	s.letterBehind = `
-SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC{along} LIMIT 1 OFFSET {a part ?}`
+SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC{along} LIMIT 1 OFFSET ?`
 }
 
 // Search selects pending messages as Pending does, among so many of those after the place of the filter. Its first column is 0, and the others are those of
@@ -72,8 +71,8 @@ func (s *Statements) RetryingOfKey(k KeyRef, f MessageFilter) Query {
 	return s.retryingOfKey.with(values)
 }
 
-// LetterSearchEnd returns how many dead letters there are among the first ones after an id, and the
-// ids of the last of these and of the last one of all.
+// LetterSearchEnd returns how many of so many dead letters there are after an id, and the id of the
+// last of these.
 func (s *Statements) LetterSearchEnd(after int64, among int) Query {
 	return s.letterSearchEnd.with(args{"after": after, "among": among})
 }

@@ -151,7 +151,7 @@ func sqliteFill(names Names) replacer {
 		"{after place}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", "{of key}", "INDEXED BY "+names.Prefix+"messages_retrying", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
-		"{few}", "TRUE", "{a part ?}", "?", "{state ?}", "?", "{chosen}", "(SELECT value AS id FROM json_each(?)) s", "{listed}", names.replacer().Replace("{messages} m JOIN json_each(:ids) c ON m.id = c.value"),
+		"{few}", "TRUE", "{state ?}", "?", "{chosen}", "(SELECT value AS id FROM json_each(?)) s", "{listed}", names.replacer().Replace("{messages} m JOIN json_each(:ids) c ON m.id = c.value"),
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("messages")+" m INDEXED BY "+names.Prefix+"messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT value FROM json_each(?)",

@@ -533,8 +533,7 @@ ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
 -- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0), (SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters)
-FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
@@ -709,7 +708,7 @@ SELECT ? AS spool,
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = ? ORDER BY m.done_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
@@ -721,7 +720,7 @@ SELECT s.id,
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0),
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0),
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))),
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807),
+       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904),
        (SELECT COUNT(1) FROM postbox_history m WHERE m.spool = s.id),
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
        (SELECT COALESCE(SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END), 0) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
@@ -732,7 +731,7 @@ WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$'))
   AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT 1 OFFSET ?) IS NULL
+  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL

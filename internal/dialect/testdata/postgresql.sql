@@ -619,15 +619,14 @@ ORDER BY m.state, m.lane, m.id
 LIMIT $12
 
 -- LetterSearchEnd (after, among)
-WITH n AS MATERIALIZED (SELECT MIN(id) AS first FROM postbox_dead_letters WHERE id > $1)
-SELECT COUNT(*), COALESCE(MAX(d.id), 0), (SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters)
-FROM postbox_dead_letters d
-WHERE d.id >= (SELECT first FROM n) AND d.id < (SELECT first FROM n) + $2::bigint
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2::bigint) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET (SELECT $1::bigint)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $1
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -780,8 +779,8 @@ GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $1::bigint)) p),
-       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $2::bigint)) p)
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $1) p),
+       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $2) p)
 FROM unnest($3::bigint[]) AS s(id)
 
 -- AuditRows
@@ -797,51 +796,51 @@ LIMIT $11
 -- AuditSearchEnd
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
 
 -- CountUpTo
 SELECT s.id AS spool,
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $1::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $3::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $4::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $5::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $6::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $7) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) p),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $8) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) p)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) p)
 FROM unnest($10::bigint[]) AS s(id)
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
 FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $1::bigint)) p
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p
 GROUP BY p.consumer
 
 -- ReadyPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0)
 FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $4::bigint)) p
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p
 
 -- WaitingPage
 SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
@@ -854,19 +853,19 @@ FROM (
 	WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id > $4
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $5::bigint)) p
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p
 
 -- LettersPage
 SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
 FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $2::bigint)) p
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
 GROUP BY p.origin, p.spool, p.consumer
 
 -- EndOfPage
 SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET (SELECT $3::bigint)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $3
 
 -- HistoryPage
 SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND h.done_at <= $3

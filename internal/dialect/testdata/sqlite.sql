@@ -503,8 +503,7 @@ ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
 -- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0), (SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters)
-FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
@@ -674,7 +673,7 @@ SELECT s.id AS spool,
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.available_at <= (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 AND m.available_at <= 9223372036854775807 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),

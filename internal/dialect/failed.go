@@ -101,6 +101,7 @@ d AS (
 	DELETE FROM {messages} m
 	WHERE m.ctid = ANY(ARRAY(SELECT place FROM r WHERE moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE moves)) IS TRUE
+	  AND ` + seemsDear + `
 	RETURNING m.*),
 u AS (
 	UPDATE {messages} m
@@ -108,6 +109,7 @@ u AS (
 	FROM s
 	WHERE s.id = m.id AND m.ctid = ANY(ARRAY(SELECT place FROM r WHERE NOT moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE NOT moves)) IS TRUE
+	  AND ` + seemsDear + `
 	RETURNING m.id),
 w AS (
 	INSERT INTO {waiting} (state, available_at, attempts, starts,

@@ -171,11 +171,20 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "TestPlans_",
 	},
 	{
+		name: "a removal that reads the whole table finds each message in a hash", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/dialect/postgres_settled.go",
+			from: "  AND (m.id IN (SELECT unnest((SELECT :ids::bigint[])))) IS TRUE\n",
+			to:   "",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestPlans_of_a_removal",
+	},
+	{
 		name: "a place is that of a row and a table", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/postgres_settled.go",
-			from: "FROM r)) IS TRUE`",
-			to:   "FROM r)) IS NOT NULL`",
+			from: "FROM r)) IS TRUE\n",
+			to:   "FROM r)) IS NOT NULL\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestRemove_spares",
 	},

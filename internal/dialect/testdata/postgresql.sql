@@ -6,7 +6,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
 
@@ -18,7 +20,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 
 -- Standing (states, lanes, tokens, ids, times, spool)
@@ -29,7 +33,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 
@@ -42,7 +48,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
@@ -56,7 +64,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
 
@@ -69,12 +79,15 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE)
 UPDATE postbox_messages m SET starts = m.starts + 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- TakeBackStarts (lanes, ids, times, spool)
 WITH r AS MATERIALIZED (SELECT m.*
@@ -85,11 +98,14 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $4::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m)
 UPDATE postbox_messages m SET starts = m.starts - 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
   AND m.starts > 0
 
 -- Release (spool, holder, lanes)
@@ -195,13 +211,16 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $2::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $2)) IS TRUE),
 d AS (
 	DELETE FROM postbox_messages m
 	WHERE m.ctid = ANY(ARRAY(SELECT place FROM r WHERE moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE moves)) IS TRUE
+	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.*),
 u AS (
 	UPDATE postbox_messages m
@@ -209,6 +228,7 @@ u AS (
 	FROM s
 	WHERE s.id = m.id AND m.ctid = ANY(ARRAY(SELECT place FROM r WHERE NOT moves))
 	  AND ((m.tableoid, m.id, m.state, m.starts) IN (SELECT part, id, state, starts FROM r WHERE NOT moves)) IS TRUE
+	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.id),
 w AS (
 	INSERT INTO postbox_waiting (state, available_at, attempts, starts,
@@ -904,7 +924,9 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m LIMIT 1) IS NULL THEN 1 ELSE 0 END
 FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
@@ -1138,7 +1160,9 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1169,12 +1193,15 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- AppendUnique, replace true, state 0, statement 3
 WITH d AS (
@@ -1185,12 +1212,15 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE),
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END),
 k AS (
 	UPDATE postbox_unique_keys u SET lane = $2::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $3
@@ -1213,7 +1243,9 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1507,13 +1539,17 @@ WHERE m.ctid = ANY(ARRAY(
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY postbox_messages m
-		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-		ORDER BY m.id
+		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 		LIMIT 1) AS m
 	WHERE (s.lane IN (
 		SELECT h.lane FROM unnest((SELECT $5::smallint[]), (SELECT $6::bigint[])) AS h(lane, token)
 		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $4)) IS TRUE)) IS TRUE))
+  AND (m.id IN (SELECT unnest((SELECT $2::bigint[])))) IS TRUE
   AND (m.state = 0) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -1524,7 +1560,9 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
@@ -1537,12 +1575,15 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE)
 DELETE FROM postbox_messages m
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
   AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -1553,7 +1594,9 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING

@@ -93,7 +93,7 @@ func (c *Circuits) Failed(m *spool.Message, call Call, least time.Duration) Blam
 	}
 	b.together.last = c.sequence
 	before := c.failures[m.Identity()]
-	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)
+	counts := before.atFault(b, now) || now.Sub(b.quietSince) >= c.config.OutageLimit
 	evident := !counts && m.Attempts == 0
 	if evident && (before == nil || before.together != b.together) {
 		b.together.evidence++
@@ -111,7 +111,8 @@ func (c *Circuits) Failed(m *spool.Message, call Call, least time.Duration) Blam
 	return result
 }
 
-// atFault reports whether the message is at fault, given its previous failure, which may be nil.
+// atFault reports whether the message is at fault, given its previous failure, which may be nil. It is asked at each failure, and so knows
+// for how long the message has failed alone.
 func (f *failure) atFault(b *blame, now time.Time) bool {
 	switch {
 	case f == nil:

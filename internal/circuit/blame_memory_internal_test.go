@@ -74,3 +74,26 @@ func TestBlame_memory_is_bounded(t *testing.T) {
 		require.Len(t, c.topics, 1, "a healthy topic takes no memory")
 	})
 }
+
+// A message fails alone, then everything fails until the limit for outages, and then the destination comes back a part at a time.
+func TestBlame_G7_a_part_has_its_time_after_an_outage_up_to_the_limit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, nil)
+		defer x.circuits.Stop()
+		first, other, good := x.message("first"), x.message("other"), x.message("good")
+		fail := func(m *spool.Message) Blame { return x.circuits.Failed(m, x.circuits.Again(), 0) }
+		succeed := func(m *spool.Message) { x.circuits.Succeeded(m.Topic, x.circuits.Again(), []*spool.Message{m}) }
+		require.False(t, fail(first).Counts)
+		require.False(t, fail(other).Counts)
+		succeed(good)
+		require.True(t, fail(other).Counts, "others get through")
+
+		time.Sleep(x.config.OutageLimit) //nolint:forbidigo // the time of a synctest bubble
+		require.True(t, fail(other).Counts, "the limit has passed")
+
+		succeed(good)
+		succeed(first) // it was an outage
+		require.False(t, fail(other).Counts, "its part may not be back")
+	})
+}

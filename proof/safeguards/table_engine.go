@@ -163,11 +163,18 @@ var ofTheEngine = []safeguard{
 	},
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
-		edits: []edit{{
-			file: "internal/dialect/postgres.go",
-			from: "m.available_at BETWEEN 0 AND (SELECT {now})",
-			to:   "m.available_at <= (SELECT {now})",
-		}},
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "ORDER BY m.id` + alongIndex + `\n	LIMIT 1{lock}",
+				to:   "ORDER BY m.id\n	LIMIT 1{lock}",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f",
+				to:   "ORDER BY m.id LIMIT (SELECT :page::bigint)) f",
+			},
+		},
 		packages: []string{module + "internal/drain"}, tests: "TestPlans_",
 	},
 	{

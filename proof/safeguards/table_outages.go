@@ -33,7 +33,7 @@ var ofOutages = []safeguard{
 		name: "poison comes to its end where others get through", guarantees: "G3, F30",
 		edits: []edit{{
 			file: "internal/circuit/blame.go",
-			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)\n",
+			from: "	counts := before.atFault(b, now) || now.Sub(b.quietSince) >= c.config.OutageLimit\n",
 			to:   "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit\n",
 		}},
 		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
@@ -42,7 +42,7 @@ var ofOutages = []safeguard{
 		name: "an outage has a limit", guarantees: "G3, F30",
 		edits: []edit{{
 			file: "internal/circuit/blame.go",
-			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)\n",
+			from: "	counts := before.atFault(b, now) || now.Sub(b.quietSince) >= c.config.OutageLimit\n",
 			to:   "	counts := before.atFault(b, now)\n",
 		}},
 		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",

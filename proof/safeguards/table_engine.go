@@ -163,19 +163,12 @@ var ofTheEngine = []safeguard{
 	},
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
-		edits: []edit{
-			{
-				file: "internal/dialect/postgres_settled.go",
-				from: "ORDER BY m.id` + alongIndex + `\n	LIMIT 1{lock}",
-				to:   "ORDER BY m.id\n	LIMIT 1{lock}",
-			},
-			{
-				file: "internal/dialect/postgres.go",
-				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f",
-				to:   "ORDER BY m.id LIMIT (SELECT :page::bigint)) f",
-			},
-		},
-		packages: []string{module + "internal/drain"}, tests: "TestPlans_",
+		edits: []edit{{
+			file: "internal/dialect/search.go",
+			from: "const alongIndex = `,\n",
+			to:   "const alongIndex, _ = ``, `,\n",
+		}},
+		packages: []string{module + "admin"}, tests: "G8",
 	},
 	{
 		name: "a removal that reads the whole table finds each message in a hash", guarantees: "G8",

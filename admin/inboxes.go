@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -12,18 +11,14 @@ import (
 // InboxInfo is the state of the inboxes of one consumer.
 type InboxInfo struct {
 	Consumer string
-	// Dead is the number of dead letters that no operator has resolved, and Accuracy says how it was found.
-	Dead     int
-	Accuracy Accuracy
+	// Dead is the number of dead letters that no operator has resolved, among the latest ones of all
+	// inboxes together, up to [CountedUpTo].
+	Dead int
 	// HasHistory tells whether a history was ever kept. Without one, [Admin.Done] and [Admin.Replay] fail with [ErrNotFound].
 	HasHistory bool
-	// Done is the number of messages in the history, 0 if none is kept, and DoneAccuracy says how it was found. [Admin.Done] lists them, for the
-	// target [Inbox].
-	Done         int
-	DoneAccuracy Accuracy
-	// CountedAge is how long ago those numbers that are [Counted] were counted, by the database's clock; the age of the older one if they differ, and 0
-	// without one.
-	CountedAge time.Duration
+	// Done is the number of messages in the history up to [CountedUpTo], 0 if none is kept.
+	// [Admin.Done] lists them, for the target [Inbox].
+	Done int
 	// Settings are what operators have stored. Only History has an effect.
 	Settings Settings
 }
@@ -37,9 +32,7 @@ func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
 	}
 	found := map[string]*InboxInfo{}
 	for _, in := range letters {
-		found[in.Consumer] = &InboxInfo{
-			Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy), DoneAccuracy: Exact, CountedAge: in.CountedAge,
-		}
+		found[in.Consumer] = &InboxInfo{Consumer: in.Consumer, Dead: in.Dead}
 	}
 	spools, err := a.operator.spools(ctx)
 	if err != nil {
@@ -54,12 +47,10 @@ func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
 		_, consumer := spool.Named(s.Name)
 		info := found[consumer]
 		if info == nil {
-			info = &InboxInfo{Consumer: consumer, Accuracy: Exact}
+			info = &InboxInfo{Consumer: consumer}
 			found[consumer] = info
 		}
-		kept := numbers[s.id]
-		info.HasHistory, info.Done, info.DoneAccuracy = true, kept.Done.N, Accuracy(kept.Done.Accuracy)
-		info.CountedAge, info.Settings = max(info.CountedAge, kept.CountedAge), Settings(s.Settings)
+		info.HasHistory, info.Done, info.Settings = true, numbers[s.id].Done, Settings(s.Settings)
 	}
 	inboxes := make([]InboxInfo, 0, len(found))
 	for _, consumer := range slices.Sorted(maps.Keys(found)) {

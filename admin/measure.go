@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -42,9 +41,6 @@ func record(recorder metrics.Recorder, q QueueInfo) {
 	recorder.Record(metrics.BacklogAge, q.DueAge.Seconds(), kind, name)
 	recorder.Record(metrics.CallAge, callAge(q), kind, name)
 	recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
-	recorder.Record(metrics.CountsAge, q.CountedAge.Seconds(), kind, name)
-	accuracies := []Accuracy{q.Accuracy.Pending, q.Accuracy.Due, q.Accuracy.Failing, q.Accuracy.Parked, q.Accuracy.Dead}
-	recorder.Record(metrics.CountsCapped, number(slices.Contains(accuracies, AtLeast)), kind, name)
 	recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
 	recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
 	recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)

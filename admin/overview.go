@@ -69,7 +69,9 @@ func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 		return nil, spool.Wrap("count processes", err)
 	}
 	for _, s := range spools {
-		s.InFlight = min(s.InFlight, s.Pending.N)
+		if s.Pending <= CountedUpTo {
+			s.InFlight = min(s.InFlight, s.Pending)
+		}
 	}
 	return spools, nil
 }

@@ -5,8 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
+
+// CountedUpTo is the largest number of messages that is counted exactly, where counting is bounded.
+// One more, 10,001, means that there are more than 10,000.
+const CountedUpTo = counts.Cap
 
 // QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
 type QueueInfo struct {
@@ -43,7 +48,9 @@ type QueueInfo struct {
 	// Settings are what operators have stored.
 	Settings Settings
 
-	// Pending is the number of messages that are neither done nor dead. The following four are parts of it, and overlap.
+	// Pending is the number of messages that are neither done nor dead. The following four are
+	// parts of it, and overlap. These numbers are exact up to [CountedUpTo]; one above it says that
+	// there are more.
 	Pending int
 	// Due is the number of messages that wait neither for the time that their producer asked for
 	// nor for their next attempt. While no ready message of a queue with batches has waited until
@@ -56,15 +63,11 @@ type QueueInfo struct {
 	Failing int
 	// Parked is the number of messages that have used up their attempts and wait for an operator. Their keys wait, too.
 	Parked int
-	// Dead is the number of dead letters that no operator has resolved.
+	// Dead is the number of dead letters that no operator has resolved. Of more than CountedUpTo
+	// letters, resolved or not, the latest are looked at.
 	Dead int
 	// Done is the number of messages in the history: 0 if none is kept.
 	Done int
-	// Accuracy says how each of these numbers was found.
-	Accuracy Accuracies
-	// CountedAge is how long ago those numbers that are [Counted] were counted, by the database's clock; the age of the oldest one if they
-	// differ, and 0 without one.
-	CountedAge time.Duration
 
 	// DueAge is for how long the oldest due message has been due, by the database's clock; 0
 	// without one. A ready message is due since it was written; that of a queue with batches by age
@@ -86,8 +89,8 @@ type Outage struct {
 // Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
 // and each group is sorted by name.
 //
-// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes
-// seven statements, and on MySQL and MariaDB three more for each 25 outboxes and queues. It reads
+// The numbers of an outbox or a queue are counted at one moment. Queues executes
+// six statements, and on MySQL and MariaDB three more for each 25 outboxes and queues. It reads
 // at most some 10,000 entries of an index for each number, however many messages there are, so it
 // can be called every few seconds. On PostgreSQL it also reads index entries of deleted messages
 // that vacuum has not removed yet.
@@ -124,12 +127,8 @@ func queueInfo(s *overview) QueueInfo {
 		Target: Target{spool: s.Name}, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
-		Pending: s.Pending.N, Due: s.Due.N, InFlight: s.InFlight, Failing: s.Failing.N, Parked: s.Parked.N, Dead: s.Dead.N, Done: s.Done.N,
-		Accuracy: Accuracies{
-			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
-			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
-		},
-		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
+		Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked, Dead: s.Dead, Done: s.Done,
+		DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
 	}
 }
 

@@ -60,7 +60,7 @@ func chartOf(c counted, target admin.Target) chart {
 	}
 	fmt.Fprintf(&area, "V%dZ", chartHeight)
 	drawn.Line, drawn.Area = line.String(), area.String()
-	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", drawn.From, number(points[len(points)-1].value), number(highest))
+	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", drawn.From, amount(points[len(points)-1].value), amount(highest))
 	return drawn
 }
 

@@ -41,19 +41,12 @@ func number(n int) string {
 	return digits
 }
 
-// amount writes a number with how accurate it is.
-func amount(n int, accuracy admin.Accuracy) string {
-	switch accuracy {
-	case admin.AtLeast:
-		if n == 0 { // none among those that were read
-			return "not known yet"
-		}
-		return number(n) + " or more"
-	case admin.Exact, "":
-		return number(n)
-	default: // counted some time ago, or estimated
-		return "about " + number(n)
+// amount writes a number of messages, of which no more than some are counted.
+func amount(n int) string {
+	if n > admin.CountedUpTo {
+		return number(admin.CountedUpTo) + "+"
 	}
+	return number(n)
 }
 
 // byteSize writes a number of bytes.
@@ -76,10 +69,10 @@ func plural(n int, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// amountOf is a number with how accurate it is, and with its noun.
-func amountOf(n int, accuracy admin.Accuracy, noun string) string {
-	if accuracy == admin.Exact || accuracy == "" {
-		return plural(n, noun)
+// amountOf is a number of messages with its noun.
+func amountOf(n int, noun string) string {
+	if n > admin.CountedUpTo {
+		return amount(n) + " " + noun + "s"
 	}
-	return amount(n, accuracy) + " " + noun + "s"
+	return plural(n, noun)
 }

@@ -14,8 +14,6 @@ type overviewView struct {
 	Queues  []queueCard
 	Inboxes []inboxCard
 	Needs   []need
-	Pending int
-	Dead    int
 }
 
 // queueCard is an outbox or a queue on the overview.
@@ -43,8 +41,6 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 	view := overviewView{Needs: append(needs(now.queues, time.Now()), needsOfInboxes(now.inboxes)...)}
 	for _, q := range now.queues {
 		view.Queues = append(view.Queues, cardOf(now, q))
-		view.Pending += q.Pending
-		view.Dead += q.Dead
 	}
 	for _, info := range now.inboxes {
 		if info.HasHistory {
@@ -83,7 +79,7 @@ func kindOf(target admin.Target) string {
 func (c queueCard) Outage() bool { return len(c.Outages) > 0 && isHeldUp(c.QueueInfo) }
 
 // isHeldUp says that an outage matters: messages wait. Right after an outage the last heartbeats still tell of it, although its messages are through.
-func isHeldUp(q admin.QueueInfo) bool { return q.Pending > 0 || q.Accuracy.Pending != admin.Exact }
+func isHeldUp(q admin.QueueInfo) bool { return q.Pending > 0 }
 
 // outageText says what is away.
 func outageText(target admin.Target, outage admin.Outage) string {
@@ -112,21 +108,21 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 		if call := q.LongCall; call != nil && now.Sub(call.Since) >= admin.HangsAfter {
 			add(true, fmt.Sprintf("may hang: a call in process %s has not returned since %s UTC.", short(call.Process), utc(call.Since)), "See its message", toMessage(q.Target, call.ID))
 		}
-		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", amountOf(q.Pending, q.Accuracy.Pending, "message")),
+		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", amountOf(q.Pending, "message")),
 			"See it", toTarget(queuePage, q.Target))
-		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and %s.", amountOf(q.Parked, q.Accuracy.Parked, "message"), holdUp(q)),
+		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and %s.", amountOf(q.Parked, "message"), holdUp(q)),
 			"See them", toTarget(messagesPage, q.Target, "status", string(admin.Parked)))
 		add(q.StuckKeys > 0, fmt.Sprintf("has %s, the first for %s.", plural(q.StuckKeys, "stuck key"), span(q.StuckAge)), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedTopics > 0, fmt.Sprintf("has %s.", plural(q.PausedTopics, "paused topic")), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedKeys > 0, fmt.Sprintf("has %s.", plural(q.PausedKeys, "paused key")), "See them", toTarget(keysPage, q.Target))
-		add(q.Dead > 0, fmt.Sprintf("has %s.", amountOf(q.Dead, q.Accuracy.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
+		add(q.Dead > 0, fmt.Sprintf("has %s.", amountOf(q.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
 	}
 	return all
 }
 
 // holdUp says that parked messages hold up their keys.
 func holdUp(q admin.QueueInfo) string {
-	if q.Parked == 1 && q.Accuracy.Parked == admin.Exact {
+	if q.Parked == 1 {
 		return "holds up its key"
 	}
 	return "hold up their keys"
@@ -137,7 +133,7 @@ func needsOfInboxes(inboxes []admin.InboxInfo) []need {
 	var all []need
 	for _, info := range inboxes {
 		if info.Dead > 0 {
-			text := fmt.Sprintf("Inbox %s has %s.", escaped(info.Consumer), amountOf(info.Dead, info.Accuracy, "dead letter"))
+			text := fmt.Sprintf("Inbox %s has %s.", escaped(info.Consumer), amountOf(info.Dead, "dead letter"))
 			all = append(all, need{text, "See them", to(lettersPage, "consumer", info.Consumer)})
 		}
 	}

@@ -115,7 +115,7 @@ func (c counted) rate(target admin.Target, now int, value func(counts) int) (flo
 			continue
 		}
 		was, sampled := old.counts[target]
-		if !sampled || elapsed < sampleEvery {
+		if !sampled || elapsed < sampleEvery || max(now, value(was)) > admin.CountedUpTo {
 			return 0, false
 		}
 		return float64(now-value(was)) / elapsed.Seconds(), true

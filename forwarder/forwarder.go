@@ -168,7 +168,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	cleaner := cleanup.New(f.db, f.statements, spool.ProcessName()+" "+postbox.NewMessageID(), cleanup.Config{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
-		Unattended: cleanup.UnattendedAfter, UniqueKeys: true, Counts: true,
+		Unattended: cleanup.UnattendedAfter, UniqueKeys: true,
 	}, f.logger)
 	beside.Go(func() { cleaner.Run(ctx) })
 }

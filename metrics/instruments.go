@@ -127,7 +127,7 @@ var (
 	// Backlog is the number of messages.
 	Backlog = &Instrument{
 		Name: "postbox.backlog.messages", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "state"), Database: true,
-		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. in_flight is as old as the last heartbeat of each process, a few seconds. Above 10,000 it is an earlier count: see postbox.counts.age.",
+		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. in_flight is as old as the last heartbeat of each process, a few seconds. 10,001 means more than 10,000.",
 	}
 	// BacklogAge is for how long the oldest due message has been due.
 	BacklogAge = &Instrument{
@@ -142,22 +142,12 @@ var (
 	// DeadLetters is the number of dead letters.
 	DeadLetters = &Instrument{
 		Name: "postbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
-		Help: "Dead letters of an outbox or a queue that no operator has resolved. Those of inboxes are not among them: see postbox.inbox.dead_letters.messages.",
+		Help: "Dead letters of an outbox or a queue that no operator has resolved, among the latest 10,000; 10,001 means more. Those of inboxes are not among them: see postbox.inbox.dead_letters.messages.",
 	}
 	// InboxDeadLetters is the number of dead letters of inboxes.
 	InboxDeadLetters = &Instrument{
 		Name: "postbox.inbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: []string{"consumer"}, Database: true,
-		Help: "Dead letters of the inboxes of a consumer that no operator has resolved. Without any, a consumer that keeps a history has the value 0, and another one has no value, since the database does not know it.",
-	}
-	// CountsAge is the age of earlier counts.
-	CountsAge = &Instrument{
-		Name: "postbox.counts.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
-		Help: "How long ago the numbers above 10,000 of the outbox or the queue were counted, by the clock of the database; 0 without one.",
-	}
-	// CountsCapped is 1 if a number is a lower bound.
-	CountsCapped = &Instrument{
-		Name: "postbox.counts.capped", Kind: Gauge, Unit: "1", Labels: ofSpool, Database: true,
-		Help: "1 while a number of messages of the outbox or the queue is a lower bound, since it is above 10,000 and no process has counted it yet, otherwise 0.",
+		Help: "Dead letters of the inboxes of a consumer that no operator has resolved, among the latest 10,000 of all inboxes; 10,001 means more. Without any, a consumer that keeps a history has the value 0, and another one has no value, since the database does not know it.",
 	}
 	// Processes is the number of processes.
 	Processes = &Instrument{
@@ -198,7 +188,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, HeldUp, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
-	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
+	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, Processes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -33,9 +32,6 @@ const (
 	// uniqueKeyBatch is the limit for unique keys: looking for the message of each takes several searches, and the
 	// transaction that deletes a page of them makes producers of these keys wait.
 	uniqueKeyBatch = 100
-	// countIntervals is how many intervals a count of messages stays at least. With it, looking for large numbers executes a twentieth of a statement each second, and a
-	// hundredth while all numbers are small.
-	countIntervals = 2
 	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
 	givenUp = time.Hour
 	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
@@ -68,8 +64,6 @@ type Config struct {
 	Receipts time.Duration
 	// Missed is called for each receipt that is overdue, at least once, see overdue.go.
 	Missed func(ctx context.Context, overdue receipt.Stored) error
-	// Counts says that the cleaner renews the snapshot of large numbers of messages, see package counts.
-	Counts bool
 }
 
 func (c *Config) setDefaults() {
@@ -130,9 +124,6 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	if config.Receipts > 0 {
 		c.add("receipts", c.restFor(config.Receipts), purgeReceipts(statements, config.Receipts, config.Batch))
 		c.add("overdue receipts", config.Interval, newOverdue(config.Missed, c.config.Tell).work)
-	}
-	if config.Counts {
-		c.add(counts.Task, watchIntervals*config.Interval, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))
 	}
 	return c
 }

@@ -8,15 +8,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Cap is the largest number that is counted exactly. Counting that many index entries takes a few milliseconds.
+// Cap is the largest number that is counted exactly. Counting that many index entries takes a few
+// milliseconds.
 const Cap = 10_000
 
 // capped are the numbers of a spool that a scan has found. None exceeds the cap by more than 1.
-type capped struct {
-	ready, waiting, due, parked, done int
-	retrying, failing                 int // failing is a part of retrying
-	letters, dead                     int // dead is a part of letters
-}
+type capped struct{ ready, waiting, due, parked, done, failing, dead int }
 
 // scan counts the messages and dead letters of spools, those of each at one moment.
 func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spools []int64, limit int) (map[int64]capped, error) {
@@ -48,7 +45,7 @@ func scanInto(ctx context.Context, db *sql.DB, query dialect.Query, found map[in
 	for rows.Next() {
 		var id int64
 		var c capped
-		if err := rows.Scan(&id, &c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead); err != nil {
+		if err := rows.Scan(&id, &c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.failing, &c.dead); err != nil {
 			return err
 		}
 		found[id] = c
@@ -56,27 +53,23 @@ func scanInto(ctx context.Context, db *sql.DB, query dialect.Query, found map[in
 	return rows.Err()
 }
 
-// group is the number of dead letters of the inboxes of a consumer.
-type group struct {
-	consumer string
-	found    int
-}
-
-// scanInboxes counts the unresolved dead letters of inboxes by consumer. read is the number of letters that it has read.
-func scanInboxes(ctx context.Context, db *sql.DB, statements *dialect.Statements, limit int) (groups []group, read int, err error) {
+// scanInboxes counts the unresolved dead letters of inboxes by consumer.
+func scanInboxes(
+	ctx context.Context, db *sql.DB, statements *dialect.Statements, limit int,
+) (inboxes []Inbox, err error) {
 	rows, err := db.QueryContext(ctx, statements.InboxLetters, limit+1)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var g group
-		var n int
-		if err := rows.Scan(&g.consumer, &n, &g.found); err != nil {
-			return nil, 0, err
+		var i Inbox
+		if err := rows.Scan(&i.Consumer, &i.Dead); err != nil {
+			return nil, err
 		}
-		read += n
-		groups = append(groups, g)
+		if i.Dead > 0 {
+			inboxes = append(inboxes, i)
+		}
 	}
-	return groups, read, rows.Err()
+	return inboxes, rows.Err()
 }

@@ -27,9 +27,6 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 		b.exec(`INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts)
 			SELECT id, spool, topic, message_id, payload, metadata, created_at, created_at + id, 1 FROM postbox_messages`)
 
-		lane := dialect.LanePage{Spool: b.id, State: dialect.StateRetrying, Lane: 3, Limit: limit}
-		waiting := b.Statements.WaitingPage(lane)
-		lane.State = dialect.StateReady
 		numbers := b.Statements.CountUpTo([]int64{b.id}, limit)
 		few := append(b.Statements.CountFew([]int64{b.id}, limit), numbers...)
 		for name, test := range map[string]struct {
@@ -41,11 +38,6 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 			"dead letters of inboxes": {dialect.Query{Text: b.Statements.InboxLetters, Args: []any{limit}}, limit},
 			"ages":                    {dialect.Query{Text: b.Statements.Ages}, 3*enginetest.Lanes + 20},
 			"which spools are empty":  {dialect.Query{Text: b.Statements.Fullness}, 20},
-			"a page of ready ones":    {b.Statements.ReadyPage(lane), limit},
-			"a page of waiting ones":  {waiting, limit},
-			"a page of letters":       {b.Statements.LettersPage(100, limit), limit},
-			"the end of a page":       {b.Statements.EndOfPage(b.id, 1, limit), limit},
-			"a page of the history":   {b.Statements.HistoryPage(b.id, 1, b.endOfPage()), limit},
 		} {
 			for _, analyzed := range []bool{false, true} {
 				if analyzed {
@@ -56,13 +48,6 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 			}
 		}
 	})
-}
-
-func (b *bench) endOfPage() (end int64) {
-	b.T.Helper()
-	query := b.Statements.EndOfPage(b.id, 1, limit)
-	require.NoError(b.T, b.Database.DB.QueryRowContext(b.T.Context(), query.Text, query.Args...).Scan(&end))
-	return end
 }
 
 func (b *bench) analyze() {

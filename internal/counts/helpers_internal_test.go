@@ -3,7 +3,6 @@ package counts
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,13 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-const (
-	// limit is the cap in tests, page is smaller, so that each count takes several pages.
-	limit = 10
-	page  = 3
-	// longAgo makes a count old enough to be renewed.
-	longAgo = 1
-)
+// limit is the cap in tests.
+const limit = 10
 
 type bench struct {
 	*enginetest.Bench
@@ -32,7 +26,6 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 	var err error
 	b.id, err = b.Spool.Open(t.Context(), database.DB)
 	require.NoError(t, err)
-	b.exec(b.Statements.AddChore, Task)
 	return b
 }
 
@@ -87,55 +80,3 @@ func (b *bench) inboxes() []Inbox {
 	require.NoError(b.T, err)
 	return inboxes
 }
-
-// counter returns another one, as another process would have it.
-func (b *bench) counter() *Counter {
-	c := NewCounter(b.Database.DB, b.Statements, limit, time.Hour)
-	c.page = page
-	return c
-}
-
-// step executes a step as the maintenance task does, and reports whether the round has ended.
-func (b *bench) step(c *Counter) (ended bool) {
-	b.T.Helper()
-	renewed, pause, err := c.Step(b.T.Context(), b.stored())
-	require.NoError(b.T, err)
-	b.exec("UPDATE postbox_chores SET progress = ? WHERE name = ?", renewed, Task)
-	return pause >= time.Hour
-}
-
-// round counts everything that is due.
-func (b *bench) round(c *Counter) (steps int) {
-	b.T.Helper()
-	for steps = 1; !b.step(c); steps++ {
-		require.Less(b.T, steps, 1000, "a count ends")
-	}
-	return steps
-}
-
-func (b *bench) stored() []byte {
-	b.T.Helper()
-	var text []byte
-	require.NoError(b.T, b.Database.DB.QueryRowContext(b.T.Context(), b.Statements.ChoreCursor, Task).Scan(&text))
-	return text
-}
-
-// outdate makes all counts old.
-func (b *bench) outdate() {
-	b.T.Helper()
-	s := Decode(b.stored())
-	for _, part := range []map[int64]Count{s.Ready, s.Waiting, s.Done} {
-		for id, count := range part {
-			count.At = longAgo
-			part[id] = count
-		}
-	}
-	s.Letters.At = longAgo
-	text, err := s.Encode()
-	require.NoError(b.T, err)
-	b.exec("UPDATE postbox_chores SET progress = ? WHERE name = ?", text, Task)
-}
-
-func exactly(n int) Number { return Number{n, Exact} }
-func counted(n int) Number { return Number{n, Counted} }
-func atLeast(n int) Number { return Number{n, AtLeast} }

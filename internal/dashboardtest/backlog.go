@@ -10,12 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/internal/cleanup"
-	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -60,8 +56,6 @@ SELECT {text}, ?, 'anna', 'requeue', 'outbox', 'dead letter 7', '', 1, '' FROM r
 type Backlog struct {
 	Admin *admin.Admin
 	Rows  int // ready messages
-	// CountCost is how long it took to count them once.
-	CountCost time.Duration
 
 	thread int // of the database server that works for the only connection; 0 with SQLite
 }
@@ -84,7 +78,7 @@ func NewBacklog(t *testing.T, database *testdb.Database) *Backlog {
 	return newBacklog(t, database, backlogPart)
 }
 
-// newBacklog fills a database, and counts the messages once, as processes do from time to time.
+// newBacklog fills a database.
 func newBacklog(tb testing.TB, database *testdb.Database, rows int) *Backlog {
 	tb.Helper()
 	backlog := &Backlog{Rows: rows}
@@ -98,15 +92,6 @@ func newBacklog(tb testing.TB, database *testdb.Database, rows int) *Backlog {
 	fill(tb, database, id, backlog.Rows)
 	backlog.Admin, err = admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(tb, err)
-	cleaner := cleanup.New(database.DB, statements, "bench", cleanup.Config{Interval: time.Hour, Counts: true}, watermill.NopLogger{})
-	for backlog.Queue(tb).Accuracy.Pending != admin.Counted {
-		for range 20 { // steps
-			require.True(tb, cleaner.Round(tb.Context()))
-		}
-	}
-	var stored []byte
-	require.NoError(tb, database.DB.QueryRowContext(tb.Context(), statements.ChoreCursor, counts.Task).Scan(&stored))
-	backlog.CountCost = time.Duration(counts.Decode(stored).Ready[id].Cost) * time.Microsecond
 	return backlog
 }
 

@@ -24,41 +24,12 @@ func (s *Statements) count() {
 	// Only retrying messages have failed attempts.
 	s.countUpTo, s.countFew = s.upToLimit(
 		column{all, "1", ready}, column{all, "1", waiting}, column{all, "1", due}, column{all, "1", parked}, column{all, "1", done},
-		column{all, "1", retrying}, column{some, failing, retrying},
-		column{all, "1", letters}, column{some, dead, letters})
+		column{some, failing, retrying}, column{some, dead, letters})
 
 	s.InboxLetters = `
-SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
+SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
 FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT ?) p
 GROUP BY p.consumer`
-
-	s.readyPage = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0)
-FROM (SELECT m.id FROM {ready} m {by ready} WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id{along} LIMIT ?) p`
-
-	s.waitingPage = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
-FROM (
-	SELECT m.id,
-	       CASE WHEN m.available_at <= (SELECT {now}) THEN 1 ELSE 0 END AS due,
-	       CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS failing,
-	       CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END AS parked
-	FROM {retrying} m {by ready}
-	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id > ?
-	ORDER BY m.id{along} LIMIT ?) p`
-
-	s.lettersPage = `
-SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM {dead_letters} d WHERE d.id > ? ORDER BY d.id{along} LIMIT ?) p
-GROUP BY p.origin, p.spool, p.consumer`
-
-	// Messages that were done at the same moment are on the same page. MariaDB does not use the end of a page as a bound of the index when it
-	// comes from a subquery.
-	s.endOfPage = `
-SELECT h.done_at FROM {history} h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at{along} LIMIT 1 OFFSET ?`
-
-	s.historyPage = `
-SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?`
 
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.

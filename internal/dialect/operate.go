@@ -33,9 +33,6 @@ SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s`
 
-	s.SpoolIDs = `
-SELECT id FROM {spools} ORDER BY id`
-
 	s.LiveMembers = `
 SELECT spool, holder, in_flight FROM {members} WHERE expires_at > {now} AND sharing = 1`
 

@@ -84,7 +84,6 @@ func (c *Core) Clean() {
 			Failures:    c.DeadLetterRetention,
 			History:     true,
 			Unattended:  cleanup.UnattendedAfter,
-			Counts:      true,
 		}, c.logger)
 		c.cleaner.Go(func() {
 			c.Place.Learn(c.cleanup)

@@ -148,7 +148,7 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 		target := recordOf(info.Target)
 		flag := "--" + target.Kind + " " + shellWord(target.Name)
 		if !info.PausedSince.IsZero() {
-			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), pendingMessages(info)), "postbox resume "+flag)
+			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), amountOf(info.Pending, "message")), "postbox resume "+flag)
 		}
 		if info.PausedKeys > 0 {
 			note(fmt.Sprintf("%s in %s", count(info.PausedKeys, "paused key"), target), "postbox keys list "+flag+", then postbox keys resume")
@@ -157,7 +157,7 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 			note(fmt.Sprintf("%s in %s", count(info.PausedTopics, "paused topic"), target), "postbox topics list "+flag+", then postbox topics resume")
 		}
 		if info.Parked > 0 {
-			note(fmt.Sprintf("%s in %s: the keys of parked messages wait for an operator", count(info.Parked, "parked message"), target),
+			note(fmt.Sprintf("%s in %s: the keys of parked messages wait for an operator", amountOf(info.Parked, "parked message"), target),
 				"postbox messages list --status parked "+flag+", then postbox messages run-now or bury")
 		}
 	}
@@ -196,7 +196,7 @@ func (s *session) checkLetters(ctx context.Context) ([]finding, error) {
 	note := func(n int, of, flag string) {
 		if n > 0 {
 			findings = append(findings, finding{
-				Status: findingNotice, Text: fmt.Sprintf("%s of %s", count(n, "dead letter"), of),
+				Status: findingNotice, Text: fmt.Sprintf("%s of %s", amountOf(n, "dead letter"), of),
 				Fix: "postbox dead groups " + flag + " sorts them by what went wrong; then postbox dead requeue, resolve or delete --like ID",
 			})
 		}

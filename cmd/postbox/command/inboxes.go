@@ -9,23 +9,16 @@ import (
 // inboxRecord is the state of the inboxes of a consumer.
 type inboxRecord struct {
 	targetRecord
-	Dead     int `json:"dead"`
-	Done     int `json:"done"`
-	Accuracy struct {
-		Dead admin.Accuracy `json:"dead"`
-		Done admin.Accuracy `json:"done"`
-	} `json:"accuracy"`
-	CountedAge float64        `json:"counted_age_seconds"`
-	Settings   settingsRecord `json:"settings,omitzero"`
+	Dead     int            `json:"dead"`
+	Done     int            `json:"done"`
+	Settings settingsRecord `json:"settings,omitzero"`
 }
 
 func inboxRecordOf(info admin.InboxInfo) inboxRecord {
-	record := inboxRecord{
+	return inboxRecord{
 		targetRecord: recordOf(admin.Inbox(info.Consumer)), Dead: info.Dead, Done: info.Done,
-		CountedAge: info.CountedAge.Seconds(), Settings: settingsRecordOf(info.Settings),
+		Settings: settingsRecordOf(info.Settings),
 	}
-	record.Accuracy.Dead, record.Accuracy.Done = info.Accuracy, info.DoneAccuracy
-	return record
 }
 
 func (p *program) inboxesCommand() *cobra.Command {
@@ -55,7 +48,7 @@ func (s *session) listInboxes() error {
 	list := s.list("INBOX", "DEAD", "DONE", "HISTORY")
 	for _, info := range inboxes {
 		record := inboxRecordOf(info)
-		err := list.add(record, record.cell(), counted(info.Dead, info.Accuracy, info.CountedAge), counted(info.Done, info.DoneAccuracy, info.CountedAge),
+		err := list.add(record, record.cell(), amount(info.Dead), amount(info.Done),
 			orDefault(record.Settings.History))
 		if err != nil {
 			return err

@@ -27,8 +27,6 @@ type queueRecord struct {
 	Parked       int            `json:"parked"`
 	Dead         int            `json:"dead"`
 	Done         int            `json:"done"`
-	Accuracy     accuracyRecord `json:"accuracy"`
-	CountedAge   float64        `json:"counted_age_seconds"`
 	DueAge       float64        `json:"due_age_seconds"`
 	OldestAge    float64        `json:"oldest_age_seconds"`
 	Limits       []limitRecord  `json:"limits,omitempty"`
@@ -42,22 +40,12 @@ type outageRecord struct {
 	Since time.Time `json:"since"`
 }
 
-// accuracyRecord says how each number was found.
-type accuracyRecord struct {
-	Pending admin.Accuracy `json:"pending"`
-	Due     admin.Accuracy `json:"due"`
-	Failing admin.Accuracy `json:"failing"`
-	Parked  admin.Accuracy `json:"parked"`
-	Dead    admin.Accuracy `json:"dead"`
-	Done    admin.Accuracy `json:"done"`
-}
-
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
 		targetRecord: recordOf(info.Target), Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: callRecordOf(info.LongCall), Failing: info.Failing, Parked: info.Parked,
-		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
+		Dead: info.Dead, Done: info.Done,
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), LimitsDiffer: info.LimitsDiffer,
 	}
 	for _, limit := range info.Limits {
@@ -88,11 +76,9 @@ bound how many messages start in a second, and how many handlers run at a time,
 in all processes together: "config" is what processes are configured with, and
 "set" what an operator has stored, as with "postbox set".
 
-
-Numbers up to 10,000 are exact. What is above is counted by forwarders and
-subscribers from time to time: "~ 2,500,000 (40s ago)". Until one has counted
-it, the number is a lower bound: "≥ 10,000", or "?" if none was found among the
-first 10,000, for example of dead letters that are all resolved.`,
+Numbers up to 10,000 are exact. Where there are more, the number is "10,000+",
+and 10001 with --json. Of dead letters, resolved or not, the latest 10,000 are
+looked at.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if interval.Duration < time.Second {
@@ -119,10 +105,8 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	for _, info := range queues {
 		record := queueRecordOf(info)
 		cells := []string{record.cell(), stateOf(info)}
-		accuracy := info.Accuracy
-		cells = append(cells, counted(info.Pending, accuracy.Pending, info.CountedAge), counted(info.Due, accuracy.Due, info.CountedAge), number(info.InFlight), callCell(info.LongCall))
-		cells = append(cells, counted(info.Failing, accuracy.Failing, info.CountedAge), counted(info.Parked, accuracy.Parked, info.CountedAge))
-		cells = append(cells, counted(info.Dead, accuracy.Dead, info.CountedAge), counted(info.Done, accuracy.Done, info.CountedAge))
+		cells = append(cells, amount(info.Pending), amount(info.Due), number(info.InFlight), callCell(info.LongCall))
+		cells = append(cells, amount(info.Failing), amount(info.Parked), amount(info.Dead), amount(info.Done))
 		oldest := "-"
 		if info.Due > 0 {
 			oldest = span(info.DueAge)
@@ -134,30 +118,20 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	return list.end()
 }
 
-// unknownNumber stands for a number of which nothing is known yet.
-const unknownNumber = "?"
-
-// counted is a number as a table has it.
-func counted(n int, accuracy admin.Accuracy, age time.Duration) string {
-	switch accuracy {
-	case admin.AtLeast:
-		if n == 0 { // none among those that were read
-			return unknownNumber
-		}
-		return "≥ " + grouped(n)
-	case admin.Counted:
-		return "~ " + grouped(n) + " (" + span(age) + " ago)"
-	default:
-		return number(n)
+// amount is a number of messages, of which no more than some are counted.
+func amount(n int) string {
+	if n > admin.CountedUpTo {
+		return grouped(admin.CountedUpTo) + "+"
 	}
+	return number(n)
 }
 
-// pendingMessages is the number of pending messages with its noun.
-func pendingMessages(info admin.QueueInfo) string {
-	if info.Accuracy.Pending == admin.Exact {
-		return count(info.Pending, "message")
+// amountOf is a number of messages with its noun.
+func amountOf(n int, noun string) string {
+	if n > admin.CountedUpTo {
+		return amount(n) + " " + noun + "s"
 	}
-	return counted(info.Pending, info.Accuracy.Pending, info.CountedAge) + " messages"
+	return count(n, noun)
 }
 
 // grouped writes a number with a comma after each three digits.

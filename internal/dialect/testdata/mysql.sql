@@ -383,9 +383,6 @@ SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
--- SpoolIDs
-SELECT id FROM postbox_spools ORDER BY id
-
 -- LiveMembers
 SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND sharing = 1
 
@@ -710,9 +707,7 @@ SELECT ? AS spool,
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = ? ORDER BY m.done_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = ? ORDER BY m.died_at DESC LIMIT ?) p),
        (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = ? ORDER BY m.died_at DESC LIMIT ?) p)
 
 -- CountFew
@@ -722,9 +717,7 @@ SELECT s.id,
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))),
        (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904),
        (SELECT COUNT(1) FROM postbox_history m WHERE m.spool = s.id),
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
        (SELECT COALESCE(SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END), 0) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
-       (SELECT COUNT(1) FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id),
        (SELECT COALESCE(SUM(CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id)
 FROM postbox_spools s
 WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
@@ -737,35 +730,9 @@ WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$'))
   AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL
 
 -- InboxLetters
-SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
+SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
 FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p
 GROUP BY p.consumer
-
--- ReadyPage
-SELECT COUNT(*), COALESCE(MAX(p.id), 0)
-FROM (SELECT m.id FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id LIMIT ?) p
-
--- WaitingPage
-SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
-FROM (
-	SELECT m.id,
-	       CASE WHEN m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) THEN 1 ELSE 0 END AS due,
-	       CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS failing,
-	       CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END AS parked
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id > ?
-	ORDER BY m.id LIMIT ?) p
-
--- LettersPage
-SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
-GROUP BY p.origin, p.spool, p.consumer
-
--- EndOfPage
-SELECT h.done_at FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at LIMIT 1 OFFSET ?
-
--- HistoryPage
-SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?
 
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)

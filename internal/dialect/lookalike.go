@@ -84,7 +84,7 @@ func digits(text string) string {
 
 const (
 	isGalera = `SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = 'WSREP_ON' AND variable_value = 'ON'`
-	// someArgument makes a driver that prepares statements prepare one.
+	// someArgument makes a driver that prepares statements prepare one, which preparedBefore then counts.
 	someArgument   = `SELECT ?`
 	preparedBefore = `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`
 )
@@ -106,17 +106,26 @@ func (s *Statements) checkGalera(ctx context.Context, db *sql.DB, version string
 	if err := conn.QueryRowContext(ctx, isGalera).Scan(&galera); err != nil || galera == 0 {
 		return err
 	}
-	if err := conn.QueryRowContext(ctx, someArgument, 1).Scan(&one); err != nil {
-		return err
-	}
-	var name string
-	var count int
-	err = conn.QueryRowContext(ctx, preparedBefore).Scan(&name, &count)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && count == 0 {
-		return nil
-	}
+	before, err := prepared(ctx, conn)
 	if err != nil {
 		return err
 	}
+	if err := conn.QueryRowContext(ctx, someArgument, 1).Scan(&one); err != nil {
+		return err
+	}
+	after, err := prepared(ctx, conn)
+	if err != nil || after == before {
+		return err
+	}
 	return s.CheckReason("galera")
+}
+
+// prepared is how many statements the session has prepared: also those that Postbox keeps prepared, which do no harm.
+func prepared(ctx context.Context, conn *sql.Conn) (count int, err error) {
+	var name string
+	err = conn.QueryRowContext(ctx, preparedBefore).Scan(&name, &count)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return count, err
 }

@@ -95,13 +95,16 @@ func (m *MariaDB) install(n *node) error {
 	return m.work.append(data+".sql", accounts)
 }
 
-func (m *MariaDB) start(ctx context.Context, n *node, id int) (err error) {
+func (m *MariaDB) start(ctx context.Context, n *node, id int, more ...string) (err error) {
 	data := m.work.path(n.name)
-	n.server, err = m.work.serve(n.name, "mariadbd", "--no-defaults", "--datadir="+data, "--init-file="+data+".sql", "--skip-slave-start",
-		"--socket="+data+".socket", "--pid-file="+data+".own", "--tmpdir="+m.temporary(n), "--skip-networking=0",
-		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(n.port), "--skip-name-resolve", "--max-connections=200",
+	arguments := []string{
+		"--no-defaults", "--datadir=" + data, "--init-file=" + data + ".sql", "--skip-slave-start",
+		"--socket=" + data + ".socket", "--pid-file=" + data + ".own", "--tmpdir=" + m.temporary(n), "--skip-networking=0",
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(n.port), "--skip-name-resolve", "--max-connections=200",
 		"--max-allowed-packet=64M", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
-		"--server-id="+strconv.Itoa(id), "--log-bin=binlog", "--binlog-format=ROW", "--log-slave-updates", "--sync-binlog=1")
+		"--server-id=" + strconv.Itoa(id), "--log-bin=binlog", "--binlog-format=ROW", "--log-slave-updates", "--sync-binlog=1",
+	}
+	n.server, err = m.work.serve(n.name, "mariadbd", append(arguments, more...)...)
 	if err != nil {
 		return err
 	}

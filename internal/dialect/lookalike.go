@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -107,14 +106,13 @@ func (s *Statements) checkGalera(ctx context.Context, db *sql.DB, version string
 		return err
 	}
 	before, err := prepared(ctx, conn)
+	if err == nil {
+		err = conn.QueryRowContext(ctx, someArgument, 1).Scan(&one)
+	}
 	if err != nil {
 		return err
 	}
-	if err := conn.QueryRowContext(ctx, someArgument, 1).Scan(&one); err != nil {
-		return err
-	}
-	after, err := prepared(ctx, conn)
-	if err != nil || after == before {
+	if after, err := prepared(ctx, conn); err != nil || after == before {
 		return err
 	}
 	return s.CheckReason("galera")
@@ -124,8 +122,5 @@ func (s *Statements) checkGalera(ctx context.Context, db *sql.DB, version string
 func prepared(ctx context.Context, conn *sql.Conn) (count int, err error) {
 	var name string
 	err = conn.QueryRowContext(ctx, preparedBefore).Scan(&name, &count)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
 	return count, err
 }

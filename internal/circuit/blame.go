@@ -111,8 +111,8 @@ func (c *Circuits) Failed(m *spool.Message, call Call, least time.Duration) Blam
 	return result
 }
 
-// atFault reports whether the message is at fault, given its previous failure, which may be nil. It is asked at each failure, and so knows
-// for how long the message has failed alone.
+// atFault reports whether the message is at fault, given its previous failure, which may be nil. It
+// is asked at each failure, and so knows for how long the message has failed alone.
 func (f *failure) atFault(b *blame, now time.Time) bool {
 	switch {
 	case f == nil:

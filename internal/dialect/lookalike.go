@@ -83,7 +83,7 @@ func digits(text string) string {
 
 const (
 	isGalera = `SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = 'WSREP_ON' AND variable_value = 'ON'`
-	// someArgument makes a driver that prepares statements prepare one, which preparedBefore then counts.
+	// someArgument makes a driver that prepares statements prepare one, which preparedBefore counts.
 	someArgument   = `SELECT ?`
 	preparedBefore = `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`
 )
@@ -118,7 +118,8 @@ func (s *Statements) checkGalera(ctx context.Context, db *sql.DB, version string
 	return s.CheckReason("galera")
 }
 
-// prepared is how many statements the session has prepared: also those that Postbox keeps prepared, which do no harm.
+// prepared is how many statements the session has prepared: also those that Postbox keeps prepared,
+// which do no harm.
 func prepared(ctx context.Context, conn *sql.Conn) (count int, err error) {
 	var name string
 	err = conn.QueryRowContext(ctx, preparedBefore).Scan(&name, &count)

@@ -279,16 +279,15 @@ func (d *Drainer) layDown(e *schedule.Entry) {
 }
 
 // takeRested returns the messages that have rested. Messages that must be read again are returned as postponed, the
-// others with their outcome. If the lane is lost, or is handed back, as an old lane always is, its messages do not
-// rest, and the next holder decides about them. A drainer that stops hands back all lanes, and keeps each one until the outcomes of its
-// messages are stored.
+// others with their outcome. If the lane is lost, or is handed back, its messages do not rest, and the next holder
+// decides about them.
 func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 	now := time.Now()
 	slices.SortStableFunc(d.setbacks.resting, byID)
 	waits := map[int64]time.Time{} // until when an earlier message rests, by key
 	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
 		lane := d.lanes.of(e.Message)
-		mine := lane != nil && (!lane.leaving || d.stopping && mustBeStored(e.Outcome.Verdict))
+		mine := lane != nil && !lane.leaving
 		until := later(d.setbacks.until(e), waits[e.Message.KeyHash])
 		if mine && now.Before(until) {
 			if e.Until = until; e.Message.HasKey {

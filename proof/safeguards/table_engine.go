@@ -295,15 +295,6 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "G12_records_an_outcome_after_an_outage",
 	},
 	{
-		name: "a stop tries again to record an outcome that was refused", guarantees: "G2, G12",
-		edits: []edit{{
-			file: "internal/drain/setback.go",
-			from: "d.stopping && mustBeStored(",
-			to:   "!d.stopping && mustBeStored(",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "G12_records_an_outcome_that_was_refused",
-	},
-	{
 		name: "a lane whose message is done and cannot be removed is not handed back", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/drain/locked.go",

@@ -68,7 +68,7 @@ func longPages(tb testing.TB, operator *admin.Admin) []longPage {
 func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		dashboardtest.NewBacklog(t, database)
+		newTestBacklog(t, database)
 		db, record := database.OpenRecorded(t)
 		operator, err := admin.New(database.On(db), admin.Config{}, nil)
 		require.NoError(t, err)

@@ -9,26 +9,36 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// BenchmarkPages measures each page with a long backlog, see [dashboardtest.BacklogRows]. Each page counts for itself, as if no other one had been looked at
+// BenchmarkPages measures each page, and what is counted for operators and a scrape, with a long backlog, see [backlogRows]. Each page counts for itself, as if no other one had been looked at
 // for a while. Run it alone: -benchtime=20x.
 func BenchmarkPages(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {
 		b.Helper()
-		backlog := dashboardtest.NewBenchBacklog(b, database)
+		backlog := newBenchBacklog(b, database)
 		board, err := dashboard.New(backlog.Admin, dashboard.Config{Authorise: dashboard.LoopbackOnly}, nil)
 		require.NoError(b, err)
 		for _, page := range longPages(b, backlog.Admin) {
 			b.Run(page.name, func(b *testing.B) {
-				backlog.Timed(b, func() {
+				backlog.timed(b, func() {
 					board.Forget()
 					openPage(b, board, page.address)
 				})
 			})
 		}
+		b.Run("queues", func(b *testing.B) {
+			backlog.timed(b, func() {
+				_, err := backlog.Admin.Queues(context.Background())
+				require.NoError(b, err)
+			})
+		})
+		b.Run("measure", func(b *testing.B) {
+			ignore := metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) {})
+			backlog.timed(b, func() { require.NoError(b, backlog.Admin.Measure(b.Context(), ignore)) })
+		})
 	})
 }
 

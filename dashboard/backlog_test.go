@@ -1,7 +1,6 @@
-package dashboardtest
+package dashboard_test
 
 import (
-	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -19,8 +19,8 @@ import (
 const (
 	// backlogPart is the number of rows that one statement writes.
 	backlogPart = 100_000
-	// BacklogRows is the variable with the length of a [Backlog], a multiple of backlogPart, which is the default.
-	BacklogRows  = "POSTBOX_BENCH_ROWS"
+	// backlogRows is the variable with the length of a [longBacklog], a multiple of backlogPart, which is the default.
+	backlogRows  = "POSTBOX_BENCH_ROWS"
 	backlogLanes = 16
 )
 
@@ -51,20 +51,20 @@ INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, 
 SELECT {text}, ?, 'anna', 'requeue', 'outbox', 'dead letter 7', '', 1, '' FROM r`
 )
 
-// Backlog is a database with very many messages, for measurements of what operators see. Beside the ready messages it has 100,000 scheduled ones,
+// longBacklog is a database with very many messages, for measurements of what operators see. Beside the ready messages it has 100,000 scheduled ones,
 // 10,000 that have failed three times, each with another key, 100,000 dead letters with an error each that no other one has, and 100,000 rows in the audit log.
-type Backlog struct {
+type longBacklog struct {
 	Admin *admin.Admin
 	Rows  int // ready messages
 
 	thread int // of the database server that works for the only connection; 0 with SQLite
 }
 
-// NewBenchBacklog fills a database with as many messages as [BacklogRows] says.
-func NewBenchBacklog(b *testing.B, database *testdb.Database) *Backlog {
+// newBenchBacklog fills a database with as many messages as [backlogRows] says.
+func newBenchBacklog(b *testing.B, database *testdb.Database) *longBacklog {
 	b.Helper()
 	rows := backlogPart
-	if text := os.Getenv(BacklogRows); text != "" {
+	if text := os.Getenv(backlogRows); text != "" {
 		var err error
 		rows, err = strconv.Atoi(text)
 		require.NoError(b, err)
@@ -72,20 +72,20 @@ func NewBenchBacklog(b *testing.B, database *testdb.Database) *Backlog {
 	return newBacklog(b, database, rows)
 }
 
-// NewBacklog fills a database with 100,000 ready messages.
-func NewBacklog(t *testing.T, database *testdb.Database) *Backlog {
+// newTestBacklog fills a database with 100,000 ready messages.
+func newTestBacklog(t *testing.T, database *testdb.Database) *longBacklog {
 	t.Helper()
 	return newBacklog(t, database, backlogPart)
 }
 
 // newBacklog fills a database.
-func newBacklog(tb testing.TB, database *testdb.Database, rows int) *Backlog {
+func newBacklog(tb testing.TB, database *testdb.Database, rows int) *longBacklog {
 	tb.Helper()
-	backlog := &Backlog{Rows: rows}
+	backlog := &longBacklog{Rows: rows}
 	database.Migrate(tb)
 	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(tb, err)
-	id, err := spool.New(statements, Outbox).Open(tb.Context(), database.DB)
+	id, err := spool.New(statements, dashboardtest.Outbox).Open(tb.Context(), database.DB)
 	require.NoError(tb, err)
 	database.DB.SetMaxOpenConns(1)
 	backlog.thread = threadOf(tb, database)
@@ -93,15 +93,6 @@ func newBacklog(tb testing.TB, database *testdb.Database, rows int) *Backlog {
 	backlog.Admin, err = admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(tb, err)
 	return backlog
-}
-
-// Queue counts the outbox.
-func (l *Backlog) Queue(tb testing.TB) admin.QueueInfo {
-	tb.Helper()
-	list, err := l.Admin.Queues(context.Background())
-	require.NoError(tb, err)
-	require.Len(tb, list, 1)
-	return list[0]
 }
 
 func fill(tb testing.TB, database *testdb.Database, spool int64, rows int) {

@@ -1,4 +1,4 @@
-package dashboardtest
+package dashboard_test
 
 import (
 	"fmt"
@@ -19,10 +19,10 @@ import (
 // tick is the unit of the processor time that Linux shows of a thread.
 const tick = 10 * time.Millisecond
 
-// Timed calls once without measuring. Then it reports the median of the times that calls take, the time within which 99 of 100 are over, and the processor time
+// timed calls once without measuring. Then it reports the median of the times that calls take, the time within which 99 of 100 are over, and the processor time
 // of this process and of the database for one call, on average. On a machine that others use, the last one says most. The server must run on this machine, and
 // that must be Linux.
-func (l *Backlog) Timed(b *testing.B, call func()) {
+func (l *longBacklog) timed(b *testing.B, call func()) {
 	b.Helper()
 	call()
 	var times []time.Duration
@@ -40,7 +40,7 @@ func (l *Backlog) Timed(b *testing.B, call func()) {
 	b.ReportMetric(milliseconds(used)/float64(len(times)), "ms-processor")
 }
 
-func (l *Backlog) processorTime(b *testing.B) time.Duration {
+func (l *longBacklog) processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

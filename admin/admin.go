@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"sync/atomic"
@@ -18,7 +17,7 @@ import (
 
 // Config is the configuration of an Admin. The zero value has all defaults.
 type Config struct {
-	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that became dead letters of an inbox are
+	// Outbox is the name of the outbox through which messages that became dead letters of an inbox are
 	// published again. With any value, the dead letters of all outboxes and inboxes with the same tables can be listed, and those of other
 	// outboxes can be requeued. Defaults to "outbox".
 	Outbox string
@@ -91,17 +90,4 @@ type TopicStats struct {
 	DeadInbox int
 	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending.
 	OldestAge time.Duration
-}
-
-// Stats counts the messages of the outbox by topic, in the order of the topics. A topic without messages and dead
-// letters is left out. An outbox to which no message was ever written has no topics.
-//
-// Pending and Dead are counted at one moment, so the pending, dead and published messages add up to the written ones. Stats
-// reads each pending message and each dead letter, so with millions of them it takes seconds: for totals use [Admin.Queues], which does not.
-func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
-	stats, err := statsOf(ctx, a.db, a.statements, a.config.Outbox)
-	if err != nil {
-		return nil, failed(err)
-	}
-	return stats, nil
 }

@@ -46,38 +46,31 @@ type AuditEntry struct {
 	Note string
 }
 
-// AuditFilter chooses the entries that match all fields that are set. The zero value chooses all.
-type AuditFilter struct {
-	// Target is the outbox or the queue.
-	Target Target
-	// Actor and Action must match the whole value. An action that does not exist is an error.
-	Actor, Action string
-	// From and Until bound the time of the action: the first is part of the span, the second is not.
-	From, Until time.Time
-
-	// Before chooses entries with lower ids, for the next page.
-	Before int64
-	// Limit is the largest number of entries on a page: 100 by default, and an error above 1000.
-	Limit int
-}
-
-// Audit lists the actions of operators that match the filter, the latest first. Pass the last id as [AuditFilter.Before] to get the next page; a
-// page shorter than the limit is the last. Every method of Admin that changes something writes an entry in the transaction of the
-// change, so there is none without the other, whatever crashes.
+// Audit lists the actions of operators that match the filter, the latest first, and returns the
+// cursor of the next page, which is empty after the last one. Every method of Admin that changes
+// something writes an entry in the transaction of the change, so there is none without the other,
+// whatever crashes.
 //
-// [postbox.Migrate] deletes entries that are older than a year. The cost of a page grows with its
-// rows and with the rows that its filter leaves out. Audit fails with [ErrNotFound] if the filter
-// names an outbox, a queue or an inbox that does not exist.
-func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
-	chosen, err := a.auditFilter(ctx, filter)
-	if err != nil {
-		return nil, err
+// [postbox.Migrate] deletes entries that are older than a year. A page looks at up to 10,000
+// entries: if few of them match, it is short or empty, and the list goes on all the same. Audit
+// fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
+func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry, next string, err error) {
+	limit, err := filter.listed(auditLog)
+	before, idErr := cursor(filter.After).parseID()
+	if err := errors.Join(err, idErr, filter.Target.check()); err != nil {
+		return nil, "", fmt.Errorf("admin: read the audit log: %w", invalid(err))
 	}
-	entries, err := a.operator.Audit(ctx, chosen)
-	if err != nil {
-		return nil, failed(err)
+	if err := a.known(ctx, filter.Target); err != nil {
+		return nil, "", err
 	}
-	return entries, nil
+	entries, last, err := a.operator.SearchAudit(ctx, dialect.AuditFilter{
+		Before: before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
+		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
+	}, searchAmong)
+	if err != nil {
+		return nil, "", failed(err)
+	}
+	return entries, idCursor(last), nil
 }
 
 // RecordDownload writes an entry with the action "download", for a tool that gives a payload to
@@ -89,22 +82,6 @@ func (a *Admin) RecordDownload(ctx context.Context, target Target, subject strin
 		return failed(err)
 	}
 	return nil
-}
-
-func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.AuditFilter, error) {
-	limit, err := pageLimit(filter.Limit)
-	if filter.Before < 0 {
-		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
-	}
-	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkAction(filter.Action),
-		checkSpan("time", filter.From, filter.Until))
-	if err != nil {
-		return dialect.AuditFilter{}, fmt.Errorf("admin: read the audit log: %w", invalid(err))
-	}
-	return dialect.AuditFilter{
-		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
-		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
-	}, a.known(ctx, filter.Target)
 }
 
 func checkAction(name string) error {

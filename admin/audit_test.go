@@ -14,9 +14,9 @@ import (
 )
 
 // acts returns the actions of the audit log, the first one first, each in one line.
-func (b *bench) acts(filter admin.AuditFilter) []string {
+func (b *bench) acts(filter admin.Filter) []string {
 	b.Helper()
-	entries, err := b.admin.Audit(b.Context(), filter)
+	entries, _, err := b.admin.Audit(b.Context(), filter)
 	require.NoError(b, err)
 	lines := make([]string, len(entries))
 	for i, e := range entries {
@@ -36,22 +36,22 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 		b := newBench(t, database)
 		ctx := admin.ContextWithActor(t.Context(), "ada@office")
 		b.append(draft("one", "orders", "a"), draft("two", "orders", "b"), draft("three", "orders", "c"))
-		require.NoError(t, b.admin.Pause(ctx, b.target))
-		require.NoError(t, b.admin.Pause(ctx, b.target))
-		require.NoError(t, b.admin.Resume(ctx, b.target))
-		require.NoError(t, b.admin.PauseKey(ctx, b.target, "k\xff"))
-		require.NoError(t, b.admin.ResumeKey(ctx, b.target, "k\xff"))
-		require.NoError(t, b.admin.PauseTopic(ctx, b.target, "orders"))
-		require.NoError(t, b.admin.ResumeTopic(ctx, b.target, "orders"))
+		require.NoError(t, b.admin.Pause(ctx, admin.Filter{Target: b.target, All: true}))
+		require.NoError(t, b.admin.Pause(ctx, admin.Filter{Target: b.target, All: true}))
+		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, All: true}))
+		require.NoError(t, b.admin.Pause(ctx, admin.Filter{Target: b.target, Key: "k\xff"}))
+		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, Key: "k\xff"}))
+		require.NoError(t, b.admin.Pause(ctx, admin.Filter{Target: b.target, Topic: "orders"}))
+		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, Topic: "orders"}))
 		require.NoError(t, b.admin.SetSettings(ctx, b.target, admin.Settings{PageSize: 10}))
-		first := b.messages(admin.MessageFilter{Target: b.target})[0].ID
-		require.NoError(t, b.admin.RunNow(ctx, b.target, first))
-		require.NoError(t, b.admin.Bury(ctx, b.target, first, "a test"))
-		require.ErrorIs(t, b.admin.Bury(ctx, b.target, first, "a test"), admin.ErrNotFound)
+		first := b.messages(admin.Filter{Target: b.target})[0].ID
+		require.NoError(t, errorOf(b.admin.RunNow(ctx, admin.Filter{Target: b.target, ID: first})))
+		require.NoError(t, errorOf(b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: first}, "a test")))
+		require.ErrorIs(t, errorOf(b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: first}, "a test")), admin.ErrNotFound)
 		letter := b.only(admin.Filter{}).ID
-		require.NoError(t, b.admin.Resolve(ctx, letter, "paid by hand"))
-		require.ErrorIs(t, b.admin.Resolve(ctx, letter, "paid by hand"), admin.ErrResolved)
-		require.NoError(t, b.admin.Delete(ctx, letter))
+		require.NoError(t, errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "paid by hand")))
+		require.ErrorIs(t, errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "paid by hand")), admin.ErrResolved)
+		require.NoError(t, errorOf(b.admin.Delete(ctx, admin.Filter{ID: letter})))
 		require.Equal(t, []string{
 			"ada@office: pause of the outbox [] {} 1 ",
 			"ada@office: pause of the outbox [] {} 0 ",
@@ -65,12 +65,12 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 			fmt.Sprintf("ada@office: bury of the outbox [message %d] {} 1 a test", first),
 			fmt.Sprintf("ada@office: resolve of the outbox [dead letter %d] {} 1 paid by hand", letter),
 			fmt.Sprintf("ada@office: delete of the outbox [dead letter %d] {} 1 ", letter),
-		}, b.acts(admin.AuditFilter{}))
-		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 12)
-		require.Len(t, b.acts(admin.AuditFilter{Action: "pause", Actor: "ada@office", Target: b.target}), 2)
-		require.Empty(t, b.acts(admin.AuditFilter{Actor: "ada"}))
-		require.Empty(t, b.acts(admin.AuditFilter{Until: time.Now().Add(-time.Hour)}))
-		require.Len(t, b.acts(admin.AuditFilter{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}), 12)
+		}, b.acts(admin.Filter{}))
+		require.Len(t, b.acts(admin.Filter{Target: b.target}), 12)
+		require.Len(t, b.acts(admin.Filter{Action: "pause", Actor: "ada@office", Target: b.target}), 2)
+		require.Empty(t, b.acts(admin.Filter{Actor: "ada"}))
+		require.Empty(t, b.acts(admin.Filter{Until: time.Now().Add(-time.Hour)}))
+		require.Len(t, b.acts(admin.Filter{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}), 12)
 	})
 }
 
@@ -80,18 +80,17 @@ func TestAudit_pages_have_each_entry_once(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		for range 7 {
-			require.NoError(t, b.admin.Pause(t.Context(), b.target))
+			require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, All: true}))
 		}
 		var pages [][]admin.AuditEntry
-		filter := admin.AuditFilter{Limit: 3}
+		filter := admin.Filter{Limit: 3}
 		for {
-			page, err := b.admin.Audit(t.Context(), filter)
+			page, next, err := b.admin.Audit(t.Context(), filter)
 			require.NoError(t, err)
 			pages = append(pages, page)
-			if len(page) < filter.Limit {
+			if filter.After = next; next == "" {
 				break
 			}
-			filter.Before = page[len(page)-1].ID
 		}
 		require.Len(t, pages, 3)
 		seen := map[int64]bool{}
@@ -108,12 +107,12 @@ func TestAudit_names_who_acts_if_the_context_does_not(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.outboxID()
-	require.NoError(t, b.admin.Pause(t.Context(), b.target))
+	require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, All: true}))
 	named, err := admin.New(b.database.Postbox(), admin.Config{Actor: "night shift"}, nil)
 	require.NoError(t, err)
-	require.NoError(t, named.Resume(t.Context(), b.target))
-	require.NoError(t, named.Pause(admin.ContextWithActor(t.Context(), "\xffada\x00"+strings.Repeat("x", 300)), b.target))
-	acts := b.acts(admin.AuditFilter{})
+	require.NoError(t, named.Resume(t.Context(), admin.Filter{Target: b.target, All: true}))
+	require.NoError(t, named.Pause(admin.ContextWithActor(t.Context(), "\xffada\x00"+strings.Repeat("x", 300)), admin.Filter{Target: b.target, All: true}))
+	acts := b.acts(admin.Filter{})
 	require.Regexp(t, "^[^@]+@[^@:]+: pause", acts[0])
 	require.Regexp(t, "^night shift: resume", acts[1])
 	require.Regexp(t, "^\uFFFDada\uFFFDx{246}: pause", acts[2])
@@ -122,15 +121,15 @@ func TestAudit_names_who_acts_if_the_context_does_not(t *testing.T) {
 func TestAudit_filter_is_checked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, err := b.admin.Audit(t.Context(), admin.AuditFilter{Before: -1, Limit: admin.MaxLimit + 1})
-	require.ErrorContains(t, err, "before: -1 is negative")
+	_, _, err := b.admin.Audit(t.Context(), admin.Filter{After: "-1", Limit: admin.MaxLimit + 1})
+	require.ErrorContains(t, err, `after: "-1" is not a cursor of this list`)
 	require.ErrorContains(t, err, "limit: 1001 is above 1000")
-	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Target: admin.Queue("typo")})
+	_, _, err = b.admin.Audit(t.Context(), admin.Filter{Target: admin.Queue("typo")})
 	require.ErrorIs(t, err, admin.ErrNotFound)
-	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Action: "pausee"})
+	_, _, err = b.admin.Audit(t.Context(), admin.Filter{Action: "pausee"})
 	require.ErrorIs(t, err, admin.ErrInvalid)
 	require.ErrorContains(t, err, "choose one of pause, resume")
-	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Actor: "\xff", From: time.Unix(2, 0), Until: time.Unix(1, 0)})
+	_, _, err = b.admin.Audit(t.Context(), admin.Filter{Actor: "\xff", From: time.Unix(2, 0), Until: time.Unix(1, 0)})
 	require.ErrorContains(t, err, `actor: "\xff" is not text`)
 	require.ErrorContains(t, err, "time: from ")
 }
@@ -145,10 +144,12 @@ func TestAudit_G10_no_action_without_its_entry(t *testing.T) {
 		letter := b.only(admin.Filter{}).ID
 		database.Exec(t, "DROP TABLE postbox_audit")
 		for what, act := range map[string]func(context.Context) error{
-			"pause":   func(ctx context.Context) error { return b.admin.Pause(ctx, b.target) },
-			"resolve": func(ctx context.Context) error { return b.admin.Resolve(ctx, letter, "why") },
-			"delete":  func(ctx context.Context) error { return b.admin.Delete(ctx, letter) },
-			"requeue": func(ctx context.Context) error { return b.admin.Requeue(ctx, letter) },
+			"pause":   func(ctx context.Context) error { return b.admin.Pause(ctx, admin.Filter{Target: b.target, All: true}) },
+			"resolve": func(ctx context.Context) error { return errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "why")) },
+			"delete":  func(ctx context.Context) error { return errorOf(b.admin.Delete(ctx, admin.Filter{ID: letter})) },
+			"requeue": func(ctx context.Context) error {
+				return errorOf(b.admin.Requeue(ctx, admin.Filter{ID: letter}, admin.Again{}))
+			},
 		} {
 			require.ErrorContains(t, act(t.Context()), "write the audit log", what)
 		}
@@ -157,3 +158,6 @@ func TestAudit_G10_no_action_without_its_entry(t *testing.T) {
 		require.Zero(t, b.pending())
 	})
 }
+
+// errorOf is the error of an action, whatever it has changed.
+func errorOf(_ int, err error) error { return err }

@@ -14,69 +14,125 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// RequeueAll requeues the unresolved dead letters that match the filter, in the order of their ids, and returns
-// their number. [Filter.Limit] is the largest number to requeue, 0 for all; [Filter.Resolved] must be empty.
+// Requeue lets the messages of dead letters be handled again, with all their attempts, and deletes
+// the letters; the comment of the package says how. It takes the one with the filter's ID, or the
+// unresolved ones that match, in the order of their ids, and returns their number. Each message
+// comes after those of its key that are pending now. A message that came from a broker to an inbox
+// is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is not
+// known of it, an [Again] says.
 //
-// It works in transactions of at most 100 letters and, unless a single letter is larger, 4 MiB. After each of them it reports the progress, if
-// progress is not nil. The counted letters stay requeued when a later transaction fails. Call RequeueAll again to go on after an error or a crash. When
-// ctx ends, it finishes the running transaction, within five seconds, and returns the error of ctx.
+// With an ID, Requeue is one transaction, and fails with [ErrNotFound], [ErrResolved] or
+// [ErrCannotRequeue]; then it changes nothing. After [postbox.ErrCommitUnknown] it may or may not
+// have happened. Call it again: [ErrNotFound] then means that it had happened.
 //
-// RequeueAll ignores letters that were written after it began, so that a message that is requeued and fails again is not requeued for
-// ever. It skips letters that another operator takes meanwhile: of several operators who requeue the same letters at once, one
-// requeues each letter, and messages of a key come in the order of their letters. It also skips letters that cannot be requeued; the
-// error, which is [ErrStuck], names up to ten of them. Any other error ends it. RequeueAll fails with [ErrNotFound] if the filter names an outbox or a
-// queue that does not exist.
-func (a *Admin) RequeueAll(ctx context.Context, filter Filter, progress func(Progress), again ...Again) (int, error) {
-	if err := errors.Join(filter.Validate(), filter.open("requeued")); err != nil {
-		return 0, fmt.Errorf("admin: requeue dead letters: %w", invalid(err))
+// Otherwise it works in transactions of at most 100 letters and, unless a single letter is larger,
+// 4 MiB. After each of them it reports the progress. The counted letters stay requeued when a later
+// transaction fails. Call it again to go on after an error or a crash. When ctx ends, it finishes
+// the running transaction, within five seconds, and returns the error of ctx. It ignores letters
+// that were written after it began, so that a message that is requeued and fails again is not
+// requeued for ever. It skips letters that another operator takes meanwhile: of several operators
+// who requeue the same letters at once, one requeues each letter, and messages of a key come in the
+// order of their letters. It also skips letters that cannot be requeued; the error, which is
+// [ErrCannotRequeue], names up to ten of them. Any other error ends it. It fails with [ErrNotFound]
+// if the filter names an outbox or a queue that does not exist.
+func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progress ...func(Progress)) (int, error) {
+	if filter.ID != 0 {
+		return a.onLetter(filter, "Postbox requeued a dead letter", nil, func(id int64) error { return a.letters.Requeue(ctx, id, again) })
 	}
-	if err := a.known(ctx, filter.Target); err != nil {
-		return 0, err
-	}
-	did, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit, filter.String(), the(again), reporting(progress))
-	return a.didAll("requeue", "Postbox requeued dead letters", did, err)
+	return a.onLetters(ctx, filter, "requeue", filter.open("requeued"), func(chosen dialect.DeadLetterFilter) (Progress, error) {
+		return a.letters.RequeueAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), again, reporting(progress))
+	})
 }
 
-// ResolveAll marks the unresolved dead letters that match the filter as dealt with, as [Admin.Resolve] does, and returns their number. Transactions,
-// progress, limit and errors are those of [Admin.RequeueAll].
-func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, progress func(Progress)) (int, error) {
-	err := errors.Join(filter.Validate(), filter.open("resolved"))
-	if strings.TrimSpace(reason) == "" {
-		err = errors.Join(err, errNoReason)
+// Resolve marks dead letters as dealt with and keeps them, with the reason, for their retention. It
+// takes the one with the filter's ID, or the unresolved ones that match, and returns their number.
+// The reason is required, and is cut off at 4096 bytes. A resolved letter cannot be requeued.
+//
+// With an ID it fails with [ErrNotFound], or with [ErrResolved] if another operator was faster; that
+// operator's reason is then kept. Otherwise transactions, progress, limit and errors are those of
+// [Admin.Requeue].
+func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {
+	wrong := checkReason(reason)
+	if filter.ID != 0 {
+		if wrong != nil {
+			return 0, fmt.Errorf("admin: resolve dead letter %d: %w", filter.ID, invalid(wrong))
+		}
+		return a.onLetter(filter, "Postbox resolved a dead letter", watermill.LogFields{"reason": reason},
+			func(id int64) error { return a.letters.Resolve(ctx, id, reason) })
+	}
+	return a.onLetters(ctx, filter, "resolve", errors.Join(filter.open("resolved"), wrong), func(chosen dialect.DeadLetterFilter) (Progress, error) {
+		return a.letters.ResolveAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), reason, reporting(progress))
+	})
+}
+
+// Delete deletes dead letters with their payloads: the one with the filter's ID, resolved or not, or
+// those that match, and returns their number. [Filter.Resolved] may have any value. If it is empty,
+// a letter that another operator resolves meanwhile stays. An inbox still recognises the message as
+// delivered for as long as it keeps claims.
+//
+// With an ID it fails with [ErrNotFound]. Otherwise transactions, progress, limit and errors are
+// those of [Admin.Requeue].
+func (a *Admin) Delete(ctx context.Context, filter Filter, progress ...func(Progress)) (int, error) {
+	if filter.ID != 0 {
+		return a.onLetter(filter, "Postbox deleted a dead letter", nil, func(id int64) error { return a.letters.Delete(ctx, id) })
+	}
+	return a.onLetters(ctx, filter, "delete", nil, func(chosen dialect.DeadLetterFilter) (Progress, error) {
+		return a.letters.DeleteAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), reporting(progress))
+	})
+}
+
+// onLetter acts on the one dead letter that a filter names.
+func (a *Admin) onLetter(filter Filter, logged string, fields watermill.LogFields, act func(id int64) error) (int, error) {
+	err := filter.alone(deadLetters)
+	if err == nil {
+		err = act(filter.ID)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("admin: resolve dead letters: %w", invalid(err))
+		return 0, failed(err)
+	}
+	a.logger.Info(logged, watermill.LogFields{"dead_letter": filter.ID}.Add(fields))
+	return 1, nil
+}
+
+// pasts are the words for what actions on many dead letters have done.
+var pasts = map[string]string{"requeue": "requeued", "resolve": "resolved", "delete": "deleted"}
+
+// onLetters acts on all dead letters that match a filter.
+func (a *Admin) onLetters(
+	ctx context.Context, filter Filter, what string, wrong error, act func(chosen dialect.DeadLetterFilter) (Progress, error),
+) (int, error) {
+	if err := errors.Join(filter.acting(deadLetters), filter.ofInbox(), wrong); err != nil {
+		return 0, fmt.Errorf("admin: %s dead letters: %w", what, invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
 		return 0, err
 	}
-	did, err := a.letters.ResolveAll(ctx, filter.chosen(), filter.Limit, filter.String(), reason, reporting(progress))
-	return a.didAll("resolve", "Postbox resolved dead letters", did, err)
-}
-
-// DeleteAll deletes the dead letters that match the filter, as [Admin.Delete] does, and returns their number. [Filter.Resolved] may have any
-// value. If it is empty, a letter that another operator resolves meanwhile stays. Transactions, progress, limit and errors are those of
-// [Admin.RequeueAll].
-func (a *Admin) DeleteAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
-	if err := filter.Validate(); err != nil {
-		return 0, fmt.Errorf("admin: delete dead letters: %w", invalid(err))
-	}
-	if err := a.known(ctx, filter.Target); err != nil {
-		return 0, err
-	}
-	did, err := a.letters.DeleteAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
-	return a.didAll("delete", "Postbox deleted dead letters", did, err)
-}
-
-// didAll logs what an action on many letters has done.
-func (a *Admin) didAll(what, logged string, did Progress, err error) (int, error) {
+	did, err := act(filter.ofLetters())
 	if did.Done > 0 {
-		a.logger.Info(logged, watermill.LogFields{"count": did.Done})
+		a.logger.Info("Postbox "+pasts[what]+" dead letters", watermill.LogFields{"count": did.Done})
 	}
 	if err != nil {
 		return did.Done, failed(fmt.Errorf("%s dead letters: %w", what, err))
 	}
 	return did.Done, nil
+}
+
+// open requires letters that are not resolved. The rest of the sentence says what is to be done with
+// them.
+func (f Filter) open(done string) error {
+	if f.Resolved != "" {
+		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
+	}
+	return nil
+}
+
+var errNoReason = errors.New("the reason is empty: give one")
+
+func checkReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return errNoReason
+	}
+	return nil
 }
 
 // maxStuck limits the number of errors about single letters that an action returns.
@@ -197,7 +253,7 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 		return nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrResolved): // another operator was faster
 		return nil
-	case errors.Is(err, ErrStuck):
+	case errors.Is(err, ErrCannotRequeue):
 		c.stuck = append(c.stuck, err)
 		return nil
 	default:

@@ -15,113 +15,135 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// RunAllNow makes the messages due that match the filter and are scheduled, retrying or parked, as [Admin.RunNow] does, and returns their number. It
-// leaves ready messages as they are, and returns an error if the filter asks for them. The messages of a key are still handled one after the
-// other, in their order.
+// RunNow makes messages due that are scheduled, retrying or parked: the one with the filter's ID, or
+// those that match. It returns their number. A parked message gets all its attempts again. RunNow
+// does not change a ready message, since that is handled as soon as possible, nor one that an
+// operator has paused. The messages of a key are still handled one after the other, in their order.
 //
-// It works in transactions of at most 100 messages and, unless a single message is larger, 4 MiB. After each of them it reports the progress,
-// if progress is not nil. The counted messages stay changed when a later transaction fails. Call it again to go on after an error or a crash.
-// When ctx ends, it finishes the running transaction, within five seconds, and returns the error of ctx.
+// With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
+// been handled at the same moment.
 //
-// It ignores messages that are written after it began, and skips those that a handler or another operator takes meanwhile, and those that are due
-// already. A message that it has made due, and that fails again, may be made due once more.
-func (a *Admin) RunAllNow(ctx context.Context, filter MessageFilter, progress func(Progress)) (int, error) {
-	chosen, err := filter.waiting()
-	if err != nil {
-		return 0, fmt.Errorf("admin: run messages of %s: %w", filter.Target, invalid(err))
+// Otherwise it works in transactions of at most 100 messages and, unless a single message is larger,
+// 4 MiB. After each of them it reports the progress. The counted messages stay changed when a later
+// transaction fails. Call it again to go on after an error or a crash. When ctx ends, it finishes the
+// running transaction, within five seconds, and returns the error of ctx. It ignores messages that
+// are written after it began, and skips those that a handler or another operator takes meanwhile,
+// and those that are due already. A message that it has made due, and that fails again, may be made
+// due once more. A filter that asks for ready messages is an error.
+func (a *Admin) RunNow(ctx context.Context, filter Filter, progress ...func(Progress)) (int, error) {
+	if filter.ID != 0 {
+		return a.onMessage(filter, "An operator made a message due now", nil, func(name string, id int64) (int, error) {
+			return a.operator.RunNow(ctx, name, id)
+		})
 	}
-	did, err := a.operator.RunAllNow(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), reporting(progress))
-	return a.didMessages("An operator made messages due now", filter, did, err)
+	return a.onMessages(filter, "run", "An operator made messages due now", filter.waits(), func(name string, chosen dialect.MessageFilter) (Progress, error) {
+		return a.operator.RunAllNow(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), reporting(progress))
+	})
 }
 
-// RescheduleAll lets the messages that match the filter and are scheduled, retrying or parked wait until another time, as [Admin.Reschedule]
-// does, and returns their number. It leaves ready messages as they are, and returns an error if the filter asks for them. Messages that wait until that
-// time already do not count. Transactions, progress, limit and errors are those of [Admin.RunAllNow].
-func (a *Admin) RescheduleAll(ctx context.Context, filter MessageFilter, at time.Time, progress func(Progress)) (int, error) {
-	chosen, err := filter.waiting()
-	if err = errors.Join(err, checkDue(at)); err != nil {
-		return 0, fmt.Errorf("admin: reschedule messages of %s: %w", filter.Target, invalid(err))
-	}
-	did, err := a.operator.RescheduleAll(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), at, reporting(progress))
-	return a.didMessages("An operator rescheduled messages", filter, did, err)
-}
-
-// BuryAll makes the pending messages that match the filter dead letters, as [Admin.Bury] does, and returns their number. Transactions, progress, limit and
-// errors are those of [Admin.RunAllNow].
+// Reschedule lets messages that are scheduled, retrying or parked wait until another time, by the
+// database's clock; a time in the past means now. It takes the one with the filter's ID, or those
+// that match, and returns their number; those that wait until that time already do not count. A
+// parked message gets all its attempts again. A message whose time has come may be in a handler
+// already, which then ends as usual: call [Admin.Pause] first if that matters.
 //
-// Failed messages are buried first, then ready ones, and scheduled ones last. So the dead letters of a key are in the order of its messages, apart from
-// scheduled ones, and [Admin.RequeueAll] brings them back in that order. But as soon as the failed message of a key is buried, the ready ones behind it may
-// be handled: call [Admin.Pause] or [Admin.PauseKey] first if that matters.
-func (a *Admin) BuryAll(ctx context.Context, filter MessageFilter, reason string, progress func(Progress)) (int, error) {
-	chosen, err := filter.bulk()
-	if strings.TrimSpace(reason) == "" {
-		err = errors.Join(err, errNoReason)
+// With an ID it fails with [ErrInHandler] if the message is ready, and with [ErrNotFound] if it is
+// not pending, or no longer. Otherwise transactions, progress, limit and errors are those of
+// [Admin.RunNow].
+func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, progress ...func(Progress)) (int, error) {
+	wrong := checkDue(at)
+	if filter.ID != 0 {
+		if wrong != nil {
+			return 0, fmt.Errorf("admin: reschedule message %d of %s: %w", filter.ID, filter.Target, invalid(wrong))
+		}
+		fields := watermill.LogFields{"at": at.UTC().Format(time.RFC3339)}
+		return a.onMessage(filter, "An operator rescheduled a message", fields, func(name string, id int64) (int, error) {
+			return 1, a.operator.Reschedule(ctx, name, id, at)
+		})
 	}
-	if err != nil {
-		return 0, fmt.Errorf("admin: bury messages of %s: %w", filter.Target, invalid(err))
-	}
-	did, err := a.operator.BuryAll(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), reason, reporting(progress))
-	return a.didMessages("An operator buried messages", filter, did, err)
+	return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen dialect.MessageFilter) (Progress, error) {
+		return a.operator.RescheduleAll(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), at, reporting(progress))
+	})
 }
 
-// bulk is chosen for an action, whose limit has no maximum.
-func (f MessageFilter) bulk() (dialect.MessageFilter, error) {
-	chosen, err := f.chosen()
-	if f.After != "" {
-		err = errors.Join(err, errors.New("after: it is for lists: leave it out, and call again to go on"))
+// Bury makes pending messages dead letters, with the reason, and their keys go on: the one with the
+// filter's ID, or those that match. It returns their number. The reason is required. OnDead and
+// PoisonOutbox of a queue's configuration are not called.
+//
+// A message that is ready, or whose time has come, may be in a handler already, or may be handed to
+// one within a second. If that handler works in a transaction of the queue, its writes are rolled
+// back. If not, the message may have its effect, or be published, and become a dead letter as well:
+// call [Admin.Pause] first if that matters.
+//
+// With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: a handler, or
+// another operator, was faster. Otherwise transactions, progress, limit and errors are those of
+// [Admin.RunNow]. Failed messages are buried first, then ready ones, and scheduled ones last. So the
+// dead letters of a key are in the order of its messages, apart from scheduled ones, and
+// [Admin.Requeue] brings them back in that order. But as soon as the failed message of a key is
+// buried, the ready ones behind it may be handled.
+func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {
+	wrong := checkReason(reason)
+	if filter.ID != 0 {
+		if wrong != nil {
+			return 0, fmt.Errorf("admin: bury message %d of %s: %w", filter.ID, filter.Target, invalid(wrong))
+		}
+		return a.onMessage(filter, "An operator buried a message", watermill.LogFields{"reason": reason}, func(name string, id int64) (int, error) {
+			return 1, a.operator.Bury(ctx, name, id, reason)
+		})
 	}
-	if f.Limit < 0 {
-		err = errors.Join(err, fmt.Errorf("limit: %d is negative", f.Limit))
-	}
-	return chosen, err
+	return a.onMessages(filter, "bury", "An operator buried messages", wrong, func(name string, chosen dialect.MessageFilter) (Progress, error) {
+		return a.operator.BuryAll(ctx, name, chosen, filter.Limit, filter.describe(pendingMessages), reason, reporting(progress))
+	})
 }
 
-// waiting is bulk without ready messages.
-func (f MessageFilter) waiting() (dialect.MessageFilter, error) {
-	chosen, err := f.bulk()
+// checkDue refuses a time until which no message can wait.
+func checkDue(at time.Time) error {
+	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
+		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, or RunNow", at)
+	}
+	return nil
+}
+
+// waits refuses a filter that asks for ready messages.
+func (f Filter) waits() error {
 	if f.Status == Ready {
-		err = errors.Join(err, fmt.Errorf("status: %w: use %s, %s or %s, or leave it out for all of them", ErrReady, Scheduled, Retrying, Parked))
+		return fmt.Errorf("status: %w: use %s, %s or %s, or leave it out for all of them", ErrInHandler, Scheduled, Retrying, Parked)
 	}
+	return nil
+}
+
+// waiting leaves ready messages out.
+func waiting(chosen dialect.MessageFilter) dialect.MessageFilter {
 	chosen.States[0] = max(chosen.States[0], dialect.StateScheduled)
-	return chosen, err
+	return chosen
 }
 
-// String describes the filter for people, as the audit log shows it. It names each field that is set, apart from the target.
-func (f MessageFilter) String() string {
-	var parts []string
-	for _, field := range []struct{ name, value string }{
-		{"status", string(f.Status)}, {"topic", f.Topic}, {"key", f.Key}, {"message id", f.MessageID}, {"error with", f.ErrorText},
-	} {
-		if field.value != "" {
-			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
-		}
+// onMessage acts on the one message that a filter names.
+func (a *Admin) onMessage(filter Filter, logged string, fields watermill.LogFields, act func(name string, id int64) (int, error)) (n int, err error) {
+	if err = filter.alone(pendingMessages); err == nil {
+		n, err = act(filter.Target.spool, filter.ID)
 	}
-	for _, field := range []struct {
-		name  string
-		value int
-	}{{"attempts from", f.MinAttempts}, {"limit", f.Limit}} {
-		if field.value != 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", field.name, field.value))
-		}
+	if err != nil {
+		return 0, failed(err)
 	}
-	for _, field := range []struct {
-		name  string
-		value time.Time
-	}{{"written from", f.CreatedAfter}, {"written before", f.CreatedBefore}} {
-		if !field.value.IsZero() {
-			parts = append(parts, field.name+" "+field.value.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	if len(parts) == 0 {
-		return "all"
-	}
-	return strings.Join(parts, ", ")
+	a.say(logged, filter.Target, watermill.LogFields{"message": filter.ID}.Add(fields))
+	return n, nil
 }
 
-// didMessages logs what an action on many messages has done.
-func (a *Admin) didMessages(logged string, filter MessageFilter, did Progress, err error) (int, error) {
+// onMessages acts on all messages that match a filter.
+func (a *Admin) onMessages(
+	filter Filter, what, logged string, wrong error, act func(name string, chosen dialect.MessageFilter) (Progress, error),
+) (int, error) {
+	chosen, err := filter.ofMessages()
+	if filter.Status == Done {
+		err = errors.Join(err, errors.New("status: messages of the history are replayed: use Replay"))
+	}
+	if err := errors.Join(filter.acting(pendingMessages), err, wrong); err != nil {
+		return 0, fmt.Errorf("admin: %s messages of %s: %w", what, filter.Target, invalid(err))
+	}
+	did, err := act(filter.Target.spool, chosen)
 	if did.Done > 0 {
-		a.say(logged, filter.Target, watermill.LogFields{"count": did.Done, "filter": filter.String()})
+		a.say(logged, filter.Target, watermill.LogFields{"count": did.Done, "filter": filter.describe(pendingMessages)})
 	}
 	if err != nil {
 		return did.Done, failed(err)

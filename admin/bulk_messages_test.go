@@ -21,19 +21,22 @@ import (
 )
 
 // messageAction is an action on many pending messages.
-type messageAction func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error)
+type messageAction func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress func(admin.Progress)) (int, error)
 
 func eachMessageAction(t *testing.T, test func(b *bench, name string, act messageAction)) {
 	t.Helper()
 	for name, act := range map[string]messageAction{
-		"run now": func(ctx context.Context, a *admin.Admin, f admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-			return a.RunAllNow(ctx, f, progress)
+		"run now": func(ctx context.Context, a *admin.Admin, f admin.Filter, progress func(admin.Progress)) (int, error) {
+			f.All = true
+			return a.RunNow(ctx, f, progress)
 		},
-		"reschedule": func(ctx context.Context, a *admin.Admin, f admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-			return a.RescheduleAll(ctx, f, time.Now().Add(time.Hour), progress)
+		"reschedule": func(ctx context.Context, a *admin.Admin, f admin.Filter, progress func(admin.Progress)) (int, error) {
+			f.All = true
+			return a.Reschedule(ctx, f, time.Now().Add(time.Hour), progress)
 		},
-		"bury": func(ctx context.Context, a *admin.Admin, f admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-			return a.BuryAll(ctx, f, "not needed", progress)
+		"bury": func(ctx context.Context, a *admin.Admin, f admin.Filter, progress func(admin.Progress)) (int, error) {
+			f.All = true
+			return a.Bury(ctx, f, "not needed", progress)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +58,7 @@ func TestBulkOfMessages_G10_interrupted_goes_on_with_a_second_call(t *testing.T)
 	eachMessageAction(t, func(b *bench, name string, act messageAction) {
 		const n = 250
 		b.parked(n)
-		filter := admin.MessageFilter{Target: b.target, Status: admin.Parked}
+		filter := admin.Filter{Target: b.target, Status: admin.Parked}
 		ctx, stop := context.WithCancel(b.Context())
 		var seen []int
 		did, err := act(ctx, b.admin, filter, func(p admin.Progress) {
@@ -94,7 +97,7 @@ func TestBulkOfMessages_G9_operators_with_the_same_filter_change_each_message_on
 		for range operators {
 			operator := b.operator(b.database)
 			all.Go(func() {
-				done, err := act(b.Context(), operator, admin.MessageFilter{Target: b.target, Status: admin.Parked}, nil)
+				done, err := act(b.Context(), operator, admin.Filter{Target: b.target, Status: admin.Parked}, nil)
 				did.Add(int64(done))
 				errs <- err
 			})
@@ -119,24 +122,24 @@ func TestBulkOfMessages_filters_by_error_attempts_and_time(t *testing.T) {
 		database.Exec(t, "UPDATE postbox_messages SET attempts = 7 WHERE message_id = ?", []byte("2"))
 		at := time.Now().Add(-48 * time.Hour)
 		database.Exec(t, "UPDATE postbox_messages SET created_at = ? WHERE message_id = ?", at.UnixMicro(), []byte("4"))
-		for _, m := range b.messages(admin.MessageFilter{Target: b.target, Status: admin.Parked}) {
+		for _, m := range b.messages(admin.Filter{Target: b.target, Status: admin.Parked}) {
 			for _, text := range []string{"first", "card declined 100% by " + m.MessageID} {
 				b.run(b.statements.InsertFailure(dialect.Failure{Subject: spool.MessageSubject(m.ID, m.CreatedAt.UnixMicro()), Attempt: 1, Error: text}))
 			}
 		}
 		for _, test := range []struct {
-			filter admin.MessageFilter
+			filter admin.Filter
 			want   []string
 		}{
-			{admin.MessageFilter{ErrorText: "100% by"}, []string{"1", "2", "3", "4"}},
-			{admin.MessageFilter{ErrorText: "declined 100% by 3"}, []string{"3"}},
-			{admin.MessageFilter{ErrorText: "first"}, nil}, // not the last failure
-			{admin.MessageFilter{ErrorText: "Card"}, nil},
-			{admin.MessageFilter{MinAttempts: 4}, []string{"2"}},
-			{admin.MessageFilter{MinAttempts: 3, Topic: "orders"}, []string{"1", "2", "4"}},
-			{admin.MessageFilter{CreatedBefore: at.Add(time.Hour)}, []string{"4"}},
-			{admin.MessageFilter{CreatedAfter: at.Add(time.Hour)}, []string{"1", "2", "3", "5"}},
-			{admin.MessageFilter{CreatedAfter: at, CreatedBefore: at}, nil},
+			{admin.Filter{ErrorText: "100% by"}, []string{"1", "2", "3", "4"}},
+			{admin.Filter{ErrorText: "declined 100% by 3"}, []string{"3"}},
+			{admin.Filter{ErrorText: "first"}, nil}, // not the last failure
+			{admin.Filter{ErrorText: "Card"}, nil},
+			{admin.Filter{MinAttempts: 4}, []string{"2"}},
+			{admin.Filter{MinAttempts: 3, Topic: "orders"}, []string{"1", "2", "4"}},
+			{admin.Filter{Until: at.Add(time.Hour)}, []string{"4"}},
+			{admin.Filter{From: at.Add(time.Hour)}, []string{"1", "2", "3", "5"}},
+			{admin.Filter{From: at, Until: at}, nil},
 		} {
 			test.filter.Target = b.target
 			var got []string
@@ -144,10 +147,10 @@ func TestBulkOfMessages_filters_by_error_attempts_and_time(t *testing.T) {
 				got = append(got, m.MessageID)
 			}
 			slices.Sort(got)
-			require.Equal(t, test.want, got, test.filter.String())
+			require.Equal(t, test.want, got, "%+v", test.filter)
 		}
-		filter := admin.MessageFilter{Target: b.target, ErrorText: "declined", MinAttempts: 7}
-		did, err := b.admin.BuryAll(t.Context(), filter, "no", nil)
+		filter := admin.Filter{Target: b.target, ErrorText: "declined", MinAttempts: 7}
+		did, err := b.admin.Bury(t.Context(), filter, "no")
 		require.NoError(t, err)
 		require.Equal(t, 1, did)
 		require.Equal(t, "2", b.only(admin.Filter{}).MessageID)
@@ -160,25 +163,25 @@ func TestBulkOfMessages_refuses_mistakes(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	b.append(draft("1", "orders", ""))
 	ctx := t.Context()
-	_, err := b.admin.RunAllNow(ctx, admin.MessageFilter{Target: b.target, Status: admin.Ready, Limit: -1, MinAttempts: -1, ErrorText: "\x00", After: "0-0-1"}, nil)
-	require.ErrorIs(t, err, admin.ErrReady)
+	_, err := b.admin.RunNow(ctx, admin.Filter{Target: b.target, Status: admin.Ready, Limit: -1, MinAttempts: -1, ErrorText: "\x00", After: "0-0-1"})
+	require.ErrorIs(t, err, admin.ErrInHandler)
 	for _, part := range []string{"SCHEDULED, RETRYING or PARKED", "limit: -1", "attempts: -1", "error text", "after: it is for lists"} {
 		require.ErrorContains(t, err, part)
 	}
-	_, err = b.admin.RescheduleAll(ctx, admin.MessageFilter{Target: b.target, Status: "GONE"}, time.Time{}, nil)
+	_, err = b.admin.Reschedule(ctx, admin.Filter{Target: b.target, Status: "GONE"}, time.Time{})
 	require.ErrorContains(t, err, "a message cannot wait until")
 	require.ErrorContains(t, err, `"GONE" is not one of`)
-	_, err = b.admin.BuryAll(ctx, admin.MessageFilter{Target: b.target}, " ", nil)
+	_, err = b.admin.Bury(ctx, admin.Filter{All: true, Target: b.target}, " ")
 	require.ErrorContains(t, err, "the reason is empty")
-	_, err = b.admin.BuryAll(ctx, admin.MessageFilter{Target: admin.Outbox("missing")}, "no", nil)
+	_, err = b.admin.Bury(ctx, admin.Filter{All: true, Target: admin.Outbox("missing")}, "no")
 	require.ErrorIs(t, err, admin.ErrNotFound)
 	require.Empty(t, b.deeds())
 	require.Equal(t, 1, b.pending())
 
 	for _, act := range []func() (int, error){
-		func() (int, error) { return b.admin.RunAllNow(ctx, admin.MessageFilter{Target: b.target}, nil) },
+		func() (int, error) { return b.admin.RunNow(ctx, admin.Filter{All: true, Target: b.target}) },
 		func() (int, error) {
-			return b.admin.RescheduleAll(ctx, admin.MessageFilter{Target: b.target}, time.Now().Add(time.Hour), nil)
+			return b.admin.Reschedule(ctx, admin.Filter{All: true, Target: b.target}, time.Now().Add(time.Hour))
 		},
 	} {
 		did, err := act()
@@ -195,10 +198,10 @@ func TestBulkOfMessages_G3_keeps_the_order_of_keys(t *testing.T) {
 		const n, keys = 120, 3
 		b.append(numbered(n)...)
 		b.fail("id < (SELECT f.id FROM (SELECT MIN(id) + 3 AS id FROM postbox_messages) f)", true)
-		did, err := b.admin.BuryAll(t.Context(), admin.MessageFilter{Target: b.target, Limit: 100}, "broker changed", nil)
+		did, err := b.admin.Bury(t.Context(), admin.Filter{All: true, Target: b.target, Limit: 100}, "broker changed")
 		require.NoError(t, err)
 		require.Equal(t, 100, did)
-		did, err = b.admin.BuryAll(t.Context(), admin.MessageFilter{Target: b.target}, "broker changed", nil)
+		did, err = b.admin.Bury(t.Context(), admin.Filter{All: true, Target: b.target}, "broker changed")
 		require.NoError(t, err)
 		require.Equal(t, n-100, did)
 		inOrder := func(ids []string, what string) {
@@ -212,14 +215,14 @@ func TestBulkOfMessages_G3_keeps_the_order_of_keys(t *testing.T) {
 			require.Len(t, ids, n)
 		}
 		inOrder(ids(b.list(admin.Filter{Limit: n})), "dead letters")
-		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+		_, err = b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 
 		b.fail("message_id < ?", true, []byte("0003"))
 		var handled order
 		h := newHandler(func(m *spool.Message) error { handled.note(m); return nil })
 		b.drainTwice(h, func(c *drain.Config) { c.Head = drain.HeadPark })
-		did, err = b.admin.RunAllNow(t.Context(), admin.MessageFilter{Target: b.target, Status: admin.Parked}, nil)
+		did, err = b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, Status: admin.Parked})
 		require.NoError(t, err)
 		require.Equal(t, keys, did)
 		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")
@@ -237,7 +240,7 @@ func TestBulkOfMessages_bounds_the_bytes_of_a_transaction(t *testing.T) {
 		b.append(d)
 	}
 	var seen []int
-	did, err := b.admin.BuryAll(t.Context(), admin.MessageFilter{Target: b.target}, "too large", func(p admin.Progress) { seen = append(seen, p.Done) })
+	did, err := b.admin.Bury(t.Context(), admin.Filter{All: true, Target: b.target}, "too large", func(p admin.Progress) { seen = append(seen, p.Done) })
 	require.NoError(t, err)
 	require.Equal(t, 6, did)
 	require.Equal(t, []int{2, 4, 6}, seen)
@@ -253,7 +256,7 @@ func TestBulkOfMessages_leaves_a_message_whose_last_error_has_changed_meanwhile(
 	other.MessageID, other.Key = "2", "b"
 	b.append(large, other)
 	b.fail("1 = 1", true)
-	found := b.messages(admin.MessageFilter{Target: b.target, Status: admin.Parked})
+	found := b.messages(admin.Filter{Target: b.target, Status: admin.Parked})
 	require.Len(t, found, 2)
 	fails := func(m admin.Message, text string) {
 		b.run(b.statements.InsertFailure(dialect.Failure{Subject: spool.MessageSubject(m.ID, m.CreatedAt.UnixMicro()), Attempt: 1, Error: text}))
@@ -261,14 +264,14 @@ func TestBulkOfMessages_leaves_a_message_whose_last_error_has_changed_meanwhile(
 	for _, m := range found {
 		fails(m, "card declined")
 	}
-	did, err := b.admin.BuryAll(t.Context(), admin.MessageFilter{Target: b.target, ErrorText: "declined"}, "no", func(p admin.Progress) {
+	did, err := b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ErrorText: "declined"}, "no", func(p admin.Progress) {
 		if p.Done == 1 {
 			fails(found[1], "timeout")
 		}
 	})
 	require.NoError(t, err)
 	require.Equal(t, 1, did)
-	left := b.messages(admin.MessageFilter{Target: b.target})
+	left := b.messages(admin.Filter{Target: b.target})
 	require.Len(t, left, 1)
 	require.Equal(t, found[1].ID, left[0].ID)
 }

@@ -2,21 +2,42 @@ package admin
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Cursor is the position of a message in a list. It is a short word of digits that fits into the address of a web page. It is valid
-// only for the list that it came from. The zero value is the beginning.
-type Cursor string
+// cursor is the position of an entry in a list. It is a short word that fits into the address of a
+// web page, and is valid only for the list that it came from. The zero value is the beginning.
+type cursor string
 
 // placeFormat is that of [dialect.Place.String].
 const placeFormat = "%d-%d-%d"
 
-func cursorOf(p dialect.Place) Cursor { return Cursor(p.String()) }
+func cursorOf(p dialect.Place) cursor { return cursor(p.String()) }
+
+// idCursor is the position behind an entry of a list in the order of ids; 0 is the end of the list.
+func idCursor(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatInt(id, 10)
+}
+
+// parseID reads the id behind which a page begins.
+func (p cursor) parseID() (id int64, err error) {
+	if p == "" {
+		return 0, nil
+	}
+	id, err = strconv.ParseInt(string(p), 10, 64)
+	if err != nil || id < 0 || strconv.FormatInt(id, 10) != string(p) {
+		return 0, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
+	}
+	return id, nil
+}
 
 // parse reads a place in a list of messages from one state to another.
-func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
+func (p cursor) parse(least, most int) (place dialect.Place, err error) {
 	if p == "" {
 		return place, nil
 	}
@@ -28,12 +49,12 @@ func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 }
 
 // parseReplay reads how far a replay has got.
-func (p Cursor) parseReplay() (after replayCursor, err error) {
+func (p cursor) parseReplay() (after replayCursor, err error) {
 	if p == "" {
 		return after, nil
 	}
 	_, err = fmt.Sscanf(string(p), replayCursorFormat, &after.CreatedAt, &after.ID, &after.Until)
-	if err != nil || Cursor(after.String()) != p {
+	if err != nil || cursor(after.String()) != p {
 		return replayCursor{}, fmt.Errorf("after: %.60q is not a cursor of a replay: use one that a replay returned", p)
 	}
 	return after, nil

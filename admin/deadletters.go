@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -86,29 +85,41 @@ type Failure struct {
 	Process string
 }
 
-// DeadLetters lists the dead letters that match the filter, in the order of their ids. Pass the last id as
-// [Filter.After] to get the next page; a page shorter than the limit is the last. Payload, metadata and failures
-// are left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter]. DeadLetters fails with [ErrNotFound] if the
-// filter names an outbox or a queue that does not exist.
-func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, error) {
-	if err := errors.Join(filter.Validate(), filter.listable()); err != nil {
-		return nil, fmt.Errorf("admin: list dead letters: %w", invalid(err))
+// DeadLetters lists the dead letters that match the filter, in the order of their ids, and returns
+// the cursor of the next page, which is empty after the last one. Payload, metadata and failures are
+// left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter].
+//
+// A page looks at up to 10,000 dead letters: if few of them match, it is short or empty, and the
+// list goes on all the same. It costs up to three statements. DeadLetters fails with [ErrNotFound]
+// if the filter names an outbox or a queue that does not exist.
+func (a *Admin) DeadLetters(ctx context.Context, filter Filter) (letters []DeadLetter, next string, err error) {
+	limit, err := filter.listed(deadLetters)
+	after, idErr := cursor(filter.After).parseID()
+	if err := errors.Join(err, idErr, filter.ofInbox()); err != nil {
+		return nil, "", fmt.Errorf("admin: list dead letters: %w", invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return publicLetters(a.letters.List(ctx, filter.page()))
-}
-
-func publicLetters(found []*storedLetter, err error) ([]DeadLetter, error) {
+	chosen := filter.ofLetters()
+	chosen.After, chosen.Limit = after, limit
+	found, err := a.letters.Search(ctx, chosen, searchAmong)
 	if err != nil {
-		return nil, failed(err)
+		return nil, "", failed(err)
 	}
-	letters := make([]DeadLetter, len(found))
-	for i, letter := range found {
+	letters = make([]DeadLetter, len(found.Letters))
+	for i, letter := range found.Letters {
 		letters[i] = letter.DeadLetter
 	}
-	return letters, nil
+	return letters, idCursor(found.Next), nil
+}
+
+// ofInbox refuses an inbox as the target of dead letters, and one that cannot exist.
+func (f Filter) ofInbox() error {
+	if f.Target.IsInbox() {
+		return errors.New("target: to choose the letters of an inbox, set Consumer")
+	}
+	return f.Target.check()
 }
 
 // DeadLetter returns one dead letter with its payload, metadata and failure history, or [ErrNotFound].
@@ -121,25 +132,8 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	return &found.DeadLetter, nil
 }
 
-// Requeue lets the message of a dead letter be handled again, with all its attempts, and deletes the letter, in
-// one transaction; the comment of the package says how. The message comes after the messages of its key that are pending now.
-//
-// A message that came from a broker to an inbox is published again as it came, on
-// [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is not known of it, an [Again] says.
-//
-// Requeue fails with [ErrNotFound], [ErrResolved] or [ErrStuck], and then changes nothing. After
-// [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrNotFound] then means that it had happened.
-func (a *Admin) Requeue(ctx context.Context, id int64, again ...Again) error {
-	if err := a.letters.Requeue(ctx, id, the(again)); err != nil {
-		return failed(err)
-	}
-	a.logger.Info("Postbox requeued a dead letter", watermill.LogFields{"dead_letter": id})
-	return nil
-}
-
 // Again says what an operator knows of messages that came from a broker to an inbox and are
-// published again. It has no effect on those of outboxes and queues. Of several the last one
-// counts.
+// published again. It has no effect on those of outboxes and queues.
 type Again struct {
 	// Topic is the topic on which they are published. Defaults to [DeadLetter.SourceTopic]; without
 	// one, the error is [ErrNoTopic].
@@ -148,37 +142,6 @@ type Again struct {
 	// Without it, a letter is refused with [ErrOlderThanClaims] whose own claim has been deleted,
 	// since the claims of other consumers are as old.
 	OlderThanClaims bool
-}
-
-func the(again []Again) Again {
-	if len(again) == 0 {
-		return Again{}
-	}
-	return again[len(again)-1]
-}
-
-// Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
-// required, and is cut off at 4096 bytes. Resolve fails with [ErrNotFound], or with [ErrResolved] if another operator was faster; that
-// operator's reason is then kept. A resolved letter cannot be requeued.
-func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
-	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("admin: resolve dead letter %d: %w", id, invalid(errNoReason))
-	}
-	if err := a.letters.Resolve(ctx, id, reason); err != nil {
-		return failed(err)
-	}
-	a.logger.Info("Postbox resolved a dead letter", watermill.LogFields{"dead_letter": id, "reason": reason})
-	return nil
-}
-
-// Delete deletes a dead letter, resolved or not, with its payload. It fails with [ErrNotFound]. An inbox still
-// recognises the message as delivered for as long as it keeps claims.
-func (a *Admin) Delete(ctx context.Context, id int64) error {
-	if err := a.letters.Delete(ctx, id); err != nil {
-		return failed(err)
-	}
-	a.logger.Info("Postbox deleted a dead letter", watermill.LogFields{"dead_letter": id})
-	return nil
 }
 
 // maxHistory limits the failures that are read with a message or a dead letter to the newest ones.

@@ -67,7 +67,7 @@ func TestAdmin_lists_the_dead_letters_that_a_filter_selects(t *testing.T) {
 		for hour, id := range []string{"a", "b", "c", "d", "\xff\x00"} {
 			death(id, hour)
 		}
-		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "b"}).ID, "paid by hand"))
+		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: "b"}).ID}, "paid by hand")))
 
 		hour := func(h int) time.Time { return time.Date(2026, 1, 1, h, 0, 0, 0, time.FixedZone("here", 0)) }
 		for name, test := range map[string]struct {
@@ -81,9 +81,9 @@ func TestAdmin_lists_the_dead_letters_that_a_filter_selects(t *testing.T) {
 			"unknown":      {admin.Filter{MessageID: "e"}, nil},
 			"other case":   {admin.Filter{Topic: "Orders"}, nil},
 			"resolved":     {admin.Filter{Resolved: "yes"}, []string{"b"}},
-			"died after":   {admin.Filter{DiedAfter: hour(2)}, []string{"c", "d", "\xff\x00"}},
-			"died before":  {admin.Filter{DiedBefore: hour(2)}, []string{"a"}},
-			"all together": {admin.Filter{Topic: "orders", Consumer: "billing", DiedAfter: hour(1), DiedBefore: hour(4)}, []string{"d"}},
+			"died after":   {admin.Filter{From: hour(2)}, []string{"c", "d", "\xff\x00"}},
+			"died before":  {admin.Filter{Until: hour(2)}, []string{"a"}},
+			"all together": {admin.Filter{Topic: "orders", Consumer: "billing", From: hour(1), Until: hour(4)}, []string{"d"}},
 		} {
 			require.ElementsMatch(t, test.want, ids(b.list(test.filter)), name)
 		}
@@ -100,19 +100,19 @@ func TestAdmin_lists_page_by_page(t *testing.T) {
 		var seen []string
 		filter := admin.Filter{Limit: 3}
 		for {
-			page := b.list(filter)
+			page, next, err := b.admin.DeadLetters(t.Context(), filter)
+			require.NoError(t, err)
 			require.LessOrEqual(t, len(page), 3)
 			seen = append(seen, ids(page)...)
-			if len(page) < filter.Limit {
+			if filter.After = next; next == "" {
 				break
 			}
-			filter.After = page[len(page)-1].ID
 		}
 		require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6"}, seen)
 
-		_, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1})
+		_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1})
 		require.ErrorContains(t, err, "limit")
-		_, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: "nine"})
+		_, _, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: "nine"})
 		require.ErrorContains(t, err, "limit")
 		require.ErrorContains(t, err, "resolved")
 	})
@@ -125,11 +125,11 @@ func TestAdmin_resolves_with_a_reason(t *testing.T) {
 		b.append(draft("one", "orders", ""))
 		b.bury()
 		id := b.only(admin.Filter{}).ID
-		require.ErrorContains(t, b.admin.Resolve(t.Context(), id, "  "), "reason")
-		require.NoError(t, b.admin.Resolve(t.Context(), id, "refunded by hand \x00\xff"+strings.Repeat("!", 10_000)))
-		require.ErrorIs(t, b.admin.Resolve(t.Context(), id, "too late"), admin.ErrResolved)
-		require.ErrorIs(t, b.admin.Requeue(t.Context(), id), admin.ErrResolved)
-		require.ErrorIs(t, b.admin.Resolve(t.Context(), id+1, "no such letter"), admin.ErrNotFound)
+		require.ErrorContains(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "  ")), "reason")
+		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "refunded by hand \x00\xff"+strings.Repeat("!", 10_000))))
+		require.ErrorIs(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "too late")), admin.ErrResolved)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{})), admin.ErrResolved)
+		require.ErrorIs(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id + 1}, "no such letter")), admin.ErrNotFound)
 
 		letter := b.only(admin.Filter{Resolved: "yes"})
 		require.True(t, strings.HasPrefix(letter.Resolution, "refunded by hand"))
@@ -145,10 +145,10 @@ func TestAdmin_deletes_dead_letters_and_keeps_their_claims(t *testing.T) {
 		b := newBench(t, database)
 		b.buryInbox("open", 0)
 		b.buryInbox("resolved", 0)
-		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "resolved"}).ID, "done"))
+		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: "resolved"}).ID}, "done")))
 		for _, letter := range b.list(admin.Filter{Resolved: "any"}) {
-			require.NoError(t, b.admin.Delete(t.Context(), letter.ID))
-			require.ErrorIs(t, b.admin.Delete(t.Context(), letter.ID), admin.ErrNotFound)
+			require.NoError(t, errorOf(b.admin.Delete(t.Context(), admin.Filter{ID: letter.ID})))
+			require.ErrorIs(t, errorOf(b.admin.Delete(t.Context(), admin.Filter{ID: letter.ID})), admin.ErrNotFound)
 		}
 		require.Zero(t, b.dead())
 		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"), "the deliveries are still known")
@@ -161,13 +161,13 @@ func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
 		database := open(t)
 		a, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
-		_, err = a.Stats(t.Context())
+		_, err = a.Stats(t.Context(), admin.Outbox("outbox"))
 		require.ErrorContains(t, err, "postbox.Migrate")
-		_, err = a.DeadLetters(t.Context(), admin.Filter{})
+		_, _, err = a.DeadLetters(t.Context(), admin.Filter{})
 		require.ErrorContains(t, err, "postbox.Migrate")
-		_, err = a.RequeueAll(t.Context(), admin.Filter{}, nil)
+		_, err = a.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.ErrorContains(t, err, "postbox.Migrate")
-		require.ErrorContains(t, a.Requeue(t.Context(), 1), "postbox.Migrate")
+		require.ErrorContains(t, errorOf(a.Requeue(t.Context(), admin.Filter{ID: 1}, admin.Again{})), "postbox.Migrate")
 	}
 }
 
@@ -192,9 +192,9 @@ func TestAdmin_filters_by_the_beginning_of_1970(t *testing.T) {
 	b.bury()
 	require.Len(t, b.list(admin.Filter{}), 1)
 	for _, at := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), time.Unix(0, 999)} {
-		require.Empty(t, b.list(admin.Filter{DiedBefore: at}), at)
-		require.Len(t, b.list(admin.Filter{DiedAfter: at}), 1, at)
-		n, err := b.admin.RequeueAll(t.Context(), admin.Filter{DiedBefore: at}, nil)
+		require.Empty(t, b.list(admin.Filter{Until: at}), at)
+		require.Len(t, b.list(admin.Filter{From: at}), 1, at)
+		n, err := b.admin.Requeue(t.Context(), admin.Filter{Until: at}, admin.Again{})
 		require.NoError(t, err)
 		require.Zero(t, n)
 	}

@@ -3,9 +3,9 @@
 //
 // # Outboxes and queues
 //
-// [Admin.Queues] shows the state of each outbox and queue. [Admin.Pause] stops one in all processes, and [Admin.PauseKey] stops the messages with
-// one ordering key. [Admin.ChangeSettings] changes how fast, how often and for how long, without a restart. [Admin.Messages]
-// lists pending messages, and [Admin.Done] lists handled ones if they are kept. [Admin.RunNow], [Admin.Reschedule] and
+// [Admin.Queues] shows the state of each outbox and queue. [Admin.Pause] stops one in all processes, or the messages with
+// one ordering key or topic. [Admin.ChangeSettings] changes how fast, how often and for how long, without a restart. [Admin.Messages]
+// lists pending messages, and handled ones if they are kept. [Admin.RunNow], [Admin.Reschedule] and
 // [Admin.Bury] act on a message that waits: for its time, its next attempt, or an operator. [Admin.Account] shows whether
 // every written message is accounted for.
 //
@@ -26,7 +26,7 @@
 //     on its own topic and with its own id. The consumer handles it, and the inboxes of all other consumers recognise
 //     it as a duplicate. Consumers without an inbox get it a second time. The inbox itself needs no outbox for that.
 //
-// [Admin.RequeueAll], [Admin.ResolveAll] and [Admin.DeleteAll] act on all dead letters that match a filter, page by page. [Admin.Groups] sorts
+// [Admin.Requeue], [Admin.Resolve] and [Admin.Delete] act on one dead letter, or on all that match a [Filter], page by page. [Admin.Groups] sorts
 // letters by the way in which they failed. [Admin.EditAndRequeue] replaces the payload or the metadata of a message. Each action
 // leaves an entry for [Admin.Audit], in the transaction of its effect.
 //

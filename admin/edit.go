@@ -41,7 +41,7 @@ type Edit struct {
 // several operators who edit the same letter succeeds. The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its
 // own letter.
 //
-// EditAndRequeue fails with [ErrEditNotAllowed] unless [Config.AllowEdit] is set, and with [ErrNotFound], [ErrResolved], [ErrStuck]
+// EditAndRequeue fails with [ErrEditNotAllowed] unless [Config.AllowEdit] is set, and with [ErrNotFound], [ErrResolved], [ErrCannotRequeue]
 // or [ErrKeyChanged]; then nothing has changed. After [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrEdited] then
 // means that it, or another edit, had happened.
 func (a *Admin) EditAndRequeue(ctx context.Context, id int64, edit Edit, again ...Again) error {
@@ -51,7 +51,11 @@ func (a *Admin) EditAndRequeue(ctx context.Context, id int64, edit Edit, again .
 	if edit.Payload == nil && edit.Metadata == nil {
 		return fmt.Errorf("admin: edit dead letter %d: %w", id, invalid(errNoEdit))
 	}
-	if err := a.letters.EditAndRequeue(ctx, id, edit, the(again)); err != nil {
+	var known Again
+	if len(again) > 0 {
+		known = again[len(again)-1]
+	}
+	if err := a.letters.EditAndRequeue(ctx, id, edit, known); err != nil {
 		return failed(err)
 	}
 	a.logger.Info("Postbox edited and requeued a dead letter", watermill.LogFields{"dead_letter": id})
@@ -134,7 +138,7 @@ func (l *storedLetter) edited(edit Edit, again Again) (spool.Draft, error) {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if edit.Metadata == nil && l.broken != nil {
-		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrStuck, l.broken)
+		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrCannotRequeue, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: maps.Clone(l.Metadata)}
 	if err := l.address(&draft, again); err != nil {

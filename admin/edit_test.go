@@ -28,7 +28,7 @@ func (b *bench) editor() *admin.Admin {
 // pendingMessage reads the only pending message.
 func (b *bench) pendingMessage() *admin.Message {
 	b.Helper()
-	messages := b.messages(admin.MessageFilter{})
+	messages := b.messages(admin.Filter{})
 	require.Len(b, messages, 1)
 	m, err := b.admin.Message(b.Context(), b.target, messages[0].ID)
 	require.NoError(b, err)
@@ -67,7 +67,7 @@ func TestEdit_replaces_payload_and_metadata(t *testing.T) {
 			b.eventually(func() bool { return h.counts()[name] == 1 }, "it is handled")
 			stop()
 		}
-		require.Contains(t, strings.Join(b.acts(admin.AuditFilter{Action: "edit"}), "\n"), "1 new payload of 0 bytes, new metadata with 0 values")
+		require.Contains(t, strings.Join(b.acts(admin.Filter{Action: "edit"}), "\n"), "1 new payload of 0 bytes, new metadata with 0 values")
 	})
 }
 
@@ -99,8 +99,8 @@ func TestEdit_G9_one_of_many_operators_wins(t *testing.T) {
 			require.ErrorIs(t, err, admin.ErrResolved)
 		}
 		require.Equal(t, fmt.Sprint("version ", winner), string(b.pendingMessage().Payload))
-		require.ErrorIs(t, b.admin.Requeue(t.Context(), letter.ID), admin.ErrEdited)
-		require.Len(t, b.acts(admin.AuditFilter{Action: "edit"}), 1)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})), admin.ErrEdited)
+		require.Len(t, b.acts(admin.Filter{Action: "edit"}), 1)
 	})
 }
 
@@ -124,15 +124,15 @@ func TestEdit_is_refused(t *testing.T) {
 			require.ErrorContains(t, err, "leave "+name+" out of the metadata")
 		}
 		require.Zero(t, b.pending())
-		require.Empty(t, b.acts(admin.AuditFilter{}))
+		require.Empty(t, b.acts(admin.Filter{}))
 
 		database.Exec(t, "UPDATE postbox_dead_letters SET metadata = ?", []byte{0xff})
-		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, edit), admin.ErrStuck, "the metadata cannot be decoded")
+		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, edit), admin.ErrCannotRequeue, "the metadata cannot be decoded")
 		edit.Metadata = message.Metadata{"mended": "yes"}
 		require.NoError(t, b.editor().EditAndRequeue(t.Context(), id, edit))
 		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)
 
-		require.NoError(t, b.admin.Delete(t.Context(), id))
+		require.NoError(t, errorOf(b.admin.Delete(t.Context(), admin.Filter{ID: id})))
 		b.append(draft("two", "orders", ""))
 	})
 }

@@ -20,20 +20,19 @@ var (
 	ErrKeyChanged = errors.New("the ordering key cannot be changed, since the order of its messages would be lost")
 	// ErrEditNotAllowed is returned by [Admin.EditAndRequeue] unless [Config.AllowEdit] is set.
 	ErrEditNotAllowed = errors.New("editing is not allowed: set AllowEdit of admin.Config")
-	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: it
-	// is that of an inbox and the outbox that [Config.Outbox] names does not exist, or the error is
-	// [ErrNoTopic] or [ErrOlderThanClaims], its own outbox or queue does not exist any more, or its
-	// metadata cannot be read. The letter stays.
-	ErrStuck = errors.New("dead letter cannot be requeued")
+	// ErrCannotRequeue means that this dead letter cannot be requeued, and the error says why: no
+	// outbox for letters of inboxes, [ErrNoTopic] or [ErrOlderThanClaims], its outbox or queue is
+	// gone, or its metadata cannot be read. The letter stays.
+	ErrCannotRequeue = errors.New("dead letter cannot be requeued")
 	// ErrOlderThanClaims is returned for a dead letter of an inbox that consumers would handle
-	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrStuck], too.
+	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrCannotRequeue], too.
 	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
-		ErrStuck)
+		ErrCannotRequeue)
 	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes: the same request fails again.
 	ErrInvalid = errors.New("invalid request")
-	// ErrReady is returned for an attempt to reschedule a message that is handled as soon as possible, and may be in a handler
-	// already.
-	ErrReady = errors.New("message is ready")
+	// ErrInHandler is returned for an attempt to reschedule a message that is handled as soon as
+	// possible, and may be in a handler already.
+	ErrInHandler = errors.New("message is ready")
 )
 
 // failed says that it was here where something went wrong.

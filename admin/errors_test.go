@@ -19,7 +19,7 @@ func TestAdmin_tells_a_wrong_request_from_a_failure_of_the_database(t *testing.T
 		b.outboxID()
 		ctx, a := t.Context(), b.admin
 		for _, text := range []string{"a\x00", "a\xff"} {
-			letters := func(f admin.Filter) error { _, err := a.DeadLetters(ctx, f); return err }
+			letters := func(f admin.Filter) error { _, _, err := a.DeadLetters(ctx, f); return err }
 			for field, err := range map[string]error{
 				"topic":      letters(admin.Filter{Topic: text}),
 				"consumer":   letters(admin.Filter{Consumer: text}),
@@ -29,30 +29,30 @@ func TestAdmin_tells_a_wrong_request_from_a_failure_of_the_database(t *testing.T
 				require.ErrorIs(t, err, admin.ErrInvalid, field)
 				require.ErrorContains(t, err, field)
 			}
-			_, err := a.Messages(ctx, admin.MessageFilter{Target: b.target, Topic: text})
+			_, _, err := a.Messages(ctx, admin.Filter{Target: b.target, Topic: text})
 			require.ErrorIs(t, err, admin.ErrInvalid)
-			_, err = a.Done(ctx, b.target, admin.DoneFilter{Topic: text})
+			_, _, err = a.Messages(ctx, admin.Filter{Target: b.target, Status: admin.Done, Topic: text})
 			require.ErrorIs(t, err, admin.ErrInvalid)
-			for _, filter := range []admin.AuditFilter{{Actor: text}, {Action: text}, {Target: admin.Outbox(text)}} {
-				_, err = a.Audit(ctx, filter)
+			for _, filter := range []admin.Filter{{Actor: text}, {Action: text}, {Target: admin.Outbox(text)}} {
+				_, _, err = a.Audit(ctx, filter)
 				require.ErrorIs(t, err, admin.ErrInvalid)
 			}
-			require.ErrorIs(t, a.PauseTopic(ctx, b.target, text), admin.ErrInvalid)
-			require.ErrorIs(t, a.Pause(ctx, admin.Outbox(text)), admin.ErrNotFound)
+			require.ErrorIs(t, a.Pause(ctx, admin.Filter{Target: b.target, Topic: text}), admin.ErrInvalid)
+			require.ErrorIs(t, a.Pause(ctx, admin.Filter{Target: admin.Outbox(text), All: true}), admin.ErrNotFound)
 		}
-		require.ErrorIs(t, a.Pause(ctx, admin.Outbox(b.target.Name()+" ")), admin.ErrNotFound)
+		require.ErrorIs(t, a.Pause(ctx, admin.Filter{Target: admin.Outbox(b.target.Name() + " "), All: true}), admin.ErrNotFound)
 		// MySQL and MariaDB would choose what has the name without the space.
 		for _, filter := range []admin.Filter{{Topic: "orders "}, {Consumer: "billing "}} {
-			_, err := a.DeleteAll(ctx, filter, nil)
+			_, err := a.Delete(ctx, filter)
 			require.ErrorIs(t, err, admin.ErrInvalid)
 		}
-		_, err := a.BuryAll(ctx, admin.MessageFilter{Target: b.target, Topic: "orders "}, "reason", nil)
+		_, err := a.Bury(ctx, admin.Filter{Target: b.target, Topic: "orders "}, "reason")
 		require.ErrorIs(t, err, admin.ErrInvalid)
-		_, err = a.Done(ctx, b.target, admin.DoneFilter{Topic: "orders "})
+		_, _, err = a.Messages(ctx, admin.Filter{Target: b.target, Status: admin.Done, Topic: "orders "})
 		require.ErrorIs(t, err, admin.ErrInvalid)
-		require.ErrorIs(t, a.Resolve(ctx, 1, " "), admin.ErrInvalid)
-		require.ErrorIs(t, a.Reschedule(ctx, b.target, 1, time.Time{}), admin.ErrInvalid)
-		require.ErrorIs(t, a.PauseKey(ctx, b.target, ""), admin.ErrInvalid)
+		require.ErrorIs(t, errorOf(a.Resolve(ctx, admin.Filter{ID: 1}, " ")), admin.ErrInvalid)
+		require.ErrorIs(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: b.target, ID: 1}, time.Time{})), admin.ErrInvalid)
+		require.ErrorIs(t, a.Pause(ctx, admin.Filter{Target: b.target, Key: ""}), admin.ErrInvalid)
 		require.Empty(t, b.deeds())
 	})
 }
@@ -63,7 +63,7 @@ func TestReplay_refuses_a_topic_that_no_message_can_have(t *testing.T) {
 		b := newBench(t, database)
 		b.history(b.outbox, 1, nil)
 		for _, topic := range []string{"orders ", "a\x00", "a\xff", strings.Repeat("x", 256)} {
-			_, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{Topic: topic}, nil)
+			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{Topic: topic})
 			require.ErrorIs(t, err, admin.ErrInvalid, "%.10q", topic)
 		}
 		require.Zero(t, b.pending())

@@ -58,7 +58,7 @@ func pauseQueue(ctx context.Context) error {
 		return err
 	}
 	fraud := admin.Queue("fraud")
-	if err := operator.Pause(ctx, fraud); err != nil {
+	if err := operator.Pause(ctx, admin.Filter{Target: fraud, All: true}); err != nil {
 		return err
 	}
 	if err := operator.SetSettings(ctx, fraud, admin.Settings{Concurrency: 4, History: 24 * time.Hour}); err != nil {
@@ -75,7 +75,7 @@ func pauseQueue(ctx context.Context) error {
 	if err := lookAtQueues(ctx, operator); err != nil { // nothing is delivered, whenever we look
 		return err
 	}
-	if err := operator.Resume(ctx, fraud); err != nil {
+	if err := operator.Resume(ctx, admin.Filter{Target: fraud, All: true}); err != nil {
 		return err
 	}
 	for range 2 {
@@ -101,7 +101,7 @@ func lookAtQueues(ctx context.Context, operator *admin.Admin) error {
 	}
 	for _, q := range queues {
 		fmt.Printf("%s: %d pending, paused: %t\n", q.Target, q.Pending, !q.PausedSince.IsZero())
-		messages, err := operator.Messages(ctx, admin.MessageFilter{Target: q.Target})
+		messages, _, err := operator.Messages(ctx, admin.Filter{Target: q.Target})
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letters, err := operator.DeadLetters(ctx, admin.Filter{Topic: "orders"})
+	letters, _, err := operator.DeadLetters(ctx, admin.Filter{Topic: "orders"})
 	if err != nil {
 		return err
 	}
@@ -53,17 +53,17 @@ func dealWithDeadLetters(ctx context.Context) error {
 		fmt.Printf("%s died after %d attempts: %s\n", letter.MessageID, letter.Attempts, letter.Error)
 	}
 
-	if err := operator.Resolve(ctx, letters[0].ID, "the customer has cancelled"); err != nil {
+	if _, err := operator.Resolve(ctx, admin.Filter{ID: letters[0].ID}, "the customer has cancelled"); err != nil {
 		return err
 	}
-	err = operator.Requeue(ctx, letters[0].ID)
+	_, err = operator.Requeue(ctx, admin.Filter{ID: letters[0].ID}, admin.Again{})
 	fmt.Println("resolved for good:", errors.Is(err, admin.ErrResolved))
 
-	requeued, err := operator.RequeueAll(ctx, admin.Filter{Topic: "orders"}, nil)
+	requeued, err := operator.Requeue(ctx, admin.Filter{Topic: "orders"}, admin.Again{})
 	if err != nil {
 		return err
 	}
-	stats, err := operator.Stats(ctx)
+	stats, err := operator.Stats(ctx, admin.Outbox("outbox"))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,72 +12,191 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxLimit is the largest number of entries that a call of [Admin.DeadLetters], [Admin.Messages] or [Admin.Done] returns.
+// MaxLimit is the largest number of entries on a page of a list.
 const MaxLimit = 1000
 
-// defaultLimit is the number of entries that they return unless the filter sets another one.
+// defaultLimit is the number of entries on a page unless the filter sets another one.
 const defaultLimit = 100
 
 // resolutions are the values of [Filter.Resolved].
 var resolutions = map[string]dialect.Resolved{"": dialect.ResolvedNo, "yes": dialect.ResolvedYes, "any": dialect.ResolvedAny}
 
-// Filter chooses the dead letters that match all fields that are set. The zero value chooses all that no operator has
-// resolved.
+// Filter chooses what a list shows, or what an action changes: messages, dead letters, entries of
+// the audit log, receipts, keys. It chooses what matches all fields that are set. A field that has
+// no meaning there is an [ErrInvalid].
 type Filter struct {
-	// Topic is the topic of the message.
-	Topic string
-	// Consumer is the inbox's consumer that could not handle the message.
-	Consumer string
-	// Target is the outbox or the queue that the message was in. The zero value is for all, and for the letters of inboxes. To choose the letters of
-	// an inbox, set Consumer.
+	// Target is the outbox, the queue or the inbox. Lists of messages, pauses and actions on
+	// messages need one. For dead letters the zero value is for all; those of an inbox are chosen
+	// by Consumer.
 	Target Target
-	// MessageID is the whole id of the message.
-	MessageID string
-	// Key is the ordering key.
-	Key string
-	// ErrorText is a part of the error of the last attempt, with the same capitals.
+	// ID is the one message of Target, or the one dead letter, that an action changes. It goes with
+	// no other condition.
+	ID int64
+	// Status is that of messages: one of the pending ones, [Done] for the history, and "" for all
+	// that are pending.
+	Status Status
+	// Topic, Key and MessageID must match the whole value.
+	Topic, Key, MessageID string
+	// Consumer is the inbox's consumer that could not handle the message of a dead letter, or whose
+	// receipt has not come.
+	Consumer string
+	// ErrorText is a part of the last error of a message or a dead letter, with the same capitals.
 	ErrorText string
-	// Shape chooses the letters of a group: those whose error has this shape, as [Group.Shape] and
-	// [DeadLetter.Shape] have it.
+	// Shape chooses the dead letters of a group: see [Group.Shape] and [DeadLetter.Shape].
 	Shape string
-	// Cause chooses by [DeadLetter.Cause].
+	// Cause chooses dead letters by [DeadLetter.Cause].
 	Cause string
-	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the range, and 0 is no bound.
-	MinAttempts, MaxAttempts int
-	// DiedAfter and DiedBefore bound the time of death: the first is part of the span, the second is not. They are
-	// compared with the database's clock.
-	DiedAfter, DiedBefore time.Time
-	// Resolved chooses by whether an operator has resolved the letter: "" is for those that are not
-	// resolved, "yes" for those that are, and "any" for both.
+	// Resolved chooses dead letters by whether an operator has resolved them: "" is for those that
+	// are not resolved, "yes" for those that are, and "any" for both.
 	Resolved string
+	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the
+	// range, and 0 is no bound. Messages have no upper one.
+	MinAttempts, MaxAttempts int
+	// From and Until bound a time, by the database's clock: when a pending message was written, when
+	// one of the history was done, when a dead letter died, or when an operator acted. From is part
+	// of the span, and Until is not.
+	From, Until time.Time
+	// Actor and Action are those of an [AuditEntry].
+	Actor, Action string
+	// OlderThan chooses missing receipts of messages that were sent longer ago than this, overdue or
+	// not. By default the time that the producer has set decides.
+	OlderThan time.Duration
+	// All is for an action on all that there is: without any condition it changes nothing and
+	// returns an error. Lists ignore it. Target alone is a condition for dead letters.
+	All bool
 
-	// After chooses dead letters with higher ids, for the next page.
-	After int64
-	// Limit is the largest number of letters that [Admin.DeadLetters] returns: 100 by default, and an error above 1000. For
-	// [Admin.RequeueAll], [Admin.ResolveAll] and [Admin.DeleteAll] it is the largest number to act on, without a maximum, and 0 for all.
+	// After is the cursor that the list has returned for its next page.
+	After string
+	// Limit is the largest number of entries on a page: 100 by default, and an error above
+	// [MaxLimit]. For an action it is the largest number of things to change, without a maximum, and
+	// 0 for all.
 	Limit int
 }
 
-// Validate returns all mistakes in the filter.
+// list is what a filter is for.
+type list struct {
+	of     string   // what its entries are called
+	span   string   // what From and Until bound
+	said   string   // the same in a description
+	fields []string // by which its entries are chosen
+}
+
+var (
+	pendingMessages = list{"pending messages", "created", "written", []string{"target", "status", "topic", "key", "message id", "error text", "min attempts", "from", "until"}}
+	doneMessages    = list{"messages of the history", "done", "done", []string{"target", "status", "topic", "key", "message id", "from", "until"}}
+	deadLetters     = list{"dead letters", "died", "died", []string{"target", "topic", "key", "message id", "consumer", "error text", "shape", "cause", "resolved", "min attempts", "max attempts", "from", "until"}}
+	auditLog        = list{"the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
+	receipts        = list{"receipts that have not come", "", "", []string{"topic", "consumer", "older than"}}
+	receiptsOf      = list{"the receipts of a message", "", "", []string{"message id"}}
+	stuckKeys       = list{"stuck keys", "", "", []string{"target"}}
+	pauses          = list{"pauses", "", "", []string{"target", "key", "topic"}}
+)
+
+// conditions names the fields that are set, apart from After and Limit.
+func (f Filter) conditions() (set []string) {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"target", f.Target != (Target{})},
+		{"id", f.ID != 0},
+		{"status", f.Status != ""},
+		{"topic", f.Topic != ""},
+		{"key", f.Key != ""},
+		{"message id", f.MessageID != ""},
+		{"consumer", f.Consumer != ""},
+		{"error text", f.ErrorText != ""},
+		{"shape", f.Shape != ""},
+		{"cause", f.Cause != ""},
+		{"resolved", f.Resolved != ""},
+		{"min attempts", f.MinAttempts != 0},
+		{"max attempts", f.MaxAttempts != 0},
+		{"from", !f.From.IsZero()},
+		{"until", !f.Until.IsZero()},
+		{"actor", f.Actor != ""},
+		{"action", f.Action != ""},
+		{"older than", f.OlderThan != 0},
+	} {
+		if field.set {
+			set = append(set, field.name)
+		}
+	}
+	return set
+}
+
+// Validate returns all mistakes in the filter, whatever it is for.
 func (f Filter) Validate() error {
+	all := list{span: "time", fields: f.conditions()}
+	return errors.Join(f.mistakes(all), f.Target.check(), notNegative(f.Limit))
+}
+
+// mistakes returns all mistakes in a filter for a list, apart from After and Limit.
+func (f Filter) mistakes(l list) error {
 	var problems []error
-	if f.Limit < 0 {
-		problems = append(problems, fmt.Errorf("limit: %d is negative", f.Limit))
+	for _, field := range f.conditions() {
+		if !slices.Contains(l.fields, field) {
+			problems = append(problems, fmt.Errorf("%s: %s are not chosen by it: leave it out", field, l.of))
+		}
 	}
 	if _, known := resolutions[f.Resolved]; !known {
 		problems = append(problems, fmt.Errorf("resolved: %.60q is not one of \"yes\", \"any\" and \"\", for those that are not resolved", f.Resolved))
 	}
-	if f.Target.IsInbox() {
-		problems = append(problems, errors.New("target: to choose the letters of an inbox, set Consumer"))
-	}
-	problems = append(problems, f.Target.check(), checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText), checkText("shape", f.Shape),
-		checkSpan("died", f.DiedAfter, f.DiedBefore))
-	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
+	problems = append(problems, checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText), checkText("shape", f.Shape),
+		checkText("actor", f.Actor), checkSpan(l.span, f.From, f.Until))
+	switch ranged := slices.Contains(l.fields, "max attempts"); {
+	case !ranged && f.MinAttempts < 0:
+		problems = append(problems, fmt.Errorf("attempts: %d is negative: use a number from 0 on", f.MinAttempts))
+	case f.MinAttempts < 0, f.MaxAttempts < 0, f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
 	}
-	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), checkCause(f.Cause))
+	if f.OlderThan < 0 {
+		problems = append(problems, fmt.Errorf("older than: %s is negative", f.OlderThan))
+	}
+	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), checkCause(f.Cause), checkAction(f.Action))
 	return errors.Join(problems...)
+}
+
+// listed returns the limit of a page of a list, and all mistakes in the filter.
+func (f Filter) listed(l list) (limit int, err error) {
+	limit, err = pageLimit(f.Limit)
+	return limit, errors.Join(f.mistakes(l), err)
+}
+
+// acting returns all mistakes in a filter that chooses what an action changes.
+func (f Filter) acting(l list) error {
+	problems := []error{f.mistakes(l), notNegative(f.Limit)}
+	if f.After != "" {
+		problems = append(problems, errors.New("after: it is for lists: leave it out, and call again to go on"))
+	}
+	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" })
+	if l.of == deadLetters.of {
+		narrow = narrow || f.Target != (Target{})
+	}
+	if !narrow && !f.All {
+		problems = append(problems, errors.New("nothing is chosen: set a condition, or All for all of them"))
+	}
+	return errors.Join(problems...)
+}
+
+// alone returns an error if a filter with an ID has another condition.
+func (f Filter) alone(l list) error {
+	f.ID = 0
+	if l.of != deadLetters.of {
+		f.Target = Target{}
+	}
+	if f.After != "" || f.Limit != 0 || len(f.conditions()) > 0 {
+		return invalid(fmt.Errorf("id: it chooses one of the %s: leave the other conditions out", l.of))
+	}
+	return nil
+}
+
+// notNegative checks the limit of an action.
+func notNegative(limit int) error {
+	if limit < 0 {
+		return fmt.Errorf("limit: %d is negative", limit)
+	}
+	return nil
 }
 
 // checkAttempts refuses a number of attempts that no column holds, which some databases would refuse.
@@ -104,8 +224,8 @@ func checkSpan(field string, from, before time.Time) error {
 	return nil
 }
 
-// checkName is [checkText] for a name, such as that of a topic. MySQL and MariaDB ignore spaces at the end of the names that they compare, so such a name
-// would choose what has another one.
+// checkName is [checkText] for a name, such as that of a topic. MySQL and MariaDB ignore spaces at
+// the end of the names that they compare, so such a name would choose what has another one.
 func checkName(field, name string) error {
 	if strings.HasSuffix(name, " ") {
 		return fmt.Errorf("%s: %.60q ends with a space, which some databases ignore when they compare names: leave the space out, or choose by something else", field, name)
@@ -113,14 +233,25 @@ func checkName(field, name string) error {
 	return checkText(field, name)
 }
 
-// String describes the filter for people, as the audit log shows it. It names each field that is set.
-func (f Filter) String() string {
-	parts := []string{map[string]string{"": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved]}
-	if f.Target != (Target{}) {
-		parts = append(parts, "in "+f.Target.String())
+// describe describes the filter of an action for people, as the audit log shows it. It names each
+// field that is set, apart from the target of messages.
+func (f Filter) describe(l list) string {
+	var parts []string
+	if l.of == deadLetters.of {
+		parts = append(parts, map[string]string{"": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved])
+		if f.Target != (Target{}) {
+			parts = append(parts, "in "+f.Target.String())
+		}
 	}
 	for _, field := range []struct{ name, value string }{
-		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"error like", f.Shape}, {"cause", f.Cause},
+		{"status", string(f.Status)},
+		{"topic", f.Topic},
+		{"consumer", f.Consumer},
+		{"key", f.Key},
+		{"message id", f.MessageID},
+		{"error with", f.ErrorText},
+		{"error like", f.Shape},
+		{"cause", f.Cause},
 	} {
 		if field.value != "" {
 			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
@@ -128,8 +259,8 @@ func (f Filter) String() string {
 	}
 	for _, field := range []struct {
 		name  string
-		value int64
-	}{{"attempts from", int64(f.MinAttempts)}, {"attempts to", int64(f.MaxAttempts)}, {"after id", f.After}, {"limit", int64(f.Limit)}} {
+		value int
+	}{{"attempts from", f.MinAttempts}, {"attempts to", f.MaxAttempts}, {"limit", f.Limit}} {
 		if field.value != 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", field.name, field.value))
 		}
@@ -137,49 +268,28 @@ func (f Filter) String() string {
 	for _, field := range []struct {
 		name  string
 		value time.Time
-	}{{"died from", f.DiedAfter}, {"died before", f.DiedBefore}} {
+	}{{l.said + " from", f.From}, {l.said + " before", f.Until}} {
 		if !field.value.IsZero() {
 			parts = append(parts, field.name+" "+field.value.UTC().Format(time.RFC3339Nano))
 		}
 	}
+	if len(parts) == 0 {
+		return "all"
+	}
 	return strings.Join(parts, ", ")
 }
 
-// open requires letters that are not resolved. The rest of the sentence says what is to be done with them.
-func (f Filter) open(done string) error {
-	if f.Resolved != "" {
-		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
-	}
-	return nil
-}
-
-// listable refuses a limit that is too large. Otherwise the result would be a short page that looks like the last one.
-func (f Filter) listable() error {
-	if f.Limit > MaxLimit {
-		return fmt.Errorf("limit: %d is above %d", f.Limit, MaxLimit)
-	}
-	return nil
-}
-
-// page bounds what is chosen.
-func (f Filter) page() dialect.DeadLetterFilter {
-	chosen := f.chosen()
-	chosen.Limit = f.Limit
-	if f.Limit == 0 {
-		chosen.Limit = defaultLimit
-	}
-	return chosen
-}
-
-func (f Filter) chosen() dialect.DeadLetterFilter {
+// ofLetters is the filter as statements about dead letters take it.
+func (f Filter) ofLetters() dialect.DeadLetterFilter {
 	return dialect.DeadLetterFilter{
-		Shape: f.Shape, After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
+		Shape: f.Shape, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
 		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
-		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: resolutions[f.Resolved],
+		DiedAfter: micros(f.From), DiedBefore: micros(f.Until), Resolved: resolutions[f.Resolved],
 	}
 }
 
-// micros returns a time in microseconds, as the database stores it. 0 means no bound, so the beginning of 1970 becomes the microsecond before it. No letter is that old.
+// micros returns a time in microseconds, as the database stores it. 0 means no bound, so the
+// beginning of 1970 becomes the microsecond before it. No letter is that old.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

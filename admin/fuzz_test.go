@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,12 +17,12 @@ func FuzzPlace(f *testing.F) {
 		f.Add(place)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		place, err := Cursor(text).parse(dialect.StateReady, dialect.StateRetrying)
+		place, err := cursor(text).parse(dialect.StateReady, dialect.StateRetrying)
 		if err != nil || text == "" {
 			require.Zero(t, place)
 			return
 		}
-		require.Equal(t, Cursor(text), cursorOf(place))
+		require.Equal(t, cursor(text), cursorOf(place))
 		require.GreaterOrEqual(t, place.State, dialect.StateReady)
 		require.LessOrEqual(t, place.State, dialect.StateRetrying)
 	})
@@ -48,13 +49,27 @@ func FuzzFilter(f *testing.F) {
 	f.Add(MaxLimit+1, -1, "a", "b", "c")
 	f.Fuzz(func(t *testing.T, limit, resolved int, topic, consumer, id string) {
 		filter := Filter{Limit: limit, Resolved: []string{"", "yes", "any", "no"}[uint(resolved)%4], Topic: topic, Consumer: consumer, MessageID: id}
-		if filter.Validate() != nil || filter.listable() != nil {
+		limit, err := filter.listed(deadLetters)
+		if err != nil {
 			return
 		}
-		page := filter.page()
+		page := filter.ofLetters()
+		page.Limit = limit
 		require.Positive(t, page.Limit)
 		require.LessOrEqual(t, page.Limit, MaxLimit)
 		query := statements.DeadLetters(page)
 		require.Len(t, query.Args, strings.Count(query.Text, "?"))
 	})
+}
+
+func TestFilter_is_described_for_the_audit_log(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	require.Equal(t, `not resolved, in queue "mail", topic "mail", key "k\xff", error with "declined", cause "crash", attempts from 2, limit 7, died from 2026-01-02T03:04:05Z`,
+		Filter{
+			Target: Queue("mail"), Topic: "mail", Key: "k\xff", ErrorText: "declined", Cause: "crash", MinAttempts: 2, Limit: 7, From: at,
+		}.describe(deadLetters))
+	require.Equal(t, "not resolved", Filter{}.describe(deadLetters))
+	require.Equal(t, "all", Filter{Target: Queue("mail")}.describe(pendingMessages))
+	require.Less(t, len(Filter{Key: strings.Repeat("x", 1<<20)}.describe(deadLetters)), 400)
 }

@@ -16,7 +16,7 @@ import (
 
 // Group is a number of dead letters that have failed in the same way: in the same outbox, queue or
 // consumer, with the same topic, and with errors that differ only in ids, long numbers and quoted
-// values. [Group.Within] is the filter that chooses its letters.
+// values.
 type Group struct {
 	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is Target.
 	Consumer string
@@ -32,13 +32,9 @@ type Group struct {
 	First, Last time.Time
 	// Example is the id of the latest of them.
 	Example int64
-}
-
-// Within narrows the filter with which [Admin.Groups] was called to the letters of the group. If
-// the groups were not capped, it chooses [Group.Count] letters.
-func (g Group) Within(filter Filter) Filter {
-	filter.Consumer, filter.Target, filter.Topic, filter.Shape, filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
-	return filter
+	// Filter is that of the call, narrowed to the letters of the group. Unless the groups are
+	// capped, it chooses Count letters.
+	Filter Filter
 }
 
 // Groups is what [Admin.Groups] returns.
@@ -55,20 +51,28 @@ type Groups struct {
 
 // Groups sorts the dead letters that match the filter by the way in which they failed. It takes the latest 10,000 that match among the latest 20,000, and
 // says so if there may be more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
-// the filter that [Group.Within] returns.
+// [Group.Filter].
 //
 // Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
-	limit, err := pageLimit(filter.Limit)
-	if err := errors.Join(filter.Validate(), err); err != nil {
+	limit, err := filter.listed(deadLetters)
+	after, idErr := cursor(filter.After).parseID()
+	if err := errors.Join(err, idErr, filter.ofInbox()); err != nil {
 		return Groups{}, fmt.Errorf("admin: group dead letters: %w", invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
 		return Groups{}, err
 	}
-	found, letters, capped, err := a.letters.Groups(ctx, filter.chosen())
+	chosen := filter.ofLetters()
+	chosen.After = after
+	found, letters, capped, err := a.letters.Groups(ctx, chosen)
 	if err != nil {
 		return Groups{}, failed(err)
+	}
+	for i := range found {
+		g := &found[i]
+		g.Filter = filter
+		g.Filter.Consumer, g.Filter.Target, g.Filter.Topic, g.Filter.Shape, g.Filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
 	}
 	return Groups{Groups: found[:min(len(found), limit)], Letters: letters, Capped: capped, More: max(len(found)-limit, 0)}, nil
 }

@@ -29,6 +29,7 @@ func TestGroups_puts_together_what_failed_in_the_same_way(t *testing.T) {
 		require.Equal(t, admin.Group{
 			Target: b.target, Topic: "orders", Shape: "card # declined", Count: 5,
 			First: time.UnixMicro(1), Last: time.UnixMicro(9_000_000), Example: last,
+			Filter: admin.Filter{Target: b.target, Topic: "orders", Shape: "card # declined"},
 		}, all.Groups[0])
 		require.Equal(t, "billing", all.Groups[1].Consumer)
 		require.Equal(t, admin.Target{}, all.Groups[1].Target)

@@ -204,7 +204,7 @@ func (b *bench) outboxID() int64 {
 
 func (b *bench) list(filter admin.Filter) []admin.DeadLetter {
 	b.Helper()
-	letters, err := b.admin.DeadLetters(b.Context(), filter)
+	letters, _, err := b.admin.DeadLetters(b.Context(), filter)
 	require.NoError(b, err)
 	return letters
 }

@@ -14,10 +14,10 @@ type InboxInfo struct {
 	// Dead is the number of dead letters that no operator has resolved, among the latest ones of all
 	// inboxes together, up to [CountedUpTo].
 	Dead int
-	// HasHistory tells whether a history was ever kept. Without one, [Admin.Done] and [Admin.Replay] fail with [ErrNotFound].
+	// HasHistory tells whether a history was ever kept. Without one, [Admin.Messages] and [Admin.Replay] fail with [ErrNotFound].
 	HasHistory bool
 	// Done is the number of messages in the history up to [CountedUpTo], 0 if none is kept.
-	// [Admin.Done] lists them, for the target [Inbox].
+	// [Admin.Messages] lists them, for the target [Inbox].
 	Done int
 	// Settings are what operators have stored. Only History has an effect.
 	Settings Settings

@@ -43,15 +43,15 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		b.received("1", "2", "3", "4", strings.Repeat("5", 2000))
-		list, err := b.admin.Done(t.Context(), inbox, admin.DoneFilter{Key: "key 0"})
+		list, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: inbox, Status: admin.Done, Key: "key 0"})
 		require.NoError(t, err)
 		require.Len(t, list, 3)
-		did, err := b.admin.Replay(t.Context(), inbox, admin.DoneFilter{}, admin.ReplayParams{To: b.target, Limit: 2}, nil)
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: b.target, Limit: 2})
 		require.NoError(t, err)
-		did, err = b.admin.Replay(t.Context(), inbox, admin.DoneFilter{}, admin.ReplayParams{To: b.target, After: did.Cursor}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: b.target, After: did.Cursor})
 		require.NoError(t, err)
 		require.Equal(t, []int{2, 1}, []int{did.Done, did.Skipped}, "a message without its payload is not replayed")
-		copies := b.messages(admin.MessageFilter{})
+		copies := b.messages(admin.Filter{})
 		require.Len(t, copies, 4)
 		for _, m := range copies {
 			read, err := b.admin.Message(t.Context(), b.target, m.ID)
@@ -71,10 +71,10 @@ func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	require.NoError(t, err)
 	b.received("1", "2")
 	target := admin.Queue("repair")
-	did, err := b.admin.Replay(t.Context(), inbox, admin.DoneFilter{MessageID: "2"}, admin.ReplayParams{To: target, NewIDs: true}, nil)
+	did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, MessageID: "2"}, admin.ReplayParams{To: target, NewIDs: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, did.Done)
-	found, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: target})
+	found, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: target})
 	require.NoError(t, err)
 	read, err := b.admin.Message(t.Context(), target, found[0].ID)
 	require.NoError(t, err)
@@ -88,21 +88,21 @@ func TestInbox_refuses_what_only_messages_that_wait_can_have(t *testing.T) {
 	b.received("1")
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"pause":     b.admin.Pause(ctx, inbox),
-		"pause key": b.admin.PauseKey(ctx, inbox, "key 0"),
-		"topic":     b.admin.PauseTopic(ctx, inbox, "orders"),
-		"run":       b.admin.RunNow(ctx, inbox, 1),
+		"pause":     b.admin.Pause(ctx, admin.Filter{Target: inbox, All: true}),
+		"pause key": b.admin.Pause(ctx, admin.Filter{Target: inbox, Key: "key 0"}),
+		"topic":     b.admin.Pause(ctx, admin.Filter{Target: inbox, Topic: "orders"}),
+		"run":       errorOf(b.admin.RunNow(ctx, admin.Filter{Target: inbox, ID: 1})),
 	} {
 		require.ErrorIs(t, err, admin.ErrInvalid, name)
 		require.ErrorContains(t, err, `inbox "billing"`, name)
 	}
 	for name, to := range map[string]admin.Target{"itself": {}, "another": admin.Inbox("shipping")} {
-		_, err := b.admin.Replay(ctx, inbox, admin.DoneFilter{}, admin.ReplayParams{To: to}, nil)
+		_, err := b.admin.Replay(ctx, admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: to})
 		require.ErrorContains(t, err, "use an outbox that publishes the messages, or a queue", name)
 	}
-	_, err := b.admin.DeadLetters(ctx, admin.Filter{Target: inbox})
+	_, _, err := b.admin.DeadLetters(ctx, admin.Filter{Target: inbox})
 	require.ErrorContains(t, err, "to choose the letters of an inbox, set Consumer")
-	waiting, err := b.admin.Messages(ctx, admin.MessageFilter{Target: inbox})
+	waiting, _, err := b.admin.Messages(ctx, admin.Filter{Target: inbox})
 	require.NoError(t, err)
 	require.Empty(t, waiting)
 	require.Equal(t, []any{"billing", true, false, `inbox "billing"`}, []any{inbox.Name(), inbox.IsInbox(), inbox.IsQueue(), inbox.String()})

@@ -35,6 +35,15 @@ func (o *operator) Done(ctx context.Context, name string, filter dialect.Message
 	return o.list(ctx, name, "list done messages of", filter, o.statements.Done)
 }
 
+// paged is a page of a list that ends when a page is not full.
+func paged(messages []*storedMessage, limit int) foundMessages {
+	found := foundMessages{Messages: messages}
+	if n := len(messages); n > 0 && n == limit {
+		found.Next = &messages[n-1].Place
+	}
+	return found
+}
+
 func (o *operator) list(
 	ctx context.Context, name, what string, filter dialect.MessageFilter,
 	query func(int64, dialect.MessageFilter) dialect.Query,
@@ -129,6 +138,6 @@ func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	default:
 		m.DueAt = time.UnixMicro(at)
 	}
-	m.ID, m.Cursor = m.Place.ID, cursorOf(m.Place)
+	m.ID, m.Cursor = m.Place.ID, string(cursorOf(m.Place))
 	return nil
 }

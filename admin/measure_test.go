@@ -60,7 +60,7 @@ func TestMeasure_dead_letters_of_inboxes(t *testing.T) {
 			return values
 		}
 		require.Equal(t, map[string]float64{"billing": 0, "shipping": 1}, measured())
-		_, err := b.admin.ResolveAll(t.Context(), admin.Filter{Consumer: "shipping"}, "paid by hand", nil)
+		_, err := b.admin.Resolve(t.Context(), admin.Filter{Consumer: "shipping"}, "paid by hand")
 		require.NoError(t, err)
 		require.Equal(t, map[string]float64{"billing": 0}, measured())
 	})

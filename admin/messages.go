@@ -58,8 +58,9 @@ type Message struct {
 	// Omitted is the number of further bytes that the history of an inbox has not kept, because the message was larger than
 	// InboxConfig.HistoryPayload. Then Payload is empty, and so is Metadata if it alone was larger. Such a message cannot be replayed.
 	Omitted int
-	// Cursor is the position of the message in the list. A filter with this position in After returns the messages that follow.
-	Cursor Cursor
+	// Cursor is the position of the message in the list. A filter with this position in After
+	// returns the messages that follow.
+	Cursor string
 
 	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil if it cannot be decoded.
 	Payload  message.Payload
@@ -74,65 +75,54 @@ type Message struct {
 	UniqueKey string
 }
 
-// MessageFilter chooses the pending messages that match all fields that are set. The zero value chooses all.
-type MessageFilter struct {
-	Target Target
-	// Status is the status of the message: any of the pending ones.
-	Status Status
-	// Topic, Key and MessageID must match the whole value.
-	Topic, Key, MessageID string
-
-	// ErrorText is a part of the error of the message's last failure, with the same capitals.
-	ErrorText string
-	// MinAttempts is the smallest number of attempts that failed: see [Message.Attempts].
-	MinAttempts int
-	// CreatedAfter and CreatedBefore bound the time when the message was written: the first is part of the span, the second is not.
-	// They are compared with the database's clock.
-	CreatedAfter, CreatedBefore time.Time
-
-	// After chooses messages after the one with this [Message.Cursor], for the next page.
-	After Cursor
-	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000. For [Admin.RunAllNow],
-	// [Admin.RescheduleAll] and [Admin.BuryAll] it is the largest number to act on, without a maximum, and 0 for all.
-	Limit int
-}
-
-// Messages lists the pending messages that match the filter: ready ones first, then scheduled ones, then failed ones.
-// Each of these groups is sorted by lane, and within a lane by the order of writing. A page shorter than the limit is the last.
+// Messages lists the messages that match the filter, and returns the cursor of the next page, which
+// is empty after the last one. Payload, metadata and failures are left out, so that memory is
+// bounded however large the messages are: see [Admin.Message].
 //
-// Messages may change their state while pages are read, and they only move forward in this order. So a message may appear twice, but no message
-// that is pending all the while is missed. The cost of a page grows with its rows and with the rows that its filter leaves out. Payload, metadata and
-// failures are left out, so that memory is bounded however large the messages are: see [Admin.Message].
-func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, error) {
-	chosen, err := filter.page()
-	if err != nil {
-		return nil, fmt.Errorf("admin: list messages of %s: %w", filter.Target, invalid(err))
+// Of the pending messages, ready ones come first, then scheduled ones, then failed ones. Each of
+// these groups is sorted by lane, and within a lane by the order of writing. Messages may change
+// their state while pages are read, and they only move forward in this order. So a message may
+// appear twice, but no message that is pending all the while is missed. A page comes soon, however
+// long the list is: it looks at up to 10,000 messages. If few of them match, the page is short or
+// empty, and the list goes on all the same. It costs two statements, on MariaDB three.
+//
+// With the status [Done], Messages lists the history, the latest first; its pages are short only at
+// the end. A history is kept if the queue is configured with one, or if [Admin.ChangeSettings] has
+// turned it on. It fails with [ErrNotFound] if there is no such outbox, queue or inbox.
+func (a *Admin) Messages(ctx context.Context, filter Filter) (messages []Message, next string, err error) {
+	l := pendingMessages
+	if filter.Status == Done {
+		l = doneMessages
 	}
-	return publicMessages(a.operator.Messages(ctx, filter.Target.spool, chosen))
-}
-
-// DoneFilter chooses the messages of the history that match all fields that are set. The zero value chooses all.
-type DoneFilter struct {
-	// Topic, Key and MessageID must match the whole value.
-	Topic, Key, MessageID string
-	// DoneAfter and DoneBefore bound the time when the message was done: the first is part of the span, the second is not.
-	// They are compared with the database's clock.
-	DoneAfter, DoneBefore time.Time
-
-	// After chooses messages after the one with this [Message.Cursor], for the next page.
-	After Cursor
-	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000.
-	Limit int
-}
-
-// Done lists the messages of the history that match the filter, the latest first. A page shorter than the limit is the
-// last. A history is kept if the queue is configured with one, or if [Admin.SetSettings] has turned it on.
-func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]Message, error) {
-	chosen, err := filter.chosen()
-	if err != nil {
-		return nil, fmt.Errorf("admin: list done messages of %s: %w", target, invalid(err))
+	limit, err := filter.listed(l)
+	chosen, more := filter.ofMessages()
+	if err := errors.Join(err, more); err != nil {
+		return nil, "", fmt.Errorf("admin: list messages of %s: %w", filter.Target, invalid(err))
 	}
-	return publicMessages(a.operator.Done(ctx, target.spool, chosen))
+	chosen.Limit = limit
+	var found foundMessages
+	var page []*storedMessage
+	switch name := filter.Target.spool; {
+	case filter.Status == Done:
+		page, err = a.operator.Done(ctx, name, chosen)
+		found = paged(page, limit)
+	case filter.Key != "" && chosen.States[0] == dialect.StateRetrying: // an index finds these
+		page, err = a.operator.Messages(ctx, name, chosen)
+		found = paged(page, limit)
+	default:
+		found, err = a.operator.Search(ctx, name, chosen, searchAmong)
+	}
+	if err != nil {
+		return nil, "", failed(err)
+	}
+	messages = make([]Message, len(found.Messages))
+	for i, m := range found.Messages {
+		messages[i] = m.Message
+	}
+	if found.Next != nil {
+		next = string(cursorOf(*found.Next))
+	}
+	return messages, next, nil
 }
 
 // Message returns one message, pending or done, with its payload, metadata and failure history. It returns [ErrNotFound] if
@@ -165,8 +155,8 @@ func publicWithFailures(found *storedMessage, failures []Failure, err error) (*M
 	return &found.Message, nil
 }
 
-// pendingStates are the states, the first and the last, of a status.
-var pendingStates = map[Status]struct {
+// messageStates are the states, the first and the last, of a status.
+var messageStates = map[Status]struct {
 	states [2]int
 	parked dialect.Parked
 }{
@@ -175,49 +165,26 @@ var pendingStates = map[Status]struct {
 	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, dialect.ParkedAny},
 	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedNo},
 	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedOnly},
+	Done:      {[2]int{dialect.StateDone, dialect.StateDone}, dialect.ParkedAny},
 }
 
-func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
-	chosen, known := pendingStates[f.Status]
-	after, err := f.After.parse(chosen.states[0], chosen.states[1])
+// ofMessages is the filter as statements about messages take it.
+func (f Filter) ofMessages() (dialect.MessageFilter, error) {
+	states, known := messageStates[f.Status]
+	after, err := cursor(f.After).parse(states.states[0], states.states[1])
 	if !known {
-		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
+		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s, or %s for the history", f.Status, Ready, Scheduled, Retrying, Parked, Done))
 	}
-	if f.MinAttempts < 0 {
-		err = errors.Join(err, fmt.Errorf("attempts: %d is negative: use a number from 0 on", f.MinAttempts))
+	chosen := dialect.MessageFilter{
+		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: states.states, Parked: states.parked, After: after,
+		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts,
 	}
-	return dialect.MessageFilter{
-		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after,
-		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts, CreatedFrom: micros(f.CreatedAfter), CreatedBefore: micros(f.CreatedBefore),
-	}, errors.Join(err, checkAttempts(f.MinAttempts), checkName("topic", f.Topic), checkText("error text", f.ErrorText), checkSpan("created", f.CreatedAfter, f.CreatedBefore))
-}
-
-// page bounds what is chosen.
-func (f MessageFilter) page() (dialect.MessageFilter, error) {
-	chosen, err := f.chosen()
-	limit, limitErr := pageLimit(f.Limit)
-	chosen.Limit = limit
-	return chosen, errors.Join(err, limitErr)
-}
-
-func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
-	after, err := f.After.parse(dialect.StateDone, dialect.StateDone)
-	limit, limitErr := pageLimit(f.Limit)
-	return dialect.MessageFilter{
-		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID,
-		DoneFrom: micros(f.DoneAfter), DoneBefore: micros(f.DoneBefore), After: after, Limit: limit,
-	}, errors.Join(err, limitErr, checkName("topic", f.Topic), checkSpan("done", f.DoneAfter, f.DoneBefore))
-}
-
-func publicMessages(found []*storedMessage, err error) ([]Message, error) {
-	if err != nil {
-		return nil, failed(err)
+	if f.Status == Done {
+		chosen.States, chosen.DoneFrom, chosen.DoneBefore = [2]int{}, micros(f.From), micros(f.Until)
+	} else {
+		chosen.CreatedFrom, chosen.CreatedBefore = micros(f.From), micros(f.Until)
 	}
-	messages := make([]Message, len(found))
-	for i, m := range found {
-		messages[i] = m.Message
-	}
-	return messages, nil
+	return chosen, err
 }
 
 // statusOf is the status of a message in a state that is due at a time.
@@ -237,9 +204,9 @@ func statusOf(state int, at int64) Status {
 }
 
 // RunNow makes a waiting message due. It leaves a ready message unchanged.
-func (o *operator) RunNow(ctx context.Context, name string, id int64) error {
+func (o *operator) RunNow(ctx context.Context, name string, id int64) (changed int, err error) {
 	act := audit.NewAct(audit.ActRunNow, name).On("message %d", id)
-	return o.change(ctx, fmt.Sprintf("run message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+	err = o.change(ctx, fmt.Sprintf("run message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		act.Affected = 0
 		found, err := o.lock(ctx, tx, s, id)
 		if err != nil || found.ref.State == dialect.StateReady {
@@ -248,6 +215,7 @@ func (o *operator) RunNow(ctx context.Context, name string, id int64) error {
 		act.Affected = 1
 		return false, o.due(ctx, tx, s, found, 0)
 	})
+	return act.Affected, err
 }
 
 // Reschedule makes a waiting message due at the given time. If its drainer may have the message in
@@ -343,7 +311,7 @@ func (o *operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, 
 	found, err := o.lock(ctx, tx, s, id)
 	if err == nil && found.ref.State == dialect.StateReady {
 		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only a message that is scheduled, retrying or parked can be rescheduled",
-			ErrReady)
+			ErrInHandler)
 	}
 	return found, err
 }

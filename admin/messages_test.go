@@ -16,18 +16,25 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func (b *bench) messages(filter admin.MessageFilter) []admin.Message {
+func (b *bench) messages(filter admin.Filter) []admin.Message {
+	b.Helper()
+	messages, _ := b.page(filter)
+	return messages
+}
+
+// page returns a page of messages, and the cursor of the next one.
+func (b *bench) page(filter admin.Filter) (messages []admin.Message, next string) {
 	b.Helper()
 	filter.Target = b.target
-	messages, err := b.admin.Messages(b.Context(), filter)
+	messages, next, err := b.admin.Messages(b.Context(), filter)
 	require.NoError(b, err)
-	return messages
+	return messages, next
 }
 
 // message returns the pending message with this id of its producer.
 func (b *bench) message(id string) admin.Message {
 	b.Helper()
-	messages := b.messages(admin.MessageFilter{MessageID: id})
+	messages := b.messages(admin.Filter{MessageID: id})
 	require.Len(b, messages, 1)
 	return messages[0]
 }
@@ -66,7 +73,7 @@ func TestMessages_shows_status_attempts_due_time_and_failures(t *testing.T) {
 		b.append(later)
 
 		statuses := map[string]admin.Message{}
-		for _, m := range b.messages(admin.MessageFilter{}) {
+		for _, m := range b.messages(admin.Filter{}) {
 			statuses[m.MessageID] = m
 			require.Equal(t, "orders", m.Topic)
 			require.WithinRange(t, m.CreatedAt, before, time.Now().Add(time.Hour))
@@ -108,7 +115,7 @@ func TestMessages_shows_status_attempts_due_time_and_failures(t *testing.T) {
 		whole.Payload, whole.Metadata, whole.Failures = nil, nil, nil
 		require.Equal(t, statuses["parked"], *whole)
 
-		listed, err := b.admin.Done(t.Context(), b.target, admin.DoneFilter{})
+		listed, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: b.target, Status: admin.Done})
 		require.NoError(t, err)
 		require.Len(t, listed, 1)
 		done := listed[0]
@@ -146,7 +153,7 @@ func TestMessages_F27_a_message_with_a_reused_id_shows_no_failures_of_the_earlie
 		own := dialect.Failure{Subject: spool.MessageSubject(m.ID, created), Attempt: 1, Error: "its own", Process: "forwarder"}
 		b.run(b.statements.InsertFailure(own))
 		require.Len(t, b.whole(m.ID).Failures, 1)
-		require.NoError(t, b.admin.Bury(t.Context(), b.target, m.ID, "enough"))
+		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, "enough")))
 		letter, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: "new"}).ID)
 		require.NoError(t, err)
 		require.Len(t, letter.Failures, 2, "its own, and what the operator said")
@@ -160,16 +167,16 @@ func TestMessages_lists_only_the_messages_of_its_target(t *testing.T) {
 		b.append(draft("mine", "orders", ""))
 		other := spool.New(b.statements, spool.QueuePrefix+"q")
 		require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("theirs", "q", "")}))
-		mine := b.messages(admin.MessageFilter{})
+		mine := b.messages(admin.Filter{})
 		require.Len(t, mine, 1)
-		theirs, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("q")})
+		theirs, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: admin.Queue("q")})
 		require.NoError(t, err)
 		require.Len(t, theirs, 1)
 		require.Equal(t, "theirs", theirs[0].MessageID)
 		_, err = b.admin.Message(t.Context(), b.target, theirs[0].ID)
 		require.ErrorIs(t, err, admin.ErrNotFound)
-		require.ErrorIs(t, b.admin.RunNow(t.Context(), b.target, theirs[0].ID), admin.ErrNotFound)
-		require.ErrorIs(t, b.admin.Bury(t.Context(), b.target, theirs[0].ID, "no"), admin.ErrNotFound)
+		require.ErrorIs(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID})), admin.ErrNotFound)
+		require.ErrorIs(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID}, "no")), admin.ErrNotFound)
 		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
 		_, err = b.admin.Message(t.Context(), admin.Queue("q"), 1001)
 		require.ErrorIs(t, err, admin.ErrNotFound)
@@ -195,21 +202,20 @@ func (b *bench) thousands() int {
 }
 
 // pages reads all pages and requires that they are in order and have each message once.
-func (b *bench) pages(filter admin.MessageFilter) []admin.Message {
+func (b *bench) pages(filter admin.Filter) []admin.Message {
 	b.Helper()
 	var all []admin.Message
 	seen := map[int64]bool{}
 	for {
-		page := b.messages(filter)
+		page, next := b.page(filter)
 		for _, m := range page {
 			require.False(b, seen[m.ID], "message %d comes once", m.ID)
 			seen[m.ID] = true
 		}
 		all = append(all, page...)
-		if len(page) < filter.Limit {
+		if filter.After = next; next == "" {
 			return all
 		}
-		filter.After = page[len(page)-1].Cursor
 	}
 }
 
@@ -218,28 +224,28 @@ func TestMessages_pages_through_thousands_with_filters(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		total := b.thousands()
-		all := b.pages(admin.MessageFilter{Limit: 137})
+		all := b.pages(admin.Filter{Limit: 137})
 		require.Len(t, all, total)
 		number := map[admin.Status]int{admin.Ready: 0, admin.Scheduled: 1, admin.Retrying: 2, admin.Parked: 2}
 		for i := 1; i < len(all); i++ {
 			require.LessOrEqual(t, number[all[i-1].Status], number[all[i].Status], "in the order of the states")
 		}
-		require.Len(t, b.messages(admin.MessageFilter{}), 100)
+		require.Len(t, b.messages(admin.Filter{}), 100)
 
 		for name, test := range map[string]struct {
-			filter admin.MessageFilter
+			filter admin.Filter
 			want   func(m admin.Message) bool
 		}{
-			"ready":      {admin.MessageFilter{Status: admin.Ready}, func(m admin.Message) bool { return m.Status == admin.Ready }},
-			"scheduled":  {admin.MessageFilter{Status: admin.Scheduled}, func(m admin.Message) bool { return m.Status == admin.Scheduled }},
-			"retrying":   {admin.MessageFilter{Status: admin.Retrying}, func(m admin.Message) bool { return m.Status == admin.Retrying }},
-			"parked":     {admin.MessageFilter{Status: admin.Parked}, func(m admin.Message) bool { return m.Status == admin.Parked }},
-			"topic":      {admin.MessageFilter{Topic: "orders"}, func(m admin.Message) bool { return m.Topic == "orders" }},
-			"key":        {admin.MessageFilter{Key: "b\x00"}, func(m admin.Message) bool { return m.Key == "b\x00" }},
-			"message id": {admin.MessageFilter{MessageID: "1234"}, func(m admin.Message) bool { return m.MessageID == "1234" }},
-			"nothing":    {admin.MessageFilter{Topic: "nothing"}, func(admin.Message) bool { return false }},
+			"ready":      {admin.Filter{Status: admin.Ready}, func(m admin.Message) bool { return m.Status == admin.Ready }},
+			"scheduled":  {admin.Filter{Status: admin.Scheduled}, func(m admin.Message) bool { return m.Status == admin.Scheduled }},
+			"retrying":   {admin.Filter{Status: admin.Retrying}, func(m admin.Message) bool { return m.Status == admin.Retrying }},
+			"parked":     {admin.Filter{Status: admin.Parked}, func(m admin.Message) bool { return m.Status == admin.Parked }},
+			"topic":      {admin.Filter{Topic: "orders"}, func(m admin.Message) bool { return m.Topic == "orders" }},
+			"key":        {admin.Filter{Key: "b\x00"}, func(m admin.Message) bool { return m.Key == "b\x00" }},
+			"message id": {admin.Filter{MessageID: "1234"}, func(m admin.Message) bool { return m.MessageID == "1234" }},
+			"nothing":    {admin.Filter{Topic: "nothing"}, func(admin.Message) bool { return false }},
 			"together": {
-				admin.MessageFilter{Status: admin.Ready, Topic: "refunds", Key: "a"},
+				admin.Filter{Status: admin.Ready, Topic: "refunds", Key: "a"},
 				func(m admin.Message) bool { return m.Status == admin.Ready && m.Topic == "refunds" && m.Key == "a" },
 			},
 		} {
@@ -263,16 +269,15 @@ func TestMessages_misses_no_pending_message_while_messages_move(t *testing.T) {
 		b := newBench(t, database)
 		total := b.thousands()
 		seen := map[int64]bool{}
-		filter := admin.MessageFilter{Limit: 100}
+		filter := admin.Filter{Limit: 100}
 		for {
-			page := b.messages(filter)
+			page, next := b.page(filter)
 			for _, m := range page {
 				seen[m.ID] = true
 			}
-			if len(page) < filter.Limit {
+			if filter.After = next; next == "" {
 				break
 			}
-			filter.After = page[len(page)-1].Cursor
 			b.exec("UPDATE postbox_messages SET state = 2, attempts = attempts + 1 WHERE id % 11 = " + strconv.Itoa(len(seen)%11))
 			database.MoveWaiting(t)
 		}
@@ -284,22 +289,23 @@ func TestMessages_refuses_invalid_filters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.append(draft("1", "orders", ""))
-	for want, filter := range map[string]admin.MessageFilter{
+	for want, filter := range map[string]admin.Filter{
 		"limit: 1001 is above 1000": {Limit: 1001}, "limit: -1 is negative": {Limit: -1},
-		`status: "FAILED" is not one of READY`: {Status: "FAILED"}, `status: "DONE" is not one of`: {Status: admin.Done},
+		`status: "FAILED" is not one of READY`:        {Status: "FAILED"},
 		`after: "3-1-1" is not a cursor of this list`: {After: "3-1-1"}, `after: "1-1-1x" is not`: {After: "1-1-1x"}, `after: "x" is not`: {After: "x"},
-		`topic: "\xff" is not text`: {Topic: "\xff"}, "created: from ": {CreatedAfter: time.Unix(2, 0), CreatedBefore: time.Unix(1, 0)},
+		`topic: "\xff" is not text`: {Topic: "\xff"}, "created: from ": {From: time.Unix(2, 0), Until: time.Unix(1, 0)},
 	} {
 		filter.Target = b.target
-		_, err := b.admin.Messages(t.Context(), filter)
+		_, _, err := b.admin.Messages(t.Context(), filter)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, b.target.String())
 	}
-	for want, filter := range map[string]admin.DoneFilter{
+	for want, filter := range map[string]admin.Filter{
 		"limit: 1001 is above 1000": {Limit: 1001}, `after: "1-1-1" is not a cursor of this list`: {After: "1-1-1"},
-		`topic: "\x00" is not text`: {Topic: "\x00"}, "done: from ": {DoneAfter: time.Unix(2, 0), DoneBefore: time.Unix(1, 0)},
+		`topic: "\x00" is not text`: {Topic: "\x00"}, "done: from ": {From: time.Unix(2, 0), Until: time.Unix(1, 0)},
 	} {
-		_, err := b.admin.Done(t.Context(), b.target, filter)
+		filter.Target, filter.Status = b.target, admin.Done
+		_, _, err := b.admin.Messages(t.Context(), filter)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -325,33 +331,32 @@ func TestDone_pages_with_filters_the_latest_first(t *testing.T) {
 		}
 		b.exec(database.Bind(b.insertHistory()), 5000, outbox+1, 1) // of another one
 
-		pages := func(filter admin.DoneFilter) (all []admin.Message) {
-			filter.Limit = 77
+		pages := func(filter admin.Filter) (all []admin.Message) {
+			filter.Target, filter.Status, filter.Limit = b.target, admin.Done, 77
 			for {
-				page, err := b.admin.Done(t.Context(), b.target, filter)
+				page, next, err := b.admin.Messages(t.Context(), filter)
 				require.NoError(t, err)
 				all = append(all, page...)
-				if len(page) < filter.Limit {
+				if filter.After = next; next == "" {
 					return all
 				}
-				filter.After = page[len(page)-1].Cursor
 			}
 		}
-		all := pages(admin.DoneFilter{})
+		all := pages(admin.Filter{})
 		require.Len(t, all, total)
 		for i, m := range all {
 			require.EqualValues(t, total-i, m.ID)
 		}
 		for name, test := range map[string]struct {
-			filter admin.DoneFilter
+			filter admin.Filter
 			want   int
 		}{
-			"topic": {admin.DoneFilter{Topic: "orders"}, 500}, "key": {admin.DoneFilter{Key: "a"}, 333},
-			"message id": {admin.DoneFilter{MessageID: "id77"}, 1},
-			"after":      {admin.DoneFilter{DoneAfter: at.Add(time.Minute)}, 700},
-			"before":     {admin.DoneFilter{DoneBefore: at.Add(time.Minute)}, 300},
+			"topic": {admin.Filter{Topic: "orders"}, 500}, "key": {admin.Filter{Key: "a"}, 333},
+			"message id": {admin.Filter{MessageID: "id77"}, 1},
+			"after":      {admin.Filter{From: at.Add(time.Minute)}, 700},
+			"before":     {admin.Filter{Until: at.Add(time.Minute)}, 300},
 			"together": {
-				admin.DoneFilter{Topic: "orders", Key: "b", DoneAfter: at.Add(time.Minute), DoneBefore: at.Add(2 * time.Minute)}, 50,
+				admin.Filter{Topic: "orders", Key: "b", From: at.Add(time.Minute), Until: at.Add(2 * time.Minute)}, 50,
 			},
 		} {
 			require.Len(t, pages(test.filter), test.want, name)

@@ -9,57 +9,96 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// Pause stops an outbox or a queue, in all processes and also in those that start later, until [Admin.Resume]. Messages can still
-// be written to it. Processes notice the pause within a second: running handlers end, and no further message is begun. No
-// attempt is counted, and nothing is lost, whatever crashes.
+// Pause stops an outbox or a queue, in all processes and also in those that start later, until
+// [Admin.Resume]: as a whole with [Filter.All], or the messages with one ordering key or one topic.
+// Messages can still be written to it. Processes notice the pause within a second: running handlers
+// and calls to the broker end, and no further message is begun. No attempt is counted, and nothing
+// is lost, whatever crashes. A second call changes nothing.
 //
-// A second call changes nothing. Pause fails with [ErrNotFound], and lists the existing names, if there is no outbox or queue
-// of this name. The same holds for the other methods that take a [Target].
-func (a *Admin) Pause(ctx context.Context, target Target) error {
-	if err := a.operator.Pause(ctx, target.spool); err != nil {
+// While any key is paused, each read of the outbox or queue costs a little more.
+//
+// Only outboxes have topics to pause: all messages of a queue have one topic. Other topics go on,
+// also with messages of the same ordering keys, as they do during an outage of the topic. The
+// messages of the topic itself keep the order of their keys. But a message of the topic that has
+// failed, and waits for its next attempt, still holds back the later messages of its key in all
+// topics: see [Admin.StuckKeys]. The number of messages of the topic that wait does not slow the
+// others down while these are ready. Messages of the topic that were scheduled, and whose time comes
+// during the pause, are passed over by each poll. At most 1000 topics of an outbox can be paused. The
+// outbox may have no message of the topic yet.
+//
+// Pause fails with [ErrNotFound], and lists the existing names, if there is no outbox or queue of
+// this name. The same holds for the other methods that take a [Target].
+func (a *Admin) Pause(ctx context.Context, filter Filter) error {
+	return a.pausing(filter, "pause", "paused", part{
+		whole: func(name string) error { return a.operator.Pause(ctx, name) },
+		key:   func(name, key string) error { return a.operator.PauseKey(ctx, name, key) },
+		topic: func(name, topic string) error { return a.operator.PauseTopic(ctx, name, topic) },
+	})
+}
+
+// Resume ends a pause, if there is one, of the whole outbox or queue with [Filter.All], or of one key
+// or one topic. Processes notice within a second. Keys and topics that were paused by themselves stay
+// paused when the whole is resumed.
+//
+// Of a key it also gives a parked message all its attempts again, from now on: a queue with
+// queue.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
+// called again. The messages of a topic that have waited go before later ones of their keys and
+// topic.
+func (a *Admin) Resume(ctx context.Context, filter Filter) error {
+	return a.pausing(filter, "resume", "resumed", part{
+		whole: func(name string) error { return a.operator.Resume(ctx, name) },
+		key:   func(name, key string) error { return a.operator.ResumeKey(ctx, name, key) },
+		topic: func(name, topic string) error { return a.operator.ResumeTopic(ctx, name, topic) },
+	})
+}
+
+// part are the actions on an outbox or a queue as a whole, on a key and on a topic.
+type part struct {
+	whole      func(name string) error
+	key, topic func(name, of string) error
+}
+
+func (a *Admin) pausing(filter Filter, verb, past string, act part) error {
+	err := filter.mistakesOfPause()
+	if err != nil {
+		return fmt.Errorf("admin: %s %s: %w", verb, filter.Target, invalid(err))
+	}
+	name, what, fields := filter.Target.spool, "an outbox or a queue", watermill.LogFields(nil)
+	switch {
+	case filter.Key != "":
+		what, fields, err = "a key", watermill.LogFields{"key": filter.Key}, act.key(name, filter.Key)
+	case filter.Topic != "":
+		what, fields, err = "a topic", watermill.LogFields{"topic": filter.Topic}, act.topic(name, filter.Topic)
+	default:
+		err = act.whole(name)
+	}
+	if err != nil {
 		return failed(err)
 	}
-	a.say("An operator paused an outbox or a queue", target, nil)
+	a.say("An operator "+past+" "+what, filter.Target, fields)
 	return nil
 }
 
-// Resume ends a pause. Processes notice within a second. Keys that [Admin.PauseKey] has paused stay paused.
-func (a *Admin) Resume(ctx context.Context, target Target) error {
-	if err := a.operator.Resume(ctx, target.spool); err != nil {
-		return failed(err)
+// mistakesOfPause returns all mistakes in a filter for a pause. Keys may have any bytes.
+func (f Filter) mistakesOfPause() error {
+	topic := f.Topic
+	f.Topic = "" // the action checks it
+	err := f.mistakes(pauses)
+	if f.Limit != 0 || f.After != "" {
+		err = errors.Join(err, errors.New("limit and after: a pause has neither: leave them out"))
 	}
-	a.say("An operator resumed an outbox or a queue", target, nil)
-	return nil
+	switch {
+	case f.Key != "" && topic != "":
+		err = errors.Join(err, errors.New("key and topic: pause one of them, or both one after the other"))
+	case f.All && f.Key+topic != "":
+		err = errors.Join(err, errors.New("all: it is for the whole outbox or queue: leave it out, or the key and the topic"))
+	case !f.All && f.Key+topic == "":
+		err = errors.Join(err, errNoKey)
+	}
+	return err
 }
 
-// PauseKey stops the messages with one ordering key; other messages go on. While any key is paused, each read of
-// the outbox or queue costs a little more.
-func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
-	if key == "" {
-		return fmt.Errorf("admin: pause a key of %s: %w", target, invalid(errNoKey))
-	}
-	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
-		return failed(err)
-	}
-	a.say("An operator paused a key", target, watermill.LogFields{"key": key})
-	return nil
-}
-
-// ResumeKey ends the pause of a key, if there is one, and gives a parked message of the key all its attempts again,
-// from now on: a queue with queue.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
-// called again.
-func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
-	if key == "" {
-		return fmt.Errorf("admin: resume a key of %s: %w", target, invalid(errNoKey))
-	}
-	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
-		return failed(err)
-	}
-	a.say("An operator resumed a key", target, watermill.LogFields{"key": key})
-	return nil
-}
-
-var errNoKey = errors.New("the key is empty: give an ordering key; for a message without one, use RunNow, Reschedule or Bury with its id")
+var errNoKey = errors.New("the key and the topic are empty: name one of them, or set All for the whole outbox or queue; for a message without a key, use RunNow, Reschedule or Bury with its id")
 
 // Paused is an ordering key whose messages are not handled, or a topic of an outbox whose messages
 // are not published.
@@ -70,13 +109,18 @@ type Paused struct {
 	Since time.Time
 }
 
-// PausedKeys lists the paused keys. The key that was paused first comes first.
-func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]Paused, error) {
-	found, err := a.operator.PausedKeys(ctx, target.spool)
+// Paused lists the paused keys and topics of an outbox or a queue: first keys, then topics, and of
+// each the one first that was paused first. [QueueInfo] says whether it is paused as a whole.
+func (a *Admin) Paused(ctx context.Context, target Target) ([]Paused, error) {
+	keys, err := a.operator.PausedKeys(ctx, target.spool)
 	if err != nil {
 		return nil, failed(err)
 	}
-	return found, nil
+	topics, err := a.operator.PausedTopics(ctx, target.spool)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return append(keys, topics...), nil
 }
 
 // say logs what an operator did.

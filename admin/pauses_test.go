@@ -59,7 +59,7 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 		b.drainTwice(h, func(*drain.Config) {})
 		b.eventually(func() bool { return b.pending() == 0 }, "it flows")
 
-		require.NoError(t, b.admin.Pause(t.Context(), b.target))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, All: true}))
 		paused := time.Now()
 		written, before, since := 30, 0, paused
 		// Messages come all the while, on all lanes: from some moment on none of them is handled any more. A busy machine may let drainers rest before that.
@@ -81,7 +81,7 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 		require.WithinRange(t, b.info().PausedSince, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, written-handled, b.pending(), "nothing is lost")
 
-		require.NoError(t, b.admin.Resume(t.Context(), b.target))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, All: true}))
 		require.Eventually(t, func() bool { return b.pending() == 0 }, applied, 2*time.Millisecond)
 		require.True(t, b.info().PausedSince.IsZero())
 		require.Len(t, h.counts(), written)
@@ -95,28 +95,28 @@ func TestPause_repeated_calls_change_nothing(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		for i, say := range []func() error{
-			func() error { return b.admin.Pause(t.Context(), b.target) },
-			func() error { return b.admin.Resume(t.Context(), b.target) },
-			func() error { return b.admin.PauseKey(t.Context(), b.target, "key") },
-			func() error { return b.admin.ResumeKey(t.Context(), b.target, "key") },
+			func() error { return b.admin.Pause(t.Context(), admin.Filter{Target: b.target, All: true}) },
+			func() error { return b.admin.Resume(t.Context(), admin.Filter{Target: b.target, All: true}) },
+			func() error { return b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: "key"}) },
+			func() error { return b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "key"}) },
 			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{Attempts: 7}) },
 			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{}) },
 		} {
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "drainers notice")
 			info := b.info()
-			keys, err := b.admin.PausedKeys(t.Context(), b.target)
+			keys, err := b.admin.Paused(t.Context(), b.target)
 			require.NoError(t, err)
 
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "there is nothing to notice")
 			require.Equal(t, info, b.info())
-			again, err := b.admin.PausedKeys(t.Context(), b.target)
+			again, err := b.admin.Paused(t.Context(), b.target)
 			require.NoError(t, err)
 			require.Equal(t, keys, again)
 		}
 		for _, err := range []error{
-			b.admin.PauseKey(t.Context(), b.target, ""), b.admin.ResumeKey(t.Context(), b.target, ""),
+			b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: ""}), b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: ""}),
 		} {
 			require.ErrorContains(t, err, "RunNow")
 		}
@@ -130,8 +130,8 @@ func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		const odd = "\x00\xff"
-		require.NoError(t, b.admin.PauseKey(t.Context(), b.target, odd))
-		require.NoError(t, b.admin.PauseKey(t.Context(), b.target, "second"))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: odd}))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: "second"}))
 		for i, key := range []string{odd, "other", odd, "", "second"} {
 			b.append(draft(strconv.Itoa(i), "orders", key))
 		}
@@ -144,19 +144,19 @@ func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 		require.Never(t, func() bool { return len(h.counts()) > 2 }, 1500*time.Millisecond, 50*time.Millisecond)
 		require.Equal(t, map[string]int{"1": 1, "3": 1}, h.counts())
 
-		keys, err := b.admin.PausedKeys(t.Context(), b.target)
+		keys, err := b.admin.Paused(t.Context(), b.target)
 		require.NoError(t, err)
 		require.Len(t, keys, 2)
 		require.ElementsMatch(t, []string{odd, "second"}, []string{keys[0].Key, keys[1].Key}, "both may be of the same millisecond")
 		require.WithinRange(t, keys[0].Since, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, 2, b.info().PausedKeys)
 
-		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, odd))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: odd}))
 		require.Eventually(t, func() bool { return len(h.counts()) == 5 }, applied, 2*time.Millisecond)
 		b.eventually(func() bool { return b.pending() == 1 }, "the other key stays paused")
 
 		// While it drains, too: what it has read already is read again.
-		require.NoError(t, b.admin.PauseKey(t.Context(), b.target, odd))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: odd}))
 		require.Eventually(t, func() bool {
 			b.append(draft("late", "orders", odd), draft("late too", "orders", "other"))
 			return b.pending() > 2
@@ -181,7 +181,7 @@ func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 		b.append(draft("1", "orders", "bad"), draft("2", "orders", "bad"), draft("3", "orders", "good"))
 		b.drainTwice(h, func(c *drain.Config) { c.Head = drain.HeadPark })
 		parked := func() []admin.Message {
-			list, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: b.target, Status: admin.Parked})
+			list, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: b.target, Status: admin.Parked})
 			require.NoError(t, err)
 			return list
 		}
@@ -192,9 +192,9 @@ func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 		require.Equal(t, 1, b.info().Parked)
 		require.Zero(t, b.info().Dead)
 
-		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "good"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "good"}))
 		require.Len(t, parked(), 1, "another key")
-		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "bad"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "bad"}))
 		b.eventually(func() bool {
 			one, err := b.admin.Message(t.Context(), b.target, head.ID)
 			require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 		require.Equal(t, "resumed by an operator", one.Failures[2].Error)
 
 		healthy.Store(true)
-		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "bad"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "bad"}))
 		b.eventually(func() bool { return b.pending() == 0 }, "the key goes on")
 		require.Equal(t, []string{"3", "1", "2"}, handled.ids())
 	})
@@ -227,7 +227,7 @@ func TestResumeKey_resumes_all_parked_messages_of_an_unordered_key(t *testing.T)
 		}
 		b.exec(database.Bind("UPDATE postbox_messages SET state = 2, attempts = 9, starts = 1, available_at = available_at + ?"), int64(1)<<62)
 		database.MoveWaiting(t)
-		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "key"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "key"}))
 		require.Equal(t, messages/2, database.Count(t,
 			"SELECT COUNT(*) FROM postbox_messages WHERE key_hash = ? AND attempts = 0 AND starts = 0 AND available_at <= ?",
 			postbox.KeyHash("key"), time.Now().Add(time.Hour).UnixMicro()))
@@ -255,11 +255,11 @@ func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *test
 			key := strconv.Itoa(i)
 			operators.Go(func() {
 				for range rounds {
-					errs <- operator.Pause(t.Context(), b.target)
-					errs <- operator.PauseKey(t.Context(), b.target, key)
-					errs <- operator.Resume(t.Context(), b.target)
-					errs <- operator.PauseKey(t.Context(), b.target, "0")
-					errs <- operator.ResumeKey(t.Context(), b.target, key)
+					errs <- operator.Pause(t.Context(), admin.Filter{Target: b.target, All: true})
+					errs <- operator.Pause(t.Context(), admin.Filter{Target: b.target, Key: key})
+					errs <- operator.Resume(t.Context(), admin.Filter{Target: b.target, All: true})
+					errs <- operator.Pause(t.Context(), admin.Filter{Target: b.target, Key: "0"})
+					errs <- operator.Resume(t.Context(), admin.Filter{Target: b.target, Key: key})
 				}
 			})
 		}
@@ -272,9 +272,9 @@ func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *test
 		for err := range errs {
 			require.NoError(t, err)
 		}
-		require.NoError(t, b.admin.Resume(t.Context(), b.target))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, All: true}))
 		for i := range 3 {
-			require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, strconv.Itoa(i)))
+			require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: strconv.Itoa(i)}))
 		}
 		b.eventually(func() bool { return b.pending() == 0 }, "all messages are handled")
 		require.Zero(t, b.info().PausedKeys)

@@ -37,13 +37,17 @@ func TestBulk_G8_each_statement_reads_a_bounded_number_of_letters(t *testing.T) 
 		db, record := b.database.OpenRecorded(t)
 		acting, err := admin.New(b.database.On(db), admin.Config{}, nil)
 		require.NoError(t, err)
-		for _, chosen := range []admin.Filter{{Topic: "rare"}, {ErrorText: "very rare"}, {DiedAfter: written}, {Shape: "very rare"}} {
+		for _, chosen := range []admin.Filter{{Topic: "rare"}, {ErrorText: "very rare"}, {From: written}, {Shape: "very rare"}} {
 			chosen.Limit = 1
 			for name, act := range map[string]func(context.Context) (int, error){
-				"requeue": func(ctx context.Context) (int, error) { return acting.RequeueAll(ctx, chosen, nil) },
+				"requeue": func(ctx context.Context) (int, error) { return acting.Requeue(ctx, chosen, admin.Again{}) },
 				"list": func(ctx context.Context) (int, error) {
-					found, err := acting.DeadLetters(ctx, chosen)
-					return len(found), err
+					for page := chosen; ; {
+						found, next, err := acting.DeadLetters(ctx, page)
+						if page.After = next; err != nil || len(found) > 0 || next == "" {
+							return len(found), err
+						}
+					}
 				},
 			} {
 				record.Take()
@@ -89,7 +93,7 @@ func TestStuckKeys_G8_a_page_reads_few_of_very_many(t *testing.T) {
 		db, record := database.OpenRecorded(t)
 		operator, err := admin.New(database.On(db), admin.Config{}, nil)
 		require.NoError(t, err)
-		keys, err := operator.StuckKeys(t.Context(), admin.Outbox("outbox"), limit)
+		keys, err := operator.StuckKeys(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Limit: limit})
 		require.NoError(t, err)
 		require.Len(t, keys, limit)
 		asked := record.Take()

@@ -11,13 +11,17 @@ type Progress struct {
 	// Cursor is the position of the last message of a replay. With it as [ReplayParams.After] another
 	// call goes on. It is empty with the error [postbox.ErrCommitUnknown]: the last transaction may
 	// have been committed, and the entry of [Admin.Audit] has the right cursor. Other actions have none.
-	Cursor Cursor
+	Cursor string
 }
 
-// reporting returns the function that reports progress; nil reports nothing.
-func reporting(progress func(Progress)) func(Progress) {
-	if progress == nil {
-		return func(Progress) {}
+// reporting returns the function that reports progress; without one, or with nil, nothing is
+// reported.
+func reporting(progress []func(Progress)) func(Progress) {
+	return func(p Progress) {
+		for _, report := range progress {
+			if report != nil {
+				report(p)
+			}
+		}
 	}
-	return progress
 }

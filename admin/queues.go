@@ -144,11 +144,15 @@ func kind(target Target) int {
 	}
 }
 
-// StatsOf counts the messages of an outbox or a queue by topic, as [Admin.Stats] does for the configured outbox. All
-// messages of a queue have the queue's name as their topic, and there [TopicStats.DeadInbox] is 0. Like Stats, StatsOf reads each pending
-// message, and with many of them takes long: for totals use [Admin.Queues]. StatsOf fails with [ErrNotFound]
-// if there is no outbox or queue of this name.
-func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
+// Stats counts the messages of an outbox or a queue by topic, in the order of the topics. A topic
+// without messages and dead letters is left out. All messages of a queue have the queue's name as
+// their topic, and there [TopicStats.DeadInbox] is 0.
+//
+// Pending and Dead are counted at one moment, so the pending, dead and published messages add up to
+// the written ones. Stats reads each pending message and each dead letter, so with millions of them
+// it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no outbox
+// or queue of this name.
+func (a *Admin) Stats(ctx context.Context, target Target) ([]TopicStats, error) {
 	if _, err := a.operator.find(ctx, target.spool); err != nil {
 		return nil, failed(failedTo("count messages of", target.spool, err))
 	}

@@ -103,7 +103,7 @@ func TestStatsOf_a_queue_leaves_out_dead_letters_of_inboxes(t *testing.T) {
 		b.outbox = spool.New(b.statements, spool.QueuePrefix+"q")
 		b.append(draft("1", "q", ""), draft("2", "q", ""))
 		b.buryInbox("3", 0) // of a consumer of the topic "orders"
-		stats, err := b.admin.StatsOf(t.Context(), admin.Queue("q"))
+		stats, err := b.admin.Stats(t.Context(), admin.Queue("q"))
 		require.NoError(t, err)
 		require.Len(t, stats, 1)
 		require.Equal(t, admin.TopicStats{Topic: "q", Pending: 2, Due: 2, OldestAge: stats[0].OldestAge}, stats[0])
@@ -112,18 +112,18 @@ func TestStatsOf_a_queue_leaves_out_dead_letters_of_inboxes(t *testing.T) {
 
 // everything calls each method that takes a target.
 func everything(ctx context.Context, a *admin.Admin, target admin.Target) map[string]error {
-	_, keys := a.PausedKeys(ctx, target)
-	_, messages := a.Messages(ctx, admin.MessageFilter{Target: target})
-	_, done := a.Done(ctx, target, admin.DoneFilter{})
+	_, keys := a.Paused(ctx, target)
+	_, _, messages := a.Messages(ctx, admin.Filter{Target: target})
+	_, _, done := a.Messages(ctx, admin.Filter{Target: target, Status: admin.Done})
 	_, one := a.Message(ctx, target, 1)
 	_, account := a.Account(ctx, target)
-	_, stats := a.StatsOf(ctx, target)
+	_, stats := a.Stats(ctx, target)
 	return map[string]error{
-		"Pause": a.Pause(ctx, target), "Resume": a.Resume(ctx, target),
-		"PauseKey": a.PauseKey(ctx, target, "key"), "ResumeKey": a.ResumeKey(ctx, target, "key"), "PausedKeys": keys,
+		"Pause": a.Pause(ctx, admin.Filter{Target: target, All: true}), "Resume": a.Resume(ctx, admin.Filter{Target: target, All: true}),
+		"PauseKey": a.Pause(ctx, admin.Filter{Target: target, Key: "key"}), "ResumeKey": a.Resume(ctx, admin.Filter{Target: target, Key: "key"}), "PausedKeys": keys,
 		"SetSettings": a.SetSettings(ctx, target, admin.Settings{Attempts: 3}),
 		"Messages":    messages, "Done": done, "Message": one, "Account": account, "StatsOf": stats,
-		"RunNow": a.RunNow(ctx, target, 1), "Reschedule": a.Reschedule(ctx, target, 1, time.Now()), "Bury": a.Bury(ctx, target, 1, "no"),
+		"RunNow": errorOf(a.RunNow(ctx, admin.Filter{Target: target, ID: 1})), "Reschedule": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())), "Bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, ID: 1}, "no")),
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAdmin_G10_works_with_a_prefix_and_a_schema(t *testing.T) {
 
 		a, err := admin.New(shop, admin.Config{}, nil)
 		require.NoError(t, err)
-		messages, err := a.Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+		messages, _, err := a.Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox")})
 		require.NoError(t, err)
 		require.Len(t, messages, 1)
 		for name, err := range everything(t.Context(), a, admin.Outbox("outbox")) {
@@ -227,7 +227,7 @@ func TestAccount_G9_adds_up_while_everything_moves(t *testing.T) {
 			require.Equal(t, messages, account.Written, account)
 			require.Equal(t, messages, account.Pending+account.Done+account.Dead)
 			moved[account] = true
-			_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Limit: 3}, nil)
+			_, err = b.admin.Requeue(t.Context(), admin.Filter{All: true, Limit: 3}, admin.Again{})
 			require.NoError(t, err)
 			return account.Done == messages
 		}, "all messages are done")
@@ -242,7 +242,7 @@ func TestAccount_G9_adds_up_without_history_and_with_resolved_dead_letters(t *te
 		b := newBench(t, database)
 		b.append(draft("1", "orders", ""), draft("2", "orders", ""))
 		b.bury()
-		require.NoError(t, b.admin.Resolve(t.Context(), b.list(admin.Filter{})[0].ID, "seen"))
+		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: b.list(admin.Filter{})[0].ID}, "seen")))
 		b.buryInbox("of no outbox", 0)
 		b.append(draft("3", "orders", ""))
 		_, stop := b.drain(func(*spool.Message) error { return nil })

@@ -91,7 +91,7 @@ func buryWhileHandled(t *testing.T, again bool) {
 			return nil
 		}}, func(c *drain.Config) { c.History = time.Hour })
 		<-entered
-		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("one").ID, "no"))
+		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("one").ID}, "no")))
 		close(gate)
 		b.eventually(func() bool { return b.pending() == 0 }, "the key goes on")
 		require.Equal(t, map[string]int{"two": 1}, b.effects())
@@ -145,10 +145,10 @@ func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *tes
 		require.Positive(t, buried.Load())
 		healthy.Store(true)
 		b.eventually(func() bool {
-			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+			_, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 			require.NoError(t, err)
-			for _, m := range b.messages(admin.MessageFilter{Status: admin.Parked}) {
-				if err := b.admin.RunNow(t.Context(), b.target, m.ID); !errors.Is(err, admin.ErrNotFound) {
+			for _, m := range b.messages(admin.Filter{Status: admin.Parked}) {
+				if _, err := b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: m.ID}); !errors.Is(err, admin.ErrNotFound) {
 					require.NoError(t, err)
 				}
 			}
@@ -167,28 +167,28 @@ func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *tes
 
 // meddle does something to each message that waits, and requeues what is dead.
 func (b *bench) meddle(operator *admin.Admin, buried *atomic.Int32) error {
-	waiting, err := operator.Messages(b.Context(), admin.MessageFilter{Target: b.target})
+	waiting, _, err := operator.Messages(b.Context(), admin.Filter{Target: b.target})
 	if err != nil {
 		return err
 	}
 	for i, m := range waiting {
 		switch i % 4 {
 		case 0:
-			err = operator.RunNow(b.Context(), b.target, m.ID)
+			_, err = operator.RunNow(b.Context(), admin.Filter{Target: b.target, ID: m.ID})
 		case 1:
-			err = operator.Reschedule(b.Context(), b.target, m.ID, time.Now().Add(10*time.Millisecond))
+			_, err = operator.Reschedule(b.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Now().Add(10*time.Millisecond))
 		case 2:
-			if err = operator.Bury(b.Context(), b.target, m.ID, "meddling"); err == nil {
+			if _, err = operator.Bury(b.Context(), admin.Filter{Target: b.target, ID: m.ID}, "meddling"); err == nil {
 				buried.Add(1)
 			}
 		case 3:
-			err = operator.ResumeKey(b.Context(), b.target, m.Key)
+			err = operator.Resume(b.Context(), admin.Filter{Target: b.target, Key: m.Key})
 		}
-		if err != nil && !errors.Is(err, admin.ErrNotFound) && !errors.Is(err, admin.ErrReady) {
+		if err != nil && !errors.Is(err, admin.ErrNotFound) && !errors.Is(err, admin.ErrInHandler) {
 			return err
 		}
 	}
-	_, err = operator.RequeueAll(b.Context(), admin.Filter{}, nil)
+	_, err = operator.Requeue(b.Context(), admin.Filter{All: true}, admin.Again{})
 	return err
 }
 
@@ -203,7 +203,7 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 			d.Delay = time.Duration(i%2) * 50 * time.Millisecond // the others are ready
 			b.append(d)
 		}
-		waiting := b.messages(admin.MessageFilter{})
+		waiting := b.messages(admin.Filter{})
 		h, _ := b.drain(func(*spool.Message) error { return nil })
 		var won [messages]atomic.Int32
 		var group sync.WaitGroup
@@ -212,7 +212,7 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 			operator := b.operator(database)
 			group.Go(func() {
 				for i, m := range waiting {
-					err := operator.Bury(t.Context(), b.target, m.ID, "no")
+					_, err := operator.Bury(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, "no")
 					if err == nil {
 						won[i].Add(1)
 					}
@@ -223,7 +223,7 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 		group.Go(func() {
 			for i := range waiting {
 				last := waiting[len(waiting)-1-i]
-				_ = b.admin.RunNow(t.Context(), b.target, last.ID)
+				_, _ = b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: last.ID})
 			}
 		})
 		group.Wait()
@@ -257,9 +257,9 @@ func TestBury_F22_against_requeue(t *testing.T) {
 		both.Go(func() {
 			for n := 0; n < 20 && buryErr == nil; {
 				var list []admin.Message
-				list, buryErr = b.admin.Messages(t.Context(), admin.MessageFilter{Target: b.target})
+				list, _, buryErr = b.admin.Messages(t.Context(), admin.Filter{Target: b.target})
 				for _, m := range list {
-					if buryErr = b.admin.Bury(t.Context(), b.target, m.ID, "no"); buryErr != nil {
+					if _, buryErr = b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, "no"); buryErr != nil {
 						return
 					}
 					n++
@@ -269,7 +269,7 @@ func TestBury_F22_against_requeue(t *testing.T) {
 		both.Go(func() {
 			for n := 0; n < 20 && requeueErr == nil; {
 				var requeued int
-				requeued, requeueErr = b.operator(database).RequeueAll(t.Context(), admin.Filter{}, nil)
+				requeued, requeueErr = b.operator(database).Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 				n += requeued
 			}
 		})
@@ -300,7 +300,9 @@ w AS (INSERT INTO postbox_waiting SELECT * FROM m)
 SELECT pg_current_xact_id()::text FROM m`).Scan(&mover))
 
 	ran := make(chan error, 1)
-	go func() { ran <- b.operator(database).RunNow(t.Context(), b.target, id) }()
+	go func() {
+		ran <- errorOf(b.operator(database).RunNow(t.Context(), admin.Filter{Target: b.target, ID: id}))
+	}()
 	b.eventually(func() bool {
 		return database.Count(t, "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND transactionid::text = ?", mover) == 1
 	}, "the operator waits for the row")

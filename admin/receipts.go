@@ -41,51 +41,48 @@ func receiptOf(s receipt.Stored) Receipt {
 	}
 }
 
-// Receipts returns which consumers have handled a message, and which are still awaited, on all topics, at most 1000. It is empty if no receipt of the message
-// has come, and none is awaited, or if they are older than the retention of the receiver. It costs one read by an index.
-func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
-	if messageID == "" {
-		return nil, fmt.Errorf("admin: list receipts: %w", invalid(errors.New("message id: is empty")))
+// missingPage is how many rows a statement of missingReceipts reads.
+const missingPage = 1000
+
+// Receipts lists what came of messages, and returns the cursor of the next page, which is empty
+// after the last one.
+//
+// With a MessageID, the list has the consumers that have handled the message, and those that are
+// still awaited, on all topics, at most 1000. It is empty if no receipt of the message has come, and
+// none is awaited, or if they are older than the retention of the receiver. It costs one read by an
+// index.
+//
+// Otherwise it has the receipts that have not come: first those whose time-out was reported, then
+// those that are still awaited and overdue, each in the order of their due times. It reads by an
+// index, in statements of up to 1000 rows each: as many as the page needs, and those that the filter
+// leaves out.
+func (a *Admin) Receipts(ctx context.Context, filter Filter) (found []Receipt, next string, err error) {
+	if filter.MessageID != "" {
+		found, err = a.receiptsOf(ctx, filter)
+		return found, "", err
 	}
-	found, err := receipt.OfMessage(ctx, a.db, a.statements, messageID)
+	return a.missingReceipts(ctx, filter)
+}
+
+func (a *Admin) receiptsOf(ctx context.Context, filter Filter) ([]Receipt, error) {
+	if _, err := filter.listed(receiptsOf); err != nil {
+		return nil, fmt.Errorf("admin: list receipts: %w", invalid(err))
+	}
+	found, err := receipt.OfMessage(ctx, a.db, a.statements, filter.MessageID)
 	if err != nil {
 		return nil, failed(err)
 	}
-	receipts := make([]Receipt, len(found))
+	list := make([]Receipt, len(found))
 	for i, s := range found {
-		receipts[i] = receiptOf(s)
+		list[i] = receiptOf(s)
 	}
-	return receipts, nil
+	return list, nil
 }
 
-// MissingFilter chooses receipts that have not come. The zero value chooses all that are overdue.
-type MissingFilter struct {
-	// Topic and Consumer must match the whole value.
-	Topic, Consumer string
-	// OlderThan chooses receipts of messages that were sent longer ago than this, overdue or not. By default the time that the producer has set decides.
-	OlderThan time.Duration
-
-	// After is where the next page begins.
-	After Cursor
-	// Limit is the largest number of receipts on a page: 100 by default, and an error above 1000.
-	Limit int
-}
-
-// missingPage is how many rows a statement of MissingReceipts reads.
-const missingPage = 1000
-
-// MissingReceipts lists the receipts that have not come: first those whose time-out was reported, then those that are still awaited, each in the order of their
-// due times. The cursor is where the next page begins, and empty after the last one.
-//
-// It reads by an index, in statements of up to 1000 rows each: as many as the page needs, and those that the filter leaves out.
-func (a *Admin) MissingReceipts(ctx context.Context, filter MissingFilter) ([]Receipt, Cursor, error) {
-	limit, err := pageLimit(filter.Limit)
-	page, afterErr := filter.After.parseReceipt()
-	err = errors.Join(err, afterErr, checkText("topic", filter.Topic), checkText("consumer", filter.Consumer))
-	if filter.OlderThan < 0 {
-		err = errors.Join(err, fmt.Errorf("older than: %s is negative", filter.OlderThan))
-	}
-	if err != nil {
+func (a *Admin) missingReceipts(ctx context.Context, filter Filter) ([]Receipt, string, error) {
+	limit, err := filter.listed(receipts)
+	page, afterErr := cursor(filter.After).parseReceipt()
+	if err := errors.Join(err, afterErr); err != nil {
 		return nil, "", fmt.Errorf("admin: list missing receipts: %w", invalid(err))
 	}
 	sentUntil, err := a.ago(ctx, filter.OlderThan)
@@ -104,11 +101,11 @@ func (a *Admin) MissingReceipts(ctx context.Context, filter MissingFilter) ([]Re
 		}
 		for _, s := range found {
 			page.DueAt, page.Key = s.DueAt.UnixMicro(), s.Key
-			if filter.chooses(s, sentUntil) {
+			if filter.misses(s, sentUntil) {
 				missing = append(missing, receiptOf(s))
 			}
 			if len(missing) == limit {
-				return missing, cursorOfReceipt(page), nil
+				return missing, string(cursorOfReceipt(page)), nil
 			}
 		}
 		switch {
@@ -124,7 +121,7 @@ func (a *Admin) MissingReceipts(ctx context.Context, filter MissingFilter) ([]Re
 // farAhead is later than each time at which a receipt can be due.
 const farAhead = 200 * 365 * 24 * time.Hour
 
-func (f MissingFilter) chooses(s receipt.Stored, sentUntil time.Time) bool {
+func (f Filter) misses(s receipt.Stored, sentUntil time.Time) bool {
 	return (f.Topic == "" || f.Topic == s.Topic) && (f.Consumer == "" || f.Consumer == s.Consumer) &&
 		(f.OlderThan == 0 || s.SentAt.Before(sentUntil))
 }
@@ -141,12 +138,12 @@ func (a *Admin) ago(ctx context.Context, age time.Duration) (time.Time, error) {
 // receiptCursor is the format of the position of a receipt in the list of those that are missing.
 const receiptCursor = "%d-%d-%s"
 
-func cursorOfReceipt(p dialect.ReceiptPage) Cursor {
-	return Cursor(fmt.Sprintf(receiptCursor, p.State, p.DueAt, hex.EncodeToString(p.Key)))
+func cursorOfReceipt(p dialect.ReceiptPage) cursor {
+	return cursor(fmt.Sprintf(receiptCursor, p.State, p.DueAt, hex.EncodeToString(p.Key)))
 }
 
 // parseReceipt reads a position in the list of missing receipts.
-func (p Cursor) parseReceipt() (dialect.ReceiptPage, error) {
+func (p cursor) parseReceipt() (dialect.ReceiptPage, error) {
 	page := dialect.ReceiptPage{State: dialect.ReceiptMissing}
 	if p == "" {
 		return page, nil

@@ -38,13 +38,13 @@ type ReplayParams struct {
 	NewIDs bool
 	// After goes on with the replay that returned this [Progress.Cursor], after its last message. What is done since that replay began is
 	// ignored, and so are its copies.
-	After Cursor
+	After string
 	// Limit is the largest number of messages to replay, 0 for all.
 	Limit int
 }
 
 // Replay lets messages of the history be handled or published again: it appends copies of those that match the filter, in the order in which they were
-// written, and so in the order of each key. [DoneFilter.After] and [DoneFilter.Limit] must be zero. It returns how far it got, also with an error.
+// written, and so in the order of each key. [Filter.After] and [Filter.Limit] must be zero, and [Filter.Status] may be Done. It returns how far it got, also with an error.
 //
 // A queue handles a copy again, whatever its id: its handler must expect that, such as by being written for it. With the id of the first time, an inbox
 // behind an outbox recognises a copy as a duplicate and ignores it, for as long as it keeps claims. So a replay through an outbox reaches
@@ -58,10 +58,9 @@ type ReplayParams struct {
 // transaction was committed, and goes on. Only if the database does not answer for 30 s, the error is [postbox.ErrCommitUnknown]. Several operators who replay the same messages replay them several times.
 //
 // Replay reads the history in the order of ids: the cost grows with the messages that match and with those that the filter leaves out.
-func (a *Admin) Replay(
-	ctx context.Context, target Target, filter DoneFilter, params ReplayParams, progress func(Progress),
-) (Progress, error) {
-	chosen, after, err := params.check(target, filter)
+func (a *Admin) Replay(ctx context.Context, filter Filter, params ReplayParams, progress ...func(Progress)) (Progress, error) {
+	target := filter.Target
+	chosen, after, err := params.check(filter)
 	if err != nil {
 		return Progress{}, fmt.Errorf("admin: replay messages of %s: %w", target, invalid(err))
 	}
@@ -69,13 +68,10 @@ func (a *Admin) Replay(
 	if to == (Target{}) {
 		to = target
 	}
+	report := reporting(progress)
 	did, err := a.operator.Replay(ctx, target.spool, chosen, replayChoice{
 		To: to.spool, Topic: params.Topic, NewIDs: params.NewIDs, After: after, Most: params.Limit, Chosen: params.describe(filter),
-	}, func(p replayDone) {
-		if progress != nil {
-			progress(replayProgress(p))
-		}
-	})
+	}, func(p replayDone) { report(replayProgress(p)) })
 	if did.Done > 0 {
 		a.say("An operator replayed messages", target, watermill.LogFields{"count": did.Done, "to": to.String()})
 	}
@@ -88,24 +84,30 @@ func (a *Admin) Replay(
 func replayProgress(p replayDone) Progress {
 	progress := Progress{Done: p.Done, Skipped: p.Skipped}
 	if p.Cursor != (replayCursor{}) {
-		progress.Cursor = Cursor(p.Cursor.String())
+		progress.Cursor = p.Cursor.String()
 	}
 	return progress
 }
 
-// Validate returns all mistakes in a replay of those messages of target that the filter chooses, as far as they can be found without the database:
-// it does not look whether the targets exist. [Admin.Replay] calls it.
-func (p ReplayParams) Validate(target Target, filter DoneFilter) error {
-	_, _, err := p.check(target, filter)
+// Validate returns all mistakes in a replay of the messages that the filter chooses, as far as they
+// can be found without the database: it does not look whether the targets exist. [Admin.Replay]
+// calls it.
+func (p ReplayParams) Validate(filter Filter) error {
+	_, _, err := p.check(filter)
 	return err
 }
 
 // check returns all mistakes, and what Replay needs otherwise.
-func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFilter, replayCursor, error) {
-	after, err := p.After.parseReplay()
+func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor, error) {
+	after, err := cursor(p.After).parseReplay()
 	problems := []error{err}
 	if filter.After != "" || filter.Limit != 0 {
 		problems = append(problems, errors.New("filter: After and Limit are for lists: use those of ReplayParams"))
+	}
+	target := filter.Target
+	filter.After, filter.Limit = "", 0
+	if filter.Status != "" && filter.Status != Done {
+		problems = append(problems, fmt.Errorf("status: only messages that are %s can be replayed: leave it out", Done))
 	}
 	if p.Limit < 0 {
 		problems = append(problems, fmt.Errorf("limit: %d is negative", p.Limit))
@@ -122,15 +124,15 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	if p.Topic != "" {
 		problems = append(problems, spool.CheckTopic(p.Topic))
 	}
-	problems = append(problems, checkName("topic of the filter", filter.Topic), checkSpan("done", filter.DoneAfter, filter.DoneBefore))
+	problems = append(problems, filter.acting(doneMessages))
 	return dialect.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
-		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore),
+		DoneFrom: micros(filter.From), DoneBefore: micros(filter.Until),
 	}, after, errors.Join(problems...)
 }
 
 // describe names what was chosen and what becomes of it, for the audit log.
-func (p ReplayParams) describe(filter DoneFilter) string {
+func (p ReplayParams) describe(filter Filter) string {
 	parts := []string{"done"}
 	add := func(set bool, format string, value any) {
 		if set {
@@ -140,8 +142,8 @@ func (p ReplayParams) describe(filter DoneFilter) string {
 	add(filter.Topic != "", "topic %.300q", filter.Topic)
 	add(filter.Key != "", "key %.300q", filter.Key)
 	add(filter.MessageID != "", "message id %.300q", filter.MessageID)
-	add(!filter.DoneAfter.IsZero(), "done from %s", filter.DoneAfter.UTC().Format(time.RFC3339Nano))
-	add(!filter.DoneBefore.IsZero(), "done before %s", filter.DoneBefore.UTC().Format(time.RFC3339Nano))
+	add(!filter.From.IsZero(), "done from %s", filter.From.UTC().Format(time.RFC3339Nano))
+	add(!filter.Until.IsZero(), "done before %s", filter.Until.UTC().Format(time.RFC3339Nano))
 	add(p.After != "", "after cursor %s", p.After)
 	add(p.Limit != 0, "limit %d", p.Limit)
 	add(p.To != (Target{}), "to %s", p.To)

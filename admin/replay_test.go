@@ -41,7 +41,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		b.history(b.outbox, n, map[string]string{"about": "history"})
 		ctx, stop := context.WithCancel(t.Context())
 		var seen []int
-		did, err := b.admin.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{}, func(p admin.Progress) {
+		did, err := b.admin.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.ReplayParams{}, func(p admin.Progress) {
 			if seen = append(seen, p.Done); p.Done >= 200 {
 				stop()
 			}
@@ -50,15 +50,15 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		require.Equal(t, []int{100, 200}, seen)
 		require.Equal(t, 200, did.Done)
 		require.Regexp(t, `^3-200-200-\d{16}$`, did.Cursor)
-		entries, err := b.admin.Audit(t.Context(), admin.AuditFilter{Action: "replay"})
+		entries, _, err := b.admin.Audit(t.Context(), admin.Filter{Action: "replay"})
 		require.NoError(t, err)
-		require.Equal(t, []any{200, "up to cursor " + string(did.Cursor)}, []any{entries[0].Affected, entries[0].Note})
+		require.Equal(t, []any{200, "up to cursor " + did.Cursor}, []any{entries[0].Affected, entries[0].Note})
 
-		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{After: did.Cursor}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
 		require.NoError(t, err)
 		require.Equal(t, 50, did.Done)
 		b.inOrder(n)
-		m := b.messages(admin.MessageFilter{MessageID: "00007"})
+		m := b.messages(admin.Filter{MessageID: "00007"})
 		require.Len(t, m, 1)
 		read, err := b.admin.Message(t.Context(), b.target, m[0].ID)
 		require.NoError(t, err)
@@ -73,23 +73,23 @@ func TestReplay_G4_goes_on_without_its_own_copies(t *testing.T) {
 		b := newBench(t, database)
 		const n, first = 130, 100
 		b.history(b.outbox, n, nil)
-		did, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{Limit: first}, nil)
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{Limit: first})
 		require.NoError(t, err)
 		require.Equal(t, first, did.Done)
 		database.Exec(t, `INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 			SELECT id + 1000, spool, topic, message_id, ordering_key, payload, metadata, created_at, created_at + 1, 1 FROM postbox_messages`)
 		database.Exec(t, "DELETE FROM postbox_messages")
 
-		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{After: did.Cursor}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
 		require.NoError(t, err)
 		require.Equal(t, n-first, did.Done)
-		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{After: did.Cursor}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
 		require.NoError(t, err)
 		require.Zero(t, did.Done)
-		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{})
 		require.NoError(t, err)
 		require.Equal(t, n+first, did.Done, "a new replay has them, too")
-		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{DoneBefore: time.UnixMicro(2_000_000)}, admin.ReplayParams{}, nil)
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Until: time.UnixMicro(2_000_000)}, admin.ReplayParams{})
 		require.NoError(t, err)
 		require.Equal(t, n, did.Done, "but not one of what was done before the first replay")
 	})
@@ -101,19 +101,20 @@ func TestReplay_chooses_by_filter_and_limit(t *testing.T) {
 		b := newBench(t, database)
 		b.history(b.outbox, 30, nil)
 		for name, test := range map[string]struct {
-			filter admin.DoneFilter
+			filter admin.Filter
 			params admin.ReplayParams
 			want   int
 		}{
-			"topic":   {admin.DoneFilter{Topic: "other"}, admin.ReplayParams{}, 0},
-			"key":     {admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{}, 4},
-			"id":      {admin.DoneFilter{MessageID: "00003"}, admin.ReplayParams{}, 1},
-			"time":    {admin.DoneFilter{DoneAfter: time.UnixMicro(2_000_000 - 5), DoneBefore: time.UnixMicro(2_000_000 - 2)}, admin.ReplayParams{}, 3},
-			"limit":   {admin.DoneFilter{}, admin.ReplayParams{Limit: 7}, 7},
-			"new ids": {admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{NewIDs: true}, 4},
+			"topic":   {admin.Filter{Topic: "other"}, admin.ReplayParams{}, 0},
+			"key":     {admin.Filter{Key: "key 3"}, admin.ReplayParams{}, 4},
+			"id":      {admin.Filter{MessageID: "00003"}, admin.ReplayParams{}, 1},
+			"time":    {admin.Filter{From: time.UnixMicro(2_000_000 - 5), Until: time.UnixMicro(2_000_000 - 2)}, admin.ReplayParams{}, 3},
+			"limit":   {admin.Filter{}, admin.ReplayParams{Limit: 7}, 7},
+			"new ids": {admin.Filter{Key: "key 3"}, admin.ReplayParams{NewIDs: true}, 4},
 		} {
 			database.Exec(t, "DELETE FROM postbox_messages")
-			did, err := b.admin.Replay(t.Context(), b.target, test.filter, test.params, nil)
+			test.filter.Target, test.filter.All = b.target, true
+			did, err := b.admin.Replay(t.Context(), test.filter, test.params)
 			require.NoError(t, err, name)
 			require.Equal(t, test.want, did.Done, name)
 			require.Equal(t, test.want, b.pending(), name)
@@ -125,7 +126,7 @@ func TestReplay_chooses_by_filter_and_limit(t *testing.T) {
 			}
 		}
 		database.Exec(t, "UPDATE postbox_history SET metadata = ? WHERE id = 3", []byte{0xff})
-		did, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{}, nil)
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Key: "key 3"}, admin.ReplayParams{})
 		require.NoError(t, err)
 		require.Equal(t, 3, did.Done)
 		require.Equal(t, 1, did.Skipped)
@@ -142,12 +143,12 @@ func TestReplay_from_a_queue(t *testing.T) {
 		b.history(from, 2, map[string]string{postbox.SourceTopic: "events"})
 		topics := func(params admin.ReplayParams) (string, error) {
 			database.Exec(t, "DELETE FROM postbox_messages")
-			_, err := b.admin.Replay(t.Context(), target, admin.DoneFilter{Key: "key 1"}, params, nil)
+			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: target, Key: "key 1"}, params)
 			to := params.To
 			if to == (admin.Target{}) {
 				to = target
 			}
-			found, listErr := b.admin.Messages(t.Context(), admin.MessageFilter{Target: to})
+			found, _, listErr := b.admin.Messages(t.Context(), admin.Filter{Target: to})
 			require.NoError(t, listErr)
 			if err != nil {
 				require.Empty(t, found)
@@ -183,7 +184,7 @@ func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
 		b.history(b.outbox, 120, nil)
 		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{History: time.Hour}))
 		h, stop := b.drain(func(*spool.Message) error { return nil })
-		did, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{}, nil)
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{})
 		require.NoError(t, err)
 		require.Equal(t, 120, did.Done)
 		b.eventually(func() bool { return len(h.counts()) == 120 && b.pending() == 0 }, "all are handled again")
@@ -197,24 +198,24 @@ func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
 func TestReplay_names_all_mistakes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, err := b.admin.Replay(t.Context(), admin.Queue("mail"), admin.DoneFilter{Limit: 1},
-		admin.ReplayParams{To: admin.Queue("other"), Topic: "x", Limit: -1, After: "nonsense"}, nil)
+	_, err := b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true, Limit: 1},
+		admin.ReplayParams{To: admin.Queue("other"), Topic: "x", Limit: -1, After: "nonsense"})
 	for _, part := range []string{
 		`after: "nonsense" is not a cursor`, "filter: After and Limit are for lists", "limit: -1 is negative", `to: queue "other" is another queue`, "topic: all messages",
 	} {
 		require.ErrorContains(t, err, part)
 	}
 	b.outboxID()
-	_, err = b.admin.Replay(t.Context(), admin.Queue("mail"), admin.DoneFilter{}, admin.ReplayParams{}, nil)
+	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true}, admin.ReplayParams{})
 	require.ErrorIs(t, err, admin.ErrNotFound)
-	_, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{To: admin.Outbox("none")}, nil)
+	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{To: admin.Outbox("none")})
 	require.ErrorIs(t, err, admin.ErrNotFound)
 }
 
 func TestReplayParams_can_be_checked_without_a_database(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, admin.ReplayParams{}.Validate(admin.Queue("mail"), admin.DoneFilter{}))
-	err := admin.ReplayParams{Topic: "x"}.Validate(admin.Queue("mail"), admin.DoneFilter{DoneAfter: time.UnixMicro(2), DoneBefore: time.UnixMicro(1)})
+	require.NoError(t, admin.ReplayParams{}.Validate(admin.Filter{Target: admin.Queue("mail"), All: true}))
+	err := admin.ReplayParams{Topic: "x"}.Validate(admin.Filter{Target: admin.Queue("mail"), From: time.UnixMicro(2), Until: time.UnixMicro(1)})
 	require.ErrorContains(t, err, "leave \"x\" out, or replay to an outbox")
 	require.ErrorContains(t, err, "the second time is before the first")
 }

@@ -48,16 +48,16 @@ func TestReplay_G4_copies_messages_once_although_the_answer_to_a_commit_is_lost(
 					return driver.ErrBadConn
 				})
 				var seen []int
-				did, err := operator.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true}, func(p admin.Progress) {
+				did, err := operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true}, func(p admin.Progress) {
 					seen = append(seen, p.Done)
 				})
 				require.NoError(t, err)
 				require.Equal(t, n, did.Done)
 				require.Equal(t, []int{100, 200, n}, seen)
 				require.Equal(t, n, b.pending())
-				entries, err := b.admin.Audit(t.Context(), admin.AuditFilter{Action: "replay"})
+				entries, _, err := b.admin.Audit(t.Context(), admin.Filter{Action: "replay"})
 				require.NoError(t, err)
-				require.Equal(t, []any{n, "up to cursor " + string(did.Cursor)}, []any{entries[0].Affected, entries[0].Note})
+				require.Equal(t, []any{n, "up to cursor " + did.Cursor}, []any{entries[0].Affected, entries[0].Note})
 				database.Exec(t, "DELETE FROM postbox_messages")
 				database.Exec(t, "DELETE FROM postbox_history")
 			})
@@ -79,16 +79,16 @@ func TestReplay_G4_names_no_cursor_if_it_is_unknown_what_was_committed(t *testin
 			stop() // it asks for a few seconds more
 			return driver.ErrBadConn
 		})
-		did, err := operator.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true}, nil)
+		did, err := operator.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true})
 		require.ErrorIs(t, err, postbox.ErrCommitUnknown)
 		require.Equal(t, admin.Progress{Done: 100}, did)
 
 		gate.Open()
-		entries, err := operator.Audit(t.Context(), admin.AuditFilter{Action: "replay"})
+		entries, _, err := operator.Audit(t.Context(), admin.Filter{Action: "replay"})
 		require.NoError(t, err)
 		cursor, found := strings.CutPrefix(entries[0].Note, "up to cursor ")
 		require.True(t, found, entries[0].Note)
-		did, err = operator.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{NewIDs: true, After: admin.Cursor(cursor)}, nil)
+		did, err = operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true, After: cursor})
 		require.NoError(t, err)
 		require.Equal(t, n-200, did.Done)
 		require.Equal(t, n, b.pending())

@@ -54,7 +54,7 @@ func (l *letterStore) requeue(ctx context.Context, tx *sql.Tx, id int64, again A
 }
 
 var errNoSource = fmt.Errorf("%w: %w: it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
-	ErrStuck, ErrNoTopic)
+	ErrCannotRequeue, ErrNoTopic)
 
 // address says where and with which id a message of an inbox is published again: as it came, and
 // not as its consumer knew it.
@@ -75,7 +75,7 @@ func (l *storedLetter) draft(again Again) (spool.Draft, error) {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if l.broken != nil {
-		return spool.Draft{}, fmt.Errorf("%w: %w", ErrStuck, l.broken)
+		return spool.Draft{}, fmt.Errorf("%w: %w", ErrCannotRequeue, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}
 	return draft, l.address(&draft, again)
@@ -109,9 +109,9 @@ func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLet
 func (l *letterStore) noSpool(letter *storedLetter) error {
 	if letter.SpoolID == 0 {
 		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
-			ErrStuck, letter.Consumer, l.outbox)
+			ErrCannotRequeue, letter.Consumer, l.outbox)
 	}
-	return fmt.Errorf("%w: its spool %d no longer exists", ErrStuck, letter.SpoolID)
+	return fmt.Errorf("%w: its spool %d no longer exists", ErrCannotRequeue, letter.SpoolID)
 }
 
 // recent returns an error if the claims of other consumers may be gone that absorb a message of an

@@ -23,7 +23,7 @@ func TestRequeue_gives_a_message_of_the_outbox_all_its_attempts_again(t *testing
 		b := newBench(t, database)
 		b.append(draft("one", "orders", "key"))
 		b.bury()
-		require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{}).ID))
+		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{}).ID}, admin.Again{})))
 		require.Zero(t, b.dead())
 
 		var seen atomic.Pointer[spool.Message]
@@ -53,7 +53,7 @@ func TestRequeue_delivers_a_message_to_its_inbox_again(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, letter.Failures, 2)
 		require.Equal(t, b.outbox.Name(), letter.Outbox)
-		require.NoError(t, b.admin.Requeue(t.Context(), letter.ID))
+		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})))
 
 		require.Zero(t, b.dead())
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"), "the next delivery is a first one")
@@ -87,8 +87,8 @@ func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 		for id, reason := range map[string]string{
 			"no outbox": `no outbox "never made"`, "lost outbox": "4711", "broken": "metadata",
 		} {
-			err := operator.Requeue(t.Context(), b.only(admin.Filter{MessageID: id}).ID)
-			require.ErrorIs(t, err, admin.ErrStuck)
+			_, err := operator.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: id}).ID}, admin.Again{})
+			require.ErrorIs(t, err, admin.ErrCannotRequeue)
 			require.ErrorContains(t, err, reason)
 		}
 		require.Equal(t, 4, b.dead())
@@ -98,8 +98,8 @@ func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 		require.Nil(t, letter.Metadata)
 		require.Equal(t, "payload of broken", string(letter.Payload))
 
-		requeued, err := operator.RequeueAll(t.Context(), admin.Filter{}, nil)
-		require.ErrorIs(t, err, admin.ErrStuck)
+		requeued, err := operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
 		require.Equal(t, 1, requeued, "the others do not wait for them")
 	})
 }
@@ -126,7 +126,7 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 			group.Go(func() {
 				<-start
 				for _, letter := range open {
-					if err := operator.Requeue(t.Context(), letter.ID); err != nil {
+					if _, err := operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{}); err != nil {
 						lost.Add(1)
 						failures <- err
 					} else {
@@ -157,9 +157,9 @@ func TestRequeue_F22_exactly_one_of_requeue_resolve_and_delete_wins(t *testing.T
 		for _, letter := range b.list(admin.Filter{}) {
 			var all sync.WaitGroup
 			outcomes := make([]error, 3)
-			all.Go(func() { outcomes[0] = b.admin.Requeue(t.Context(), letter.ID) })
-			all.Go(func() { outcomes[1] = b.admin.Resolve(t.Context(), letter.ID, "by hand") })
-			all.Go(func() { outcomes[2] = b.admin.Delete(t.Context(), letter.ID) })
+			all.Go(func() { _, outcomes[0] = b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{}) })
+			all.Go(func() { _, outcomes[1] = b.admin.Resolve(t.Context(), admin.Filter{ID: letter.ID}, "by hand") })
+			all.Go(func() { _, outcomes[2] = b.admin.Delete(t.Context(), admin.Filter{ID: letter.ID}) })
 			all.Wait()
 			if outcomes[0] == nil {
 				require.ErrorIs(t, outcomes[1], admin.ErrNotFound)
@@ -196,7 +196,7 @@ func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 			operators.Go(func() {
 				for errs[i] == nil && requeued.Load() < 3*messages {
 					var n int
-					n, errs[i] = operator.RequeueAll(t.Context(), admin.Filter{Topic: "orders"}, nil)
+					n, errs[i] = operator.Requeue(t.Context(), admin.Filter{Topic: "orders"}, admin.Again{})
 					requeued.Add(int32(n)) //nolint:gosec // few
 				}
 			})
@@ -207,7 +207,7 @@ func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 		}
 		healthy.Store(true)
 		b.eventually(func() bool {
-			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+			_, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 			require.NoError(t, err)
 			return b.pending() == 0 && b.dead() == 0
 		}, "all messages are handled")
@@ -243,19 +243,19 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 			return nil
 		}))
 
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders", Limit: 7}, nil)
+		requeued, err := b.admin.Requeue(t.Context(), admin.Filter{Topic: "orders", Limit: 7}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 7, requeued)
 		require.Equal(t, 7, b.pending())
 
-		requeued, err = b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders"}, nil)
+		requeued, err = b.admin.Requeue(t.Context(), admin.Filter{Topic: "orders"}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, letters-7, requeued)
 		require.Equal(t, "other", b.only(admin.Filter{}).MessageID)
 		require.Greater(t, database.Count(t, "SELECT COUNT(DISTINCT lane) FROM postbox_messages"), 1,
 			"messages without a key are spread")
 
-		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Resolved: "any"}, nil)
+		_, err = b.admin.Requeue(t.Context(), admin.Filter{Resolved: "any"}, admin.Again{})
 		require.ErrorIs(t, err, admin.ErrResolved)
 	})
 }
@@ -267,7 +267,7 @@ func TestRequeueAll_ends_although_everything_dies_again(t *testing.T) {
 		b.append(numbered(120)...)
 		_, stop := b.drain(func(*spool.Message) error { return postbox.Permanent(errBroker) })
 		b.eventually(func() bool { return b.pending() == 0 }, "all messages are dead")
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+		requeued, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 120, requeued)
 		b.eventually(func() bool { return b.pending() == 0 && b.dead() == 120 }, "they are dead again")
@@ -285,11 +285,11 @@ func TestRequeue_G10_one_connection(t *testing.T) {
 		database.DB.SetMaxOpenConns(1)
 		_, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: "one"}).ID)
 		require.NoError(t, err)
-		require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{MessageID: "one"}).ID))
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: "one"}).ID}, admin.Again{})))
+		requeued, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 2, requeued)
-		_, err = b.admin.Stats(t.Context())
+		_, err = b.admin.Stats(t.Context(), b.target)
 		require.NoError(t, err)
 	})
 }
@@ -302,9 +302,9 @@ func TestRequeue_wakes_the_drainers(t *testing.T) {
 		b.bury()
 		h, _ := b.drainPolling(time.Hour, time.Hour, func(*spool.Message) error { return nil }) // it has looked once
 		letters := b.list(admin.Filter{})
-		require.NoError(t, b.admin.Requeue(t.Context(), letters[0].ID))
+		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letters[0].ID}, admin.Again{})))
 		b.eventually(func() bool { return h.counts()[letters[0].MessageID] == 1 }, "it is handled")
-		_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
+		_, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		b.eventually(func() bool { return h.counts()[letters[1].MessageID] == 1 }, "it is handled")
 	})

@@ -41,23 +41,23 @@ func TestMessages_of_a_key_that_failed_are_listed_like_others(t *testing.T) {
 		b.exec(database.Bind("UPDATE postbox_messages SET available_at = available_at + ? WHERE message_id = ?"), int64(dialect.ParkDelay), []byte("3"))
 		database.MoveWaiting(t)
 		for _, test := range []struct {
-			filter admin.MessageFilter
+			filter admin.Filter
 			want   []string
 		}{
-			{admin.MessageFilter{Key: "a", Status: admin.Retrying}, []string{"1", "4"}},
-			{admin.MessageFilter{Key: "a", Status: admin.Parked}, []string{"3"}},
-			{admin.MessageFilter{Key: "a", Status: admin.Retrying, Topic: "refunds"}, []string{"4"}},
-			{admin.MessageFilter{Key: "a", Status: admin.Retrying, CreatedBefore: time.Unix(1, 0)}, nil},
-			{admin.MessageFilter{Key: "c", Status: admin.Retrying}, nil},
+			{admin.Filter{Key: "a", Status: admin.Retrying}, []string{"1", "4"}},
+			{admin.Filter{Key: "a", Status: admin.Parked}, []string{"3"}},
+			{admin.Filter{Key: "a", Status: admin.Retrying, Topic: "refunds"}, []string{"4"}},
+			{admin.Filter{Key: "a", Status: admin.Retrying, Until: time.Unix(1, 0)}, nil},
+			{admin.Filter{Key: "c", Status: admin.Retrying}, nil},
 		} {
 			for _, limit := range []int{1, 100} {
 				var found []string
 				for test.filter.After, test.filter.Limit = "", limit; ; {
-					page := b.messages(test.filter)
+					page, next := b.page(test.filter)
 					for _, m := range page {
-						found, test.filter.After = append(found, m.MessageID), m.Cursor
+						found = append(found, m.MessageID)
 					}
-					if len(page) < limit {
+					if test.filter.After = next; next == "" {
 						break
 					}
 				}
@@ -67,16 +67,68 @@ func TestMessages_of_a_key_that_failed_are_listed_like_others(t *testing.T) {
 	})
 }
 
-func TestSearchDeadLetters_and_SearchAudit_refuse_what_the_lists_refuse(t *testing.T) {
+func TestDeadLetters_and_Audit_refuse_what_nothing_has(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, err := b.admin.SearchDeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1, MinAttempts: -1})
+	_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1, MinAttempts: -1})
 	require.ErrorIs(t, err, admin.ErrInvalid)
 	require.ErrorContains(t, err, "limit: 1001 is above 1000")
-	_, err = b.admin.SearchDeadLetters(t.Context(), admin.Filter{Target: admin.Outbox("missing")})
+	_, _, err = b.admin.DeadLetters(t.Context(), admin.Filter{Target: admin.Outbox("missing")})
 	require.ErrorIs(t, err, admin.ErrNotFound)
-	_, err = b.admin.SearchAudit(t.Context(), admin.AuditFilter{Before: -1})
+	_, _, err = b.admin.Audit(t.Context(), admin.Filter{After: "-1"})
 	require.ErrorIs(t, err, admin.ErrInvalid)
-	_, err = b.admin.SearchAudit(t.Context(), admin.AuditFilter{Target: admin.Outbox("missing")})
+	_, _, err = b.admin.Audit(t.Context(), admin.Filter{Target: admin.Outbox("missing")})
 	require.ErrorIs(t, err, admin.ErrNotFound)
+}
+
+// A field that a list does not have is named, and nothing is done without a condition.
+func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(draft("1", "orders", "a"))
+	ctx := t.Context()
+	_, _, err := b.admin.Messages(ctx, admin.Filter{Target: b.target, Consumer: "billing", Cause: "crash"})
+	require.ErrorIs(t, err, admin.ErrInvalid)
+	require.ErrorContains(t, err, "consumer: pending messages are not chosen by it: leave it out")
+	require.ErrorContains(t, err, "cause: pending messages are not chosen by it")
+	_, _, err = b.admin.Messages(ctx, admin.Filter{Target: b.target, Status: admin.Done, ErrorText: "no"})
+	require.ErrorContains(t, err, "error text: messages of the history are not chosen by it")
+	_, _, err = b.admin.DeadLetters(ctx, admin.Filter{Status: admin.Parked, OlderThan: time.Hour})
+	require.ErrorContains(t, err, "status: dead letters are not chosen by it")
+	_, _, err = b.admin.Audit(ctx, admin.Filter{Topic: "orders"})
+	require.ErrorContains(t, err, "topic: the audit log are not chosen by it")
+	_, err = b.admin.StuckKeys(ctx, admin.Filter{Target: b.target, Key: "a"})
+	require.ErrorContains(t, err, "key: stuck keys are not chosen by it")
+
+	for name, act := range map[string]func(admin.Filter) (int, error){
+		"requeue": func(f admin.Filter) (int, error) { return b.admin.Requeue(ctx, f, admin.Again{}) },
+		"resolve": func(f admin.Filter) (int, error) { return b.admin.Resolve(ctx, f, "why") },
+		"delete":  func(f admin.Filter) (int, error) { return b.admin.Delete(ctx, f) },
+	} {
+		_, err := act(admin.Filter{})
+		require.ErrorContains(t, err, "nothing is chosen", name)
+		_, err = act(admin.Filter{ID: 1, Topic: "orders"})
+		require.ErrorContains(t, err, "id: it chooses one of the dead letters", name)
+		_, err = act(admin.Filter{All: true})
+		require.NoError(t, err, name)
+	}
+	for name, act := range map[string]func(admin.Filter) (int, error){
+		"run now":    func(f admin.Filter) (int, error) { return b.admin.RunNow(ctx, f) },
+		"reschedule": func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Now()) },
+		"bury":       func(f admin.Filter) (int, error) { return b.admin.Bury(ctx, f, "why") },
+	} {
+		_, err := act(admin.Filter{Target: b.target})
+		require.ErrorContains(t, err, "nothing is chosen", name)
+		_, err = act(admin.Filter{Target: b.target, Status: admin.Done})
+		require.ErrorIs(t, err, admin.ErrInvalid, name)
+		_, err = act(admin.Filter{Target: b.target, ID: 1, Key: "a"})
+		require.ErrorContains(t, err, "id: it chooses one of the pending messages", name)
+	}
+	_, err = b.admin.Replay(ctx, admin.Filter{Target: b.target}, admin.ReplayParams{})
+	require.ErrorContains(t, err, "nothing is chosen")
+	for _, f := range []admin.Filter{{Target: b.target}, {Target: b.target, All: true, Key: "a"}, {Target: b.target, Key: "a", Topic: "orders"}, {Target: b.target, MessageID: "1"}} {
+		require.ErrorIs(t, b.admin.Pause(ctx, f), admin.ErrInvalid)
+		require.ErrorIs(t, b.admin.Resume(ctx, f), admin.ErrInvalid)
+	}
+	require.Equal(t, 1, b.pending())
 }

@@ -114,7 +114,7 @@ func TestChangeSettings_loses_no_change_of_another_operator(t *testing.T) {
 		require.NoError(t, err)
 		want.PageSize = 7
 		require.Equal(t, want, changed)
-		acts, err := b.admin.Audit(t.Context(), admin.AuditFilter{Action: "set"})
+		acts, _, err := b.admin.Audit(t.Context(), admin.Filter{Action: "set"})
 		require.NoError(t, err)
 		require.Len(t, acts, 11)
 		require.Equal(t, `{"page_size":7,"concurrency":5,"attempts":5}`, acts[0].Note)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,17 +35,21 @@ type StuckKey struct {
 	MoreBehind bool
 }
 
-// StuckKeys lists the stuck keys of an outbox or a queue, up to the limit: 100 for 0, and an error above 1000. If there are more, it has
+// StuckKeys lists the stuck keys of the filter's outbox or queue, up to its limit, as one page. If there are more, it has
 // those whose heads were written first. The key that has been stuck for longest comes first. A message that failed and is
 // tried again soon is in the list, too: its DueAt says when. Keys that wait only because a topic is paused are not.
 //
-// Use it to find what to act on: [Admin.RunNow] or [Admin.Bury] for the head, and [Admin.ResumeKey] for a paused or parked key.
+// Use it to find what to act on: [Admin.RunNow] or [Admin.Bury] for the head, and [Admin.Resume] for a paused or parked key.
 //
 // The cost is bounded however many keys are stuck and however many messages wait: it takes
 // five statements, and one for each 100 paused keys, and looks at 20,000 messages at most to count
 // those that wait. A paused key without a message among these is left out.
-func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]StuckKey, error) {
-	most, err := pageLimit(limit)
+func (a *Admin) StuckKeys(ctx context.Context, filter Filter) ([]StuckKey, error) {
+	target := filter.Target
+	most, err := filter.listed(stuckKeys)
+	if filter.After != "" {
+		err = errors.Join(err, errors.New("after: the list has one page"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, invalid(err))
 	}

@@ -20,7 +20,7 @@ import (
 
 func (b *bench) stuck(limit int) []admin.StuckKey {
 	b.Helper()
-	keys, err := b.admin.StuckKeys(b.Context(), b.target, limit)
+	keys, err := b.admin.StuckKeys(b.Context(), admin.Filter{Target: b.target, Limit: limit})
 	require.NoError(b, err)
 	return keys
 }
@@ -40,7 +40,7 @@ func TestStuckKeys_says_why_since_when_and_how_many_wait(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		_, err := b.admin.StuckKeys(t.Context(), b.target, 0)
+		_, err := b.admin.StuckKeys(t.Context(), admin.Filter{Target: b.target})
 		require.ErrorIs(t, err, admin.ErrNotFound)
 		b.outboxID()
 		require.Empty(t, b.stuck(0), "an outbox without messages")
@@ -52,7 +52,7 @@ func TestStuckKeys_says_why_since_when_and_how_many_wait(t *testing.T) {
 		stop()
 		b.append(draft("10", "orders", "paused"), draft("11", "orders", "paused"))
 		for _, key := range []string{"paused", "paused and bad", "without messages"} {
-			require.NoError(t, b.admin.PauseKey(t.Context(), b.target, key))
+			require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: key}))
 		}
 		keys := b.stuck(0)
 		slices.SortFunc(keys, func(a, b admin.StuckKey) int { return strings.Compare(a.Key, b.Key) })
@@ -131,9 +131,9 @@ func TestStuckKeys_limits(t *testing.T) {
 		}
 		require.Len(t, b.stuck(1000), 1000)
 		require.Equal(t, 1000, b.info().StuckKeys, "more are not counted")
-		_, err := b.admin.StuckKeys(t.Context(), b.target, 1001)
+		_, err := b.admin.StuckKeys(t.Context(), admin.Filter{Target: b.target, Limit: 1001})
 		require.ErrorContains(t, err, "limit: 1001 is above 1000")
-		_, err = b.admin.StuckKeys(t.Context(), b.target, -1)
+		_, err = b.admin.StuckKeys(t.Context(), admin.Filter{Target: b.target, Limit: -1})
 		require.ErrorContains(t, err, "negative")
 	})
 }
@@ -155,7 +155,7 @@ func TestStuckKeys_counts_a_bounded_number_of_messages(t *testing.T) {
 		b.fail("id = (SELECT f.id FROM (SELECT MIN(id) AS id FROM postbox_messages) f)", true)
 		other := keyInLane(postbox.Lane(postbox.KeyHash("bad"), lanes))
 		b.append(draft("late", "orders", other))
-		require.NoError(t, b.admin.PauseKey(t.Context(), b.target, other))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: other}))
 		started := time.Now()
 		list := b.stuck(0)
 		t.Logf("%s", time.Since(started))
@@ -194,7 +194,7 @@ func TestStuckKeys_G8_a_page_is_a_handful_of_statements(t *testing.T) {
 		for range 2 {
 			record.Take()
 			began := time.Now()
-			keys, err := watching.StuckKeys(t.Context(), b.target, 100)
+			keys, err := watching.StuckKeys(t.Context(), admin.Filter{Target: b.target, Limit: 100})
 			require.NoError(t, err)
 			asked := record.Take()
 			t.Logf("%d statements, %s", len(asked), time.Since(began))

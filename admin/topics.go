@@ -8,53 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// PauseTopic stops the messages of one topic of an outbox, in all processes and also in those that start later, until
-// [Admin.ResumeTopic]. Messages of the topic can still be written. Processes notice the pause within a second: running calls to
-// the broker end, and no further message of the topic is begun. No attempt is counted, and nothing is lost, whatever crashes.
-//
-// Other topics go on, also with messages of the same ordering keys, as they do during an outage of the topic. The messages of the topic
-// itself keep the order of their keys. But a message of the topic that has failed, and waits for its next attempt, still holds
-// back the later messages of its key in all topics: see [Admin.StuckKeys].
-//
-// The number of messages of the topic that wait does not slow the others down while these are ready. Messages of the topic that were
-// scheduled, and whose time comes during the pause, are passed over by each poll. At most 1000 topics of an outbox can be paused.
-//
-// A second call changes nothing. For a queue PauseTopic returns an error: all its messages have one topic, so use [Admin.Pause].
-// It returns [ErrNotFound], and lists the existing names, if there is no outbox of this name. The outbox may have no message of
-// the topic yet.
-func (a *Admin) PauseTopic(ctx context.Context, target Target, topic string) error {
-	if err := a.operator.PauseTopic(ctx, target.spool, topic); err != nil {
-		return failed(err)
-	}
-	a.say("An operator paused a topic", target, watermill.LogFields{"topic": topic})
-	return nil
-}
-
-// ResumeTopic ends the pause of a topic, if there is one. Processes notice within a second. The messages that have waited go
-// before later ones of their keys and topic.
-func (a *Admin) ResumeTopic(ctx context.Context, target Target, topic string) error {
-	if err := a.operator.ResumeTopic(ctx, target.spool, topic); err != nil {
-		return failed(err)
-	}
-	a.say("An operator resumed a topic", target, watermill.LogFields{"topic": topic})
-	return nil
-}
-
-// PausedTopics lists the paused topics of an outbox. The topic that was paused first comes first. A queue has none.
-func (a *Admin) PausedTopics(ctx context.Context, target Target) ([]Paused, error) {
-	s, err := a.operator.find(ctx, target.spool)
+// PausedTopics lists the paused topics of a spool, oldest pause first.
+func (o *operator) PausedTopics(ctx context.Context, name string) ([]Paused, error) {
+	s, err := o.find(ctx, name)
 	if err != nil {
-		return nil, failed(failedTo("list paused topics of", target.spool, err))
+		return nil, failedTo("list paused topics of", name, err)
 	}
-	topics, err := readPausedTopics(ctx, a.db, a.statements.PausedTopics, s.ID())
+	topics, err := readPausedTopics(ctx, o.db, o.statements.PausedTopics, s.ID())
 	if err != nil {
-		return nil, failed(failedTo("list paused topics of", target.spool, err))
+		return nil, failedTo("list paused topics of", name, err)
 	}
 	return topics, nil
 }

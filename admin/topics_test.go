@@ -24,7 +24,7 @@ func TestPauseTopic_stops_a_topic_in_all_processes_and_nothing_is_lost(t *testin
 		b.outboxID()
 		h := newHandler(func(*spool.Message) error { return nil })
 		b.drainTwice(h, func(*drain.Config) {})
-		require.NoError(t, b.admin.PauseTopic(t.Context(), b.target, "orders"))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}))
 		handledOf := func(topic string) (n int) {
 			for id := range h.counts() {
 				if strings.HasPrefix(id, topic) {
@@ -50,14 +50,14 @@ func TestPauseTopic_stops_a_topic_in_all_processes_and_nothing_is_lost(t *testin
 		b.drainWith(database.Open(t), h, func(*drain.Config) {})
 		require.Never(t, func() bool { return handledOf("orders") > handled }, 500*time.Millisecond, 50*time.Millisecond)
 
-		topics, err := b.operator(database).PausedTopics(t.Context(), b.target)
+		topics, err := b.operator(database).Paused(t.Context(), b.target)
 		require.NoError(t, err)
 		require.Len(t, topics, 1)
 		require.Equal(t, "orders", topics[0].Topic)
 		require.WithinRange(t, topics[0].Since, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, 1, b.info().PausedTopics)
 
-		require.NoError(t, b.admin.ResumeTopic(t.Context(), b.target, "orders"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}))
 		require.Eventually(t, func() bool { return b.pending() == 0 }, patience, testdb.PollPause)
 		for id, times := range h.counts() {
 			require.Equal(t, 1, times, id)
@@ -74,29 +74,29 @@ func TestPauseTopic_repeated_calls_change_nothing_and_mistakes_are_refused(t *te
 		b := newBench(t, database)
 		b.outboxID()
 		for i, say := range []func() error{
-			func() error { return b.admin.PauseTopic(t.Context(), b.target, "orders") },
-			func() error { return b.admin.PauseTopic(t.Context(), b.target, "Orders") },
-			func() error { return b.admin.ResumeTopic(t.Context(), b.target, "orders") },
+			func() error { return b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}) },
+			func() error { return b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "Orders"}) },
+			func() error { return b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}) },
 		} {
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "drainers notice")
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "there is nothing to notice")
 		}
-		topics, err := b.admin.PausedTopics(t.Context(), b.target)
+		topics, err := b.admin.Paused(t.Context(), b.target)
 		require.NoError(t, err)
 		require.Len(t, topics, 1)
 		require.Equal(t, "Orders", topics[0].Topic, "letters count")
 
-		for _, topic := range []string{"", "a\x00b", "\xff", "ends with a space ", strings.Repeat("x", 256)} {
-			require.ErrorContains(t, b.admin.PauseTopic(t.Context(), b.target, topic), "1 to 255 bytes", topic)
-			require.ErrorContains(t, b.admin.ResumeTopic(t.Context(), b.target, topic), "1 to 255 bytes", topic)
+		for _, topic := range []string{"a\x00b", "\xff", "ends with a space ", strings.Repeat("x", 256)} {
+			require.ErrorContains(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: topic}), "1 to 255 bytes", topic)
+			require.ErrorContains(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Topic: topic}), "1 to 255 bytes", topic)
 		}
 		queue := admin.Queue("work")
-		require.ErrorContains(t, b.admin.PauseTopic(t.Context(), queue, "work"), "pause the queue as a whole, with Pause")
-		require.ErrorContains(t, b.admin.ResumeTopic(t.Context(), queue, "work"), "with Pause")
-		require.ErrorIs(t, b.admin.PauseTopic(t.Context(), admin.Outbox("missing"), "orders"), admin.ErrNotFound)
-		_, err = b.admin.PausedTopics(t.Context(), queue)
+		require.ErrorContains(t, b.admin.Pause(t.Context(), admin.Filter{Target: queue, Topic: "work"}), "pause the queue as a whole, with Pause")
+		require.ErrorContains(t, b.admin.Resume(t.Context(), admin.Filter{Target: queue, Topic: "work"}), "with Pause")
+		require.ErrorIs(t, b.admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("missing"), Topic: "orders"}), admin.ErrNotFound)
+		_, err = b.admin.Paused(t.Context(), queue)
 		require.ErrorIs(t, err, admin.ErrNotFound)
 	})
 }
@@ -110,14 +110,14 @@ func TestPauseTopic_limits_the_paused_topics_of_an_outbox(t *testing.T) {
 		for i := range most {
 			b.run(b.statements.PauseTopic(id, fmt.Sprint("topic ", i)))
 		}
-		require.ErrorContains(t, b.admin.PauseTopic(t.Context(), b.target, "orders"), "1000 topics are paused")
-		require.NoError(t, b.admin.PauseTopic(t.Context(), b.target, "topic 7"), "which is paused already")
+		require.ErrorContains(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}), "1000 topics are paused")
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "topic 7"}), "which is paused already")
 		b.append(draft("m", "invoices", ""), draft("held", "topic 999", ""))
 		h, stop := b.drain(func(*spool.Message) error { return nil })
 		b.eventually(func() bool { return len(h.counts()) == 1 }, "others go on")
 		stop()
-		require.NoError(t, b.admin.ResumeTopic(t.Context(), b.target, "topic 7"))
-		require.NoError(t, b.admin.PauseTopic(t.Context(), b.target, "orders"))
+		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Topic: "topic 7"}))
+		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}))
 		require.Equal(t, most, b.info().PausedTopics)
 		require.Equal(t, 1, b.pending())
 	})

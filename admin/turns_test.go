@@ -28,7 +28,7 @@ func (b *bench) waiting() map[admin.Status]admin.Message {
 		int64(dialect.ParkDelay), []byte("parked"))
 	b.database.MoveWaiting(b)
 	messages := map[admin.Status]admin.Message{}
-	for _, m := range b.messages(admin.MessageFilter{}) {
+	for _, m := range b.messages(admin.Filter{}) {
 		messages[m.Status] = m
 	}
 	require.Len(b, messages, 4)
@@ -57,7 +57,7 @@ func TestRunNow_makes_a_waiting_message_due(t *testing.T) {
 		b := newBench(t, database)
 		before := b.waiting()
 		for _, m := range before {
-			require.NoError(t, b.admin.RunNow(t.Context(), b.target, m.ID))
+			require.NoError(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: m.ID})))
 		}
 		for status, m := range before {
 			now := b.message(m.MessageID)
@@ -75,7 +75,7 @@ func TestRunNow_makes_a_waiting_message_due(t *testing.T) {
 		require.Empty(t, b.whole(before[admin.Retrying].ID).Failures)
 
 		due := b.message("scheduled").DueAt
-		require.NoError(t, b.admin.RunNow(t.Context(), b.target, before[admin.Scheduled].ID))
+		require.NoError(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: before[admin.Scheduled].ID})))
 		require.Equal(t, due, b.message("scheduled").DueAt, "what is due is not put off")
 
 		h, stop := b.drain(func(*spool.Message) error { return nil })
@@ -83,7 +83,7 @@ func TestRunNow_makes_a_waiting_message_due(t *testing.T) {
 		stop()
 		require.Len(t, h.counts(), 4)
 		for _, m := range before {
-			require.ErrorIs(t, b.admin.RunNow(t.Context(), b.target, m.ID), admin.ErrNotFound)
+			require.ErrorIs(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: m.ID})), admin.ErrNotFound)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestRunNow_wakes_the_drainers(t *testing.T) {
 		b.drainWith(database.DB, h, func(c *drain.Config) { // polls and renews once an hour
 			c.PollMin, c.PollMax, c.Lease, c.Renew = time.Hour, time.Hour, 2*time.Hour, time.Hour
 		})
-		require.NoError(t, b.admin.RunNow(t.Context(), b.target, b.message("later").ID))
+		require.NoError(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: b.message("later").ID})))
 		b.eventually(func() bool { return h.counts()["later"] == 1 }, "it is handled")
 	})
 }
@@ -113,9 +113,9 @@ func TestReschedule_sets_another_time_for_a_waiting_message(t *testing.T) {
 		version := b.version()
 		at := time.Now().Add(48 * time.Hour).In(time.FixedZone("elsewhere", 7*3600)).Truncate(time.Microsecond)
 		for status, m := range before {
-			err := b.admin.Reschedule(t.Context(), b.target, m.ID, at)
+			_, err := b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, at)
 			if status == admin.Ready {
-				require.ErrorIs(t, err, admin.ErrReady)
+				require.ErrorIs(t, err, admin.ErrInHandler)
 				require.ErrorContains(t, err, "may be running")
 				continue
 			}
@@ -134,14 +134,14 @@ func TestReschedule_sets_another_time_for_a_waiting_message(t *testing.T) {
 		require.Equal(t, before[admin.Ready], b.message("ready"))
 
 		soon := time.Now().Add(-time.Minute) // over, and so now
-		require.NoError(t, b.admin.Reschedule(t.Context(), b.target, before[admin.Scheduled].ID, soon))
+		require.NoError(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: before[admin.Scheduled].ID}, soon)))
 		h, _ := b.drain(func(*spool.Message) error { return nil })
 		b.eventually(func() bool { return b.pending() == 2 }, "two are due")
 		require.Equal(t, map[string]int{"ready": 1, "scheduled": 1}, h.counts())
 
-		require.ErrorIs(t, b.admin.Reschedule(t.Context(), b.target, before[admin.Scheduled].ID, at), admin.ErrNotFound)
+		require.ErrorIs(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: before[admin.Scheduled].ID}, at)), admin.ErrNotFound)
 		for _, never := range []time.Time{{}, time.UnixMicro(dialect.ParkedFrom), time.UnixMicro(0)} {
-			require.ErrorContains(t, b.admin.Reschedule(t.Context(), b.target, before[admin.Parked].ID, never), "RunNow")
+			require.ErrorContains(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: before[admin.Parked].ID}, never)), "RunNow")
 		}
 	})
 }
@@ -165,10 +165,10 @@ func TestReschedule_takes_a_message_out_of_the_memory_of_a_drainer(t *testing.T)
 		open := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(open)
 		b.eventually(entered.Load, "the first is being handled")
-		require.NoError(t, b.admin.Reschedule(t.Context(), b.target, b.message("second").ID, time.Now().Add(time.Hour)))
+		require.NoError(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: b.message("second").ID}, time.Now().Add(time.Hour))))
 		b.append(draft("third", "orders", "other")) // is read after the drainer has heard of it
 		b.eventually(func() bool {
-			require.NoError(t, b.admin.RunNow(t.Context(), b.target, b.message("first").ID)) // wakes it
+			require.NoError(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: b.message("first").ID}))) // wakes it
 			return database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE in_flight LIKE ?", `%{"orders":2}%`) == 1
 		}, "the third is being handled too")
 		open()
@@ -191,13 +191,13 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 			Attempt: 9, Error: "handler says no", Process: "consumer",
 		}))
 		for status, m := range before {
-			err := b.admin.Bury(t.Context(), b.target, m.ID, "nobody needs "+m.MessageID)
+			_, err := b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, "nobody needs "+m.MessageID)
 			require.NoError(t, err)
 			if status != admin.Scheduled {
 				version++ // what it held back can be read, and must be
 			}
 			require.Equal(t, version, b.version())
-			require.ErrorIs(t, b.admin.Bury(t.Context(), b.target, m.ID, "again"), admin.ErrNotFound)
+			require.ErrorIs(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, "again")), admin.ErrNotFound)
 
 			letter, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: m.MessageID}).ID)
 			require.NoError(t, err)
@@ -217,11 +217,11 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 			}
 		}
 		require.Zero(t, b.pending())
-		require.ErrorContains(t, b.admin.Bury(t.Context(), b.target, before[admin.Ready].ID, " \n"), "the reason is empty: give one")
+		require.ErrorContains(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: before[admin.Ready].ID}, " \n")), "the reason is empty: give one")
 
 		resolved := b.only(admin.Filter{MessageID: "parked"})
-		require.NoError(t, b.admin.Resolve(t.Context(), resolved.ID, "paid by hand"))
-		require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{MessageID: "scheduled"}).ID))
+		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: resolved.ID}, "paid by hand")))
+		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: "scheduled"}).ID}, admin.Again{})))
 		account, err := b.admin.Account(t.Context(), b.target)
 		require.NoError(t, err)
 		require.Equal(t, admin.Account{Written: 4, Pending: 1, Dead: 2, Resolved: 1}, account)
@@ -248,7 +248,7 @@ func TestBury_of_a_parked_head_lets_its_key_go_on(t *testing.T) {
 		}
 		b.eventually(func() bool { return b.pending() == 2 }, "the others flow")
 		require.Zero(t, h.counts()["behind"])
-		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("head").ID, "no"))
+		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("head").ID}, "no")))
 		b.eventually(func() bool { return b.pending() == 0 }, "its key goes on")
 		require.Equal(t, 1, h.counts()["behind"])
 		require.Equal(t, 1, b.dead())
@@ -272,10 +272,10 @@ func TestBury_takes_a_ready_message_out_of_the_memory_of_a_drainer(t *testing.T)
 		open := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(open)
 		b.eventually(entered.Load, "the first is being handled")
-		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("second").ID, "no"))
+		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("second").ID}, "no")))
 		b.append(draft("third", "orders", "other")) // is read after the drainer has heard of it
 		b.eventually(func() bool {
-			require.NoError(t, b.admin.RunNow(t.Context(), b.target, b.message("first").ID)) // wakes it
+			require.NoError(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: b.message("first").ID}))) // wakes it
 			return database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE in_flight LIKE ?", `%{"orders":2}%`) == 1
 		}, "the third is being handled too")
 		open()

@@ -25,7 +25,7 @@ func TestAdmin_requeues_a_message_whose_unique_key_waits_again(t *testing.T) {
 		return len(skipped) == 0
 	}
 	pending := func() (ids []string) {
-		messages, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: b.target})
+		messages, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: b.target})
 		require.NoError(t, err)
 		for _, m := range messages {
 			ids = append(ids, m.MessageID)
@@ -33,9 +33,9 @@ func TestAdmin_requeues_a_message_whose_unique_key_waits_again(t *testing.T) {
 		return ids
 	}
 	require.True(t, publish("1"))
-	require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("1").ID, "a test"))
+	require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("1").ID}, "a test")))
 	require.True(t, publish("2"), "a dead letter does not wait")
-	require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{}).ID))
+	require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{}).ID}, admin.Again{})))
 	require.ElementsMatch(t, []string{"1", "2"}, pending())
 	require.False(t, publish("3"), "the second message has the key")
 	b.database.Exec(t, "DELETE FROM postbox_messages WHERE message_id = ?", []byte("2"))
@@ -87,7 +87,7 @@ func TestUniqueMessage_finds_the_message_that_waits_under_a_key(t *testing.T) {
 		m, err := b.admin.Message(t.Context(), b.target, same)
 		require.NoError(t, err)
 		require.Empty(t, m.UniqueKey)
-		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("other topic").ID, "a test"))
+		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("other topic").ID}, "a test")))
 		_, err = b.admin.UniqueMessage(t.Context(), b.target, "invoices", "customer 7")
 		require.ErrorIs(t, err, admin.ErrNotFound, "a dead letter does not wait")
 

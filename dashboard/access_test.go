@@ -131,7 +131,7 @@ func (b *bench) state() []any {
 	b.Helper()
 	queues, err := b.Admin.Queues(context.Background())
 	require.NoError(b, err)
-	state := []any{b.messages(admin.MessageFilter{}), b.letters(admin.Filter{Resolved: "any"})}
+	state := []any{b.messages(admin.Filter{}), b.letters(admin.Filter{Resolved: "any"})}
 	for _, q := range queues {
 		state = append(state, q.PausedSince, q.PausedKeys, q.Settings)
 	}
@@ -253,7 +253,7 @@ func TestDashboard_ten_operators_requeue_the_same_filter_at_once(t *testing.T) {
 			total += finished(t, a)
 		}
 		require.Equal(t, letters, total, "each letter is requeued by one operator")
-		require.Len(t, b.messages(admin.MessageFilter{Topic: "orders"}), letters, "and once")
+		require.Len(t, b.messages(admin.Filter{Topic: "orders"}), letters, "and once")
 		require.Len(t, b.letters(admin.Filter{}), 3, "those of another topic stay")
 		require.Contains(t, b.page("bulk?do=requeue&topic=orders").text(), "No dead letter matches the filter")
 	})

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -39,7 +38,7 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.auditOf(ctx, q, filter)
+	found, err := lookFor(ctx, h, q, filter, h.admin.Audit)
 	if err != nil {
 		return nil, err
 	}
@@ -62,43 +61,21 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 		Actor:   q.query.Get("actor"), Action: q.query.Get("action"), From: q.query.Get("from"), Until: q.query.Get("until"),
 		Filtered: len(chosen.query) > 0,
 	}
-	for _, entry := range found.Entries {
+	for _, entry := range found.Rows {
 		view.Rows = append(view.Rows, rowOf(entry))
 	}
-	if filter.Before > 0 {
+	if filter.After != "" {
 		view.First = chosen.String()
 	}
 	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
-	switch next := chosen.with("before", idText(found.Next)); {
-	case found.Next == 0:
-	case len(found.Entries) == pageSize:
+	switch next := chosen.with("before", found.Next); {
+	case found.Next == "":
+	case len(found.Rows) == pageSize:
 		view.Next = next.String()
 	default:
 		view.SearchOn = next.with(searchField, searchLong).String()
 	}
 	return view, nil
-}
-
-// auditOf returns a page of the actions that the filter chooses.
-func (h *Handler) auditOf(ctx context.Context, q *request, filter admin.AuditFilter) (admin.FoundEntries, error) {
-	long, err := q.searchesLong()
-	if err != nil {
-		return admin.FoundEntries{}, err
-	}
-	if !long {
-		return h.admin.SearchAudit(ctx, filter)
-	}
-	var all admin.FoundEntries
-	for until := h.searchUntil(); ; filter.Before = all.Next {
-		found, err := h.admin.SearchAudit(ctx, filter)
-		if err != nil {
-			return admin.FoundEntries{}, err
-		}
-		all.Entries, all.Looked, all.Next = append(all.Entries, found.Entries...), all.Looked+found.Looked, found.Next
-		if filter.Limit -= len(found.Entries); filter.Limit == 0 || all.Next == 0 || time.Now().After(until) {
-			return all, nil
-		}
-	}
 }
 
 func rowOf(entry admin.AuditEntry) auditRow {
@@ -112,8 +89,8 @@ func rowOf(entry admin.AuditEntry) auditRow {
 	return row
 }
 
-func (q *request) auditFilter() (filter admin.AuditFilter, err error) {
-	filter = admin.AuditFilter{Actor: q.name("actor"), Action: q.name("action"), Limit: pageSize}
+func (q *request) auditFilter() (filter admin.Filter, err error) {
+	filter = admin.Filter{Actor: q.name("actor"), Action: q.name("action"), Limit: pageSize}
 	filter.Target, _ = q.optionalTarget()
 	for _, field := range []struct {
 		name string
@@ -123,10 +100,6 @@ func (q *request) auditFilter() (filter admin.AuditFilter, err error) {
 			return filter, err
 		}
 	}
-	if before := q.query.Get("before"); before != "" {
-		if filter.Before, err = strconv.ParseInt(before, 10, 64); err != nil {
-			return filter, badf("before: %q is not the id of an entry", before)
-		}
-	}
+	filter.After = q.query.Get("before")
 	return filter, nil
 }

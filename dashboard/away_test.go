@@ -87,7 +87,7 @@ func TestDashboard_says_that_an_action_may_have_been_done_while_the_database_doe
 		require.Equal(t, http.StatusNotFound, again.status)
 		require.NotContains(t, again.body, "data-live")
 		require.NotEmpty(t, b.linkTo(again, "Dead letter 1"))
-		require.Len(t, b.messages(admin.MessageFilter{}), 1)
+		require.Len(t, b.messages(admin.Filter{}), 1)
 	})
 }
 

@@ -47,32 +47,32 @@ func (k bulkKind) section() string { return k.of.list }
 
 // bulkOrder carries out what a user has confirmed, and returns how many things were changed. The cursor is where it has got if a second run would not go on
 // by itself.
-type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cursor admin.Cursor, err error)
+type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cursor string, err error)
 
 func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
 			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.", Requeues: true, of: h.chooseLetters(),
 			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.RequeueAll(ctx, filter, progress, q.again())
+				return h.admin.Requeue(ctx, filter, q.again(), progress)
 			}),
 		},
 		bulkResolve: {
 			Verb: "Resolve", Done: "resolved", Warning: "They are kept for their retention, and cannot be requeued.", NeedsWhy: true, of: h.chooseLetters(),
 			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.ResolveAll(ctx, filter, q.PostFormValue("reason"), progress)
+				return h.admin.Resolve(ctx, filter, q.PostFormValue("reason"), progress)
 			}),
 		},
 		bulkDelete: {
 			Verb: "Delete", Done: "deleted", Warning: "Their messages and payloads are deleted for good.", of: h.chooseLetters(),
 			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.DeleteAll(ctx, filter, progress)
+				return h.admin.Delete(ctx, filter, progress)
 			}),
 		},
 		bulkRunNow: {
 			Verb: "Run", After: " now", Done: "made due", Warning: "They are handled as soon as possible. A parked message gets all its attempts again.", of: h.chooseWaiting(),
-			order: h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, _ *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.RunAllNow(ctx, filter, progress)
+			order: h.messageOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.RunNow(ctx, filter, progress)
 			}),
 		},
 		bulkReschedule: {
@@ -82,8 +82,8 @@ func (h *Handler) bulkKinds() map[string]bulkKind {
 		bulkBury: {
 			Verb: "Bury", Done: "buried", NeedsWhy: true, of: h.choosePending(),
 			Warning: "They become dead letters, and the other messages of their keys go on. One that is in a handler now may have its effect all the same: pause the outbox or queue first if that matters.",
-			order: h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, q *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.BuryAll(ctx, filter, q.PostFormValue("reason"), progress)
+			order: h.messageOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.Bury(ctx, filter, q.PostFormValue("reason"), progress)
 			}),
 		},
 		bulkReplay: {
@@ -181,7 +181,7 @@ func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 	h.samples.forget()
 	var goOn link
 	if err != nil && cursor != "" {
-		goOn = toBulk(q.query.Get("do"), chosen).with(afterField, string(cursor))
+		goOn = toBulk(q.query.Get("do"), chosen).with(afterField, cursor)
 	}
 	out.end(done, goOn, err)
 }
@@ -192,7 +192,8 @@ func (h *Handler) letterOrder(
 ) func(q *request) (bulkOrder, error) {
 	return func(q *request) (bulkOrder, error) {
 		filter, err := q.letterFilter()
-		return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
+		filter.All = true // the page has said what would be changed
+		return func(ctx context.Context, progress func(int)) (int, string, error) {
 			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
 			return done, "", err
 		}, err
@@ -201,11 +202,12 @@ func (h *Handler) letterOrder(
 
 // messageOrder is an action on pending messages.
 func (h *Handler) messageOrder(
-	act func(ctx context.Context, filter admin.MessageFilter, q *request, progress func(admin.Progress)) (int, error),
+	act func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error),
 ) func(q *request) (bulkOrder, error) {
 	return func(q *request) (bulkOrder, error) {
 		filter, err := q.pendingFilter()
-		return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
+		filter.All = true // as for letters
+		return func(ctx context.Context, progress func(int)) (int, string, error) {
 			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
 			return done, "", err
 		}, err
@@ -217,8 +219,8 @@ func (h *Handler) rescheduleOrder(q *request) (bulkOrder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, _ *request, progress func(admin.Progress)) (int, error) {
-		return h.admin.RescheduleAll(ctx, filter, at, progress)
+	return h.messageOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
+		return h.admin.Reschedule(ctx, filter, at, progress)
 	})(q)
 }
 

@@ -38,7 +38,7 @@ func TestBulk_of_messages_is_confirmed_and_changes_those_that_match(t *testing.T
 	at := url.Values{"at": {"2031-05-06T07:08"}}
 	query := "&outbox=outbox&error=terminal+7&topic=orders"
 	require.Contains(t, b.post("bulk-run?do=reschedule"+query, at).text(), "Finished: 2 messages rescheduled.")
-	due := b.messages(admin.MessageFilter{Status: admin.Retrying})
+	due := b.messages(admin.Filter{Status: admin.Retrying})
 	require.Len(t, due, 2)
 	require.Equal(t, time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC), due[0].DueAt.UTC())
 	require.Contains(t, b.post("bulk-run?do=run-now"+query, nil).text(), "Finished: 2 messages made due.")
@@ -49,10 +49,10 @@ func TestBulk_of_messages_is_confirmed_and_changes_those_that_match(t *testing.T
 	why := url.Values{"reason": {"a test"}}
 	require.Contains(t, b.post("bulk-run?do=bury&outbox=outbox&topic=orders", why).text(), "Finished: 3 messages buried.")
 	require.Len(t, b.letters(admin.Filter{}), 3)
-	require.Len(t, b.messages(admin.MessageFilter{}), 1)
+	require.Len(t, b.messages(admin.Filter{}), 1)
 	require.Contains(t, b.page("bulk?do=bury&outbox=outbox&topic=orders").text(), "No message matches the filter.")
 
-	acts, err := b.Admin.Audit(t.Context(), admin.AuditFilter{Actor: "ada"})
+	acts, _, err := b.Admin.Audit(t.Context(), admin.Filter{Actor: "ada"})
 	require.NoError(t, err)
 	require.Len(t, acts, 3)
 	require.Equal(t, []any{"bury", `topic "orders"`, 3, "a test"}, []any{acts[0].Action, acts[0].Filter, acts[0].Affected, acts[0].Note})
@@ -72,7 +72,7 @@ func TestBulk_of_messages_is_confirmed_and_changes_those_that_match(t *testing.T
 		require.Equal(t, http.StatusBadRequest, bad.status, name)
 	}
 	require.Equal(t, http.StatusNotFound, b.get("bulk?do=bury&outbox=nope").status)
-	require.Len(t, b.messages(admin.MessageFilter{}), 1)
+	require.Len(t, b.messages(admin.Filter{}), 1)
 }
 
 func TestBulk_replays_messages_of_the_history(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 	b.Publish("invoices", dashboardtest.Message("m-3", "customer-1", "{}"))
 	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
 	done := func() []admin.Message {
-		found, err := b.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)
 		return found
 	}
@@ -97,7 +97,7 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 	require.Contains(t, confirm.body, `<option value="outbox:outbox" selected>`)
 	query := "bulk-run?do=replay&outbox=outbox&status=DONE&topic=orders"
 	require.Contains(t, b.post(query, url.Values{"to": {"outbox:outbox"}, "to-topic": {"again"}, "new-ids": {"yes"}}).text(), "Finished: 2 messages replayed.")
-	copies := b.messages(admin.MessageFilter{})
+	copies := b.messages(admin.Filter{})
 	require.Len(t, copies, 2)
 	for _, m := range copies {
 		require.Equal(t, "again", m.Topic)
@@ -105,7 +105,7 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 	}
 
 	// The cursor of the audit log goes on after the first two.
-	acts, err := b.Admin.Audit(t.Context(), admin.AuditFilter{Action: "replay"})
+	acts, _, err := b.Admin.Audit(t.Context(), admin.Filter{Action: "replay"})
 	require.NoError(t, err)
 	cursor := acts[len(acts)-1].Note[len("up to cursor "):]
 	require.Contains(t, b.page("bulk?do=replay&outbox=outbox&status=DONE&after="+cursor).body, `name="after" value="`+cursor+`"`)
@@ -118,5 +118,5 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 	} {
 		require.Equal(t, http.StatusBadRequest, bad.status, name)
 	}
-	require.Len(t, b.messages(admin.MessageFilter{}), 3)
+	require.Len(t, b.messages(admin.Filter{}), 3)
 }

@@ -23,10 +23,6 @@ type tally struct {
 	Looked int
 }
 
-func tallied(n int, err error) (tally, error) {
-	return tally{Matches: n, More: n == admin.MaxLimit}, err
-}
-
 func (h *Handler) chooseLetters() choice {
 	return choice{
 		noun: "dead letter", list: lettersPage, fields: filterFields,
@@ -36,8 +32,8 @@ func (h *Handler) chooseLetters() choice {
 				return tally{}, err
 			}
 			filter.Limit = admin.MaxLimit
-			found, err := h.searchLetters(ctx, filter, h.searchUntil())
-			return tally{Matches: len(found.DeadLetters), Looked: found.Looked, More: found.Next != 0}, err
+			found, err := search(ctx, filter, h.searchUntil(), h.admin.DeadLetters)
+			return tally{Matches: len(found.Rows), Looked: found.Looked, More: found.Next != ""}, err
 		},
 	}
 }
@@ -70,11 +66,11 @@ func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) cho
 			until := h.searchUntil()
 			for _, filter.Status = range statuses(filter.Status) {
 				filter.Limit = admin.MaxLimit
-				found, err := h.search(ctx, filter, until)
+				found, err := search(ctx, filter, until, h.admin.Messages)
 				if err != nil {
 					return tally{}, err
 				}
-				all.Matches, all.Looked, all.More = all.Matches+len(found.Messages), all.Looked+found.Looked, all.More || found.Next != ""
+				all.Matches, all.Looked, all.More = all.Matches+len(found.Rows), all.Looked+found.Looked, all.More || found.Next != ""
 			}
 			return all, nil
 		},
@@ -86,13 +82,13 @@ func (h *Handler) chooseDone() choice {
 	return choice{
 		noun: "message", list: messagesPage, fields: messageFields,
 		count: func(ctx context.Context, q *request) (tally, error) {
-			target, filter, err := q.doneFilter()
+			filter, err := q.doneFilter()
 			if err != nil {
 				return tally{}, err
 			}
 			filter.Limit = admin.MaxLimit
-			found, err := h.admin.Done(ctx, target, filter)
-			return tallied(len(found), err)
+			found, next, err := h.admin.Messages(ctx, filter)
+			return tally{Matches: len(found), More: next != ""}, err
 		},
 	}
 }

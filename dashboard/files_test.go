@@ -82,11 +82,11 @@ func TestFiles_are_in_the_audit_log(t *testing.T) {
 		b := newBench(t, database, dashboard.Config{Authorise: as(dashboard.Access{Actor: "anna", Read: true})})
 		b.Die("orders", "no", dashboardtest.Message("m-1", "", "{}"))
 		b.Delay("orders", dashboardtest.Message("m-2", "", "{}"))
-		id := b.messages(admin.MessageFilter{})[0].ID
+		id := b.messages(admin.Filter{})[0].ID
 		b.page(letterAt("letter-payload", 1))
 		b.page(messageAt("message-payload", id))
 		require.NotEqual(t, http.StatusOK, b.get(letterAt("letter-payload", 77)).status)
-		entries, err := b.Admin.Audit(t.Context(), admin.AuditFilter{Action: "download"})
+		entries, _, err := b.Admin.Audit(t.Context(), admin.Filter{Action: "download"})
 		require.NoError(t, err)
 		var seen []string
 		for _, e := range entries {

@@ -74,10 +74,10 @@ func (q *request) letterFilter() (filter admin.Filter, err error) {
 			return filter, err
 		}
 	}
-	if filter.DiedAfter, err = moment("died after", q.query.Get("died-after")); err != nil {
+	if filter.From, err = moment("died after", q.query.Get("died-after")); err != nil {
 		return filter, err
 	}
-	if filter.DiedBefore, err = moment("died before", q.query.Get("died-before")); err != nil {
+	if filter.Until, err = moment("died before", q.query.Get("died-before")); err != nil {
 		return filter, err
 	}
 	if err := filter.Validate(); err != nil {

@@ -50,7 +50,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	return view, nil
 }
 
-// rowOfGroup narrows the filter of the page to the group, as [admin.Group.Within] does.
+// rowOfGroup narrows the filter of the page to the group, as [admin.Group.Filter] does.
 func rowOfGroup(group admin.Group, all link) groupRow {
 	row := groupRow{Group: group, Example: toLetter(group.Example)}
 	row.List = all.with("topic", escaped(group.Topic)).with("shape", escaped(group.Shape))

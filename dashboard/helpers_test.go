@@ -129,17 +129,17 @@ func (b *bench) do(page string, form url.Values) answer {
 	return b.page(strings.TrimPrefix(a.header.Get("Location"), "./"))
 }
 
-func (b *bench) messages(filter admin.MessageFilter) []admin.Message {
+func (b *bench) messages(filter admin.Filter) []admin.Message {
 	b.Helper()
 	filter.Target = admin.Outbox(dashboardtest.Outbox)
-	found, err := b.Admin.Messages(context.Background(), filter)
+	found, _, err := b.Admin.Messages(context.Background(), filter)
 	require.NoError(b, err)
 	return found
 }
 
 func (b *bench) letters(filter admin.Filter) []admin.DeadLetter {
 	b.Helper()
-	found, err := b.Admin.DeadLetters(context.Background(), filter)
+	found, _, err := b.Admin.DeadLetters(context.Background(), filter)
 	require.NoError(b, err)
 	return found
 }

@@ -76,9 +76,9 @@ func TestInbox_is_replayed_after_a_preview(t *testing.T) {
 	require.NotContains(t, confirm.body, `<option value="inbox:billing"`)
 	const run = "bulk-run?do=replay&inbox=billing&status=DONE&key=customer-1"
 	require.Contains(t, b.post(run, url.Values{"to": {"outbox:outbox"}, "to-topic": {"again"}, "new-ids": {"yes"}}).text(), "Finished: 1 message replayed.", "the other one is not whole")
-	require.Len(t, b.messages(admin.MessageFilter{Topic: "again"}), 1)
+	require.Len(t, b.messages(admin.Filter{Topic: "again"}), 1)
 	require.Contains(t, b.post(run, url.Values{"to": {"queue:fraud checks"}}).text(), "Finished: 1 message replayed.")
-	inQueue, err := b.Admin.Messages(t.Context(), admin.MessageFilter{Target: admin.Queue(dashboardtest.Queue), MessageID: "r-1"})
+	inQueue, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: admin.Queue(dashboardtest.Queue), MessageID: "r-1"})
 	require.NoError(t, err)
 	require.Len(t, inQueue, 1)
 

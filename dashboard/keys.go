@@ -57,7 +57,7 @@ func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
 			Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target),
 			PauseKey: toTarget("pause-key", target), PauseTopic: toTarget("pause-topic", target),
 		}
-		if err := errors.Join(h.addStuck(ctx, &of), h.addPausedKeys(ctx, &of), h.addPausedTopics(ctx, &of)); err != nil {
+		if err := errors.Join(h.addStuck(ctx, &of), h.addPaused(ctx, &of)); err != nil {
 			return nil, err
 		}
 		view.Queues = append(view.Queues, of)
@@ -66,7 +66,7 @@ func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
 }
 
 func (h *Handler) addStuck(ctx context.Context, of *keysOf) error {
-	stuck, err := h.admin.StuckKeys(ctx, of.Target, maxKeys+1)
+	stuck, err := h.admin.StuckKeys(ctx, admin.Filter{Target: of.Target, Limit: maxKeys + 1})
 	if err != nil {
 		return err
 	}
@@ -84,32 +84,24 @@ func (h *Handler) addStuck(ctx context.Context, of *keysOf) error {
 	return nil
 }
 
-func (h *Handler) addPausedKeys(ctx context.Context, of *keysOf) error {
-	paused, err := h.admin.PausedKeys(ctx, of.Target)
+// addPaused adds the paused keys and topics.
+func (h *Handler) addPaused(ctx context.Context, of *keysOf) error {
+	paused, err := h.admin.Paused(ctx, of.Target)
 	if err != nil {
 		return err
 	}
-	for _, key := range paused[:min(len(paused), maxKeys)] {
-		of.Paused = append(of.Paused, pausedKey{
-			Key: key.Key, Since: key.Since, Messages: toTarget(messagesPage, of.Target, "key", key.Key), Resume: toTarget("resume-key", of.Target, "key", key.Key),
-		})
-	}
-	return nil
-}
-
-func (h *Handler) addPausedTopics(ctx context.Context, of *keysOf) error {
-	if of.Target.IsQueue() {
-		return nil
-	}
-	paused, err := h.admin.PausedTopics(ctx, of.Target)
-	if err != nil {
-		return err
-	}
-	for _, topic := range paused[:min(len(paused), maxKeys)] {
-		of.Topics = append(of.Topics, pausedKey{
-			Key: topic.Topic, Since: topic.Since,
-			Messages: toTarget(messagesPage, of.Target, "topic", topic.Topic), Resume: toTarget("resume-topic", of.Target, "topic", topic.Topic),
-		})
+	for _, p := range paused {
+		switch {
+		case p.Key != "" && len(of.Paused) < maxKeys:
+			of.Paused = append(of.Paused, pausedKey{
+				Key: p.Key, Since: p.Since, Messages: toTarget(messagesPage, of.Target, "key", p.Key), Resume: toTarget("resume-key", of.Target, "key", p.Key),
+			})
+		case p.Topic != "" && len(of.Topics) < maxKeys:
+			of.Topics = append(of.Topics, pausedKey{
+				Key: p.Topic, Since: p.Since,
+				Messages: toTarget(messagesPage, of.Target, "topic", p.Topic), Resume: toTarget("resume-topic", of.Target, "topic", p.Topic),
+			})
+		}
 	}
 	return nil
 }
@@ -151,23 +143,23 @@ func (q *request) written(field string) (string, error) {
 }
 
 func (h *Handler) pauseKey(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "key", "key-paused", h.admin.PauseKey)
+	return onNamed(ctx, q, "key", "key-paused", h.admin.Pause)
 }
 
 func (h *Handler) resumeKey(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "key", "key-resumed", h.admin.ResumeKey)
+	return onNamed(ctx, q, "key", "key-resumed", h.admin.Resume)
 }
 
 func (h *Handler) pauseTopic(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "topic", "topic-paused", h.admin.PauseTopic)
+	return onNamed(ctx, q, "topic", "topic-paused", h.admin.Pause)
 }
 
 func (h *Handler) resumeTopic(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "topic", "topic-resumed", h.admin.ResumeTopic)
+	return onNamed(ctx, q, "topic", "topic-resumed", h.admin.Resume)
 }
 
 // onNamed does something to a key or a topic, and leads to the page of keys.
-func onNamed(ctx context.Context, q *request, field, notice string, do func(context.Context, admin.Target, string) error) (link, error) {
+func onNamed(ctx context.Context, q *request, field, notice string, do func(context.Context, admin.Filter) error) (link, error) {
 	target, err := q.target()
 	if err != nil {
 		return link{}, err
@@ -176,7 +168,13 @@ func onNamed(ctx context.Context, q *request, field, notice string, do func(cont
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(keysPage, target, noticeField, notice), do(ctx, target, name)
+	filter := admin.Filter{Target: target}
+	if field == "key" {
+		filter.Key = name
+	} else {
+		filter.Topic = name
+	}
+	return toTarget(keysPage, target, noticeField, notice), do(ctx, filter)
 }
 
 // notThere is the error for an outbox or a queue that does not exist.

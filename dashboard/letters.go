@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"strconv"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -36,13 +34,8 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = pageSize
-	if after := q.query.Get("after"); after != "" {
-		if filter.After, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return nil, badf("after: %q is not the id of a dead letter", after)
-		}
-	}
-	found, err := h.lettersOf(ctx, q, filter)
+	filter.After, filter.Limit = q.query.Get(afterField), pageSize
+	found, err := lookFor(ctx, h, q, filter, h.admin.DeadLetters)
 	if err != nil {
 		return nil, err
 	}
@@ -56,49 +49,22 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 		Groups:  link{groupsPage, chosen},
 		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}
-	for _, letter := range found.DeadLetters {
+	for _, letter := range found.Rows {
 		view.Rows = append(view.Rows, letterRow{letter, toLetter(letter.ID)})
 	}
 	here := link{lettersPage, chosen}
-	if filter.After > 0 {
+	if filter.After != "" {
 		view.First = here.String()
 	}
 	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
-	switch next := here.with("after", idText(found.Next)); {
-	case found.Next == 0:
-	case len(found.DeadLetters) == pageSize:
+	switch next := here.with(afterField, found.Next); {
+	case found.Next == "":
+	case len(found.Rows) == pageSize:
 		view.Next = next.String()
 	default:
 		view.SearchOn = next.with(searchField, searchLong).String()
 	}
 	return view, nil
-}
-
-// lettersOf returns a page of the dead letters that the filter chooses.
-func (h *Handler) lettersOf(ctx context.Context, q *request, filter admin.Filter) (admin.FoundLetters, error) {
-	long, err := q.searchesLong()
-	if err != nil {
-		return admin.FoundLetters{}, err
-	}
-	if long {
-		return h.searchLetters(ctx, filter, h.searchUntil())
-	}
-	return h.admin.SearchDeadLetters(ctx, filter)
-}
-
-// searchLetters looks for dead letters until it has as many as the filter says, to the end of the list, or until a time.
-func (h *Handler) searchLetters(ctx context.Context, filter admin.Filter, until time.Time) (all admin.FoundLetters, err error) {
-	for {
-		found, err := h.admin.SearchDeadLetters(ctx, filter)
-		if err != nil {
-			return admin.FoundLetters{}, err
-		}
-		all.DeadLetters, all.Looked, all.Next = append(all.DeadLetters, found.DeadLetters...), all.Looked+found.Looked, found.Next
-		if filter.Limit -= len(found.DeadLetters); filter.Limit == 0 || all.Next == 0 || time.Now().After(until) {
-			return all, nil
-		}
-		filter.After = all.Next
-	}
 }
 
 func toLetter(id int64) link { return to(letterPage, "id", idText(id)) }
@@ -150,7 +116,7 @@ func paramsOf(letter *admin.DeadLetter) PayloadParams {
 }
 
 func (h *Handler) requeue(ctx context.Context, q *request) (link, error) {
-	return onLetter(q, "requeued", func(id int64) error { return h.admin.Requeue(ctx, id, q.again()) })
+	return onLetter(q, "requeued", func(one admin.Filter) (int, error) { return h.admin.Requeue(ctx, one, q.again()) })
 }
 
 // again is what the user has said of messages of inboxes.
@@ -163,18 +129,19 @@ func (h *Handler) resolve(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	return onLetter(q, "resolved", func(id int64) error { return h.admin.Resolve(ctx, id, reason) })
+	return onLetter(q, "resolved", func(one admin.Filter) (int, error) { return h.admin.Resolve(ctx, one, reason) })
 }
 
 func (h *Handler) delete(ctx context.Context, q *request) (link, error) {
-	return onLetter(q, "deleted", func(id int64) error { return h.admin.Delete(ctx, id) })
+	return onLetter(q, "deleted", func(one admin.Filter) (int, error) { return h.admin.Delete(ctx, one) })
 }
 
 // onLetter does something to the dead letter of the address, and leads to the list.
-func onLetter(q *request, notice string, do func(id int64) error) (link, error) {
+func onLetter(q *request, notice string, do func(one admin.Filter) (int, error)) (link, error) {
 	id, err := q.id()
 	if err != nil {
 		return link{}, err
 	}
-	return to(lettersPage, noticeField, notice), do(id)
+	_, err = do(admin.Filter{ID: id})
+	return to(lettersPage, noticeField, notice), err
 }

@@ -32,9 +32,9 @@ const (
 // longPages are all kinds of pages, with filters that match nothing, for which most is looked at.
 func longPages(tb testing.TB, operator *admin.Admin) []longPage {
 	tb.Helper()
-	letters, err := operator.DeadLetters(tb.Context(), admin.Filter{Limit: 1})
+	letters, _, err := operator.DeadLetters(tb.Context(), admin.Filter{Limit: 1})
 	require.NoError(tb, err)
-	messages, err := operator.Messages(tb.Context(), admin.MessageFilter{Target: admin.Outbox(dashboardtest.Outbox), Status: admin.Retrying, Limit: 1})
+	messages, _, err := operator.Messages(tb.Context(), admin.Filter{Target: admin.Outbox(dashboardtest.Outbox), Status: admin.Retrying, Limit: 1})
 	require.NoError(tb, err)
 	const overview, blocks, search, searched = overviewRows, overviewBlocks, searchRows, searchBlocks
 	return []longPage{

@@ -38,8 +38,8 @@ func (f messageForm) More() bool {
 }
 
 // pendingFilter reads the filter of pending messages that an address has.
-func (q *request) pendingFilter() (filter admin.MessageFilter, err error) {
-	filter = admin.MessageFilter{
+func (q *request) pendingFilter() (filter admin.Filter, err error) {
+	filter = admin.Filter{
 		Status: admin.Status(q.query.Get("status")), Topic: q.name("topic"), Key: q.name("key"), MessageID: q.name("message"), ErrorText: q.name("error"),
 	}
 	if filter.Target, err = q.target(); err != nil {
@@ -54,30 +54,38 @@ func (q *request) pendingFilter() (filter admin.MessageFilter, err error) {
 	if filter.MinAttempts, err = count(filterNames["min-attempts"], q.query.Get("min-attempts")); err != nil {
 		return filter, err
 	}
-	if filter.CreatedAfter, err = moment("written after", q.query.Get("written-after")); err != nil {
+	if filter.From, err = moment("written after", q.query.Get("written-after")); err != nil {
 		return filter, err
 	}
-	filter.CreatedBefore, err = moment("written before", q.query.Get("written-before"))
+	filter.Until, err = moment("written before", q.query.Get("written-before"))
 	return filter, err
 }
 
+// messageFilter reads the filter of the messages that an address chooses, pending or done.
+func (q *request) messageFilter() (admin.Filter, error) {
+	if admin.Status(q.query.Get("status")) == admin.Done {
+		return q.doneFilter()
+	}
+	return q.pendingFilter()
+}
+
 // doneFilter reads the filter of messages of the history.
-func (q *request) doneFilter() (target admin.Target, filter admin.DoneFilter, err error) {
-	filter = admin.DoneFilter{Topic: q.name("topic"), Key: q.name("key"), MessageID: q.name("message")}
-	if target, err = q.target(); err != nil {
-		return target, filter, err
+func (q *request) doneFilter() (filter admin.Filter, err error) {
+	filter = admin.Filter{Status: admin.Done, Topic: q.name("topic"), Key: q.name("key"), MessageID: q.name("message")}
+	if filter.Target, err = q.target(); err != nil {
+		return filter, err
 	}
 	for _, field := range []string{"error", "min-attempts", "written-after", "written-before"} {
 		if q.query.Get(field) != "" {
-			return target, filter, badf("%s: the history cannot be searched for it: leave it out", filterNames[field])
+			return filter, badf("%s: the history cannot be searched for it: leave it out", filterNames[field])
 		}
 	}
 	if status := admin.Status(q.query.Get("status")); status != admin.Done {
-		return target, filter, badf("status: %q is not that of the history", status)
+		return filter, badf("status: %q is not that of the history", status)
 	}
-	if filter.DoneAfter, err = moment("done after", q.query.Get("done-after")); err != nil {
-		return target, filter, err
+	if filter.From, err = moment("done after", q.query.Get("done-after")); err != nil {
+		return filter, err
 	}
-	filter.DoneBefore, err = moment("done before", q.query.Get("done-before"))
-	return target, filter, err
+	filter.Until, err = moment("done before", q.query.Get("done-before"))
+	return filter, err
 }

@@ -91,7 +91,7 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range found.Messages {
+	for _, m := range found.Rows {
 		view.Rows = append(view.Rows, messageRow{m, toMessage(target, m.ID)})
 	}
 	here := link{messagesPage, filter}
@@ -99,9 +99,9 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 		view.First = here.String()
 	}
 	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
-	switch next := here.with(afterField, string(found.Next)); {
+	switch next := here.with(afterField, found.Next); {
 	case found.Next == "":
-	case len(found.Messages) == pageSize:
+	case len(found.Rows) == pageSize:
 		view.Next = next.String()
 	default:
 		view.SearchOn = next.with(searchField, searchLong).String()
@@ -117,33 +117,13 @@ const (
 )
 
 // listed returns a page of the messages that the address chooses.
-func (h *Handler) listed(ctx context.Context, q *request) (admin.Found, error) {
-	after := admin.Cursor(q.query.Get(afterField))
-	if admin.Status(q.query.Get("status")) == admin.Done {
-		target, filter, err := q.doneFilter()
-		if err != nil {
-			return admin.Found{}, err
-		}
-		filter.After, filter.Limit = after, pageSize
-		found, err := h.admin.Done(ctx, target, filter)
-		if err != nil || len(found) < pageSize {
-			return admin.Found{Messages: found}, err
-		}
-		return admin.Found{Messages: found, Next: found[pageSize-1].Cursor}, nil
-	}
-	filter, err := q.pendingFilter()
+func (h *Handler) listed(ctx context.Context, q *request) (page[admin.Message], error) {
+	filter, err := q.messageFilter()
 	if err != nil {
-		return admin.Found{}, err
+		return page[admin.Message]{}, err
 	}
-	filter.After, filter.Limit = after, pageSize
-	long, err := q.searchesLong()
-	if err != nil {
-		return admin.Found{}, err
-	}
-	if long {
-		return h.search(ctx, filter, h.searchUntil())
-	}
-	return h.admin.Search(ctx, filter)
+	filter.After, filter.Limit = q.query.Get(afterField), pageSize
+	return lookFor(ctx, h, q, filter, h.admin.Messages)
 }
 
 // searchesLong reads whether a page may look for long.
@@ -159,18 +139,47 @@ func (q *request) searchesLong() (bool, error) {
 // searchUntil is when a page ends a long search: after half of the time that it has.
 func (h *Handler) searchUntil() time.Time { return time.Now().Add(h.config.Timeout / 2) }
 
-// search looks for messages until it has as many as the filter says, to the end of the list, or until a time.
-func (h *Handler) search(ctx context.Context, filter admin.MessageFilter, until time.Time) (all admin.Found, err error) {
+// lookedAt is how many messages, dead letters or entries of the audit log a list looks at to find
+// those of a page that goes on.
+const lookedAt = 10_000
+
+// page is a page of a list. If it has fewer rows than were asked for, it has looked at a part of the
+// list, and Next is where it goes on.
+type page[T any] struct {
+	Rows   []T
+	Looked int
+	Next   string
+}
+
+// lister reads a page of a list.
+type lister[T any] func(ctx context.Context, filter admin.Filter) ([]T, string, error)
+
+// lookFor returns a page of what the filter chooses. If the address asks for a long search, it looks
+// for more as long as it has time.
+func lookFor[T any](ctx context.Context, h *Handler, q *request, filter admin.Filter, list lister[T]) (page[T], error) {
+	long, err := q.searchesLong()
+	if err != nil {
+		return page[T]{}, err
+	}
+	var until time.Time
+	if long {
+		until = h.searchUntil()
+	}
+	return search(ctx, filter, until, list)
+}
+
+// search looks for entries of a list until it has as many as the filter says, to the end of the list, or until a time.
+func search[T any](ctx context.Context, filter admin.Filter, until time.Time, list lister[T]) (all page[T], err error) {
 	for {
-		found, err := h.admin.Search(ctx, filter)
+		rows, next, err := list(ctx, filter)
 		if err != nil {
-			return admin.Found{}, err
+			return page[T]{}, err
 		}
-		all.Messages, all.Looked, all.Next = append(all.Messages, found.Messages...), all.Looked+found.Looked, found.Next
-		if filter.Limit -= len(found.Messages); filter.Limit == 0 || all.Next == "" || time.Now().After(until) {
+		all.Rows, all.Looked, all.Next = append(all.Rows, rows...), all.Looked+lookedAt, next
+		if filter.Limit -= len(rows); filter.Limit == 0 || next == "" || time.Now().After(until) {
 			return all, nil
 		}
-		filter.After = all.Next
+		filter.After = next
 	}
 }
 
@@ -195,7 +204,7 @@ func choose(options []option, value string) []option {
 }
 
 func (h *Handler) runNow(ctx context.Context, q *request) (link, error) {
-	return onMessage(q, "due", func(target admin.Target, id int64) error { return h.admin.RunNow(ctx, target, id) })
+	return onMessage(q, "due", func(one admin.Filter) (int, error) { return h.admin.RunNow(ctx, one) })
 }
 
 func (h *Handler) reschedule(ctx context.Context, q *request) (link, error) {
@@ -203,7 +212,7 @@ func (h *Handler) reschedule(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	return onMessage(q, "rescheduled", func(target admin.Target, id int64) error { return h.admin.Reschedule(ctx, target, id, at) })
+	return onMessage(q, "rescheduled", func(one admin.Filter) (int, error) { return h.admin.Reschedule(ctx, one, at) })
 }
 
 // bury leads to the list, since there is no page of the message any more.
@@ -212,7 +221,7 @@ func (h *Handler) bury(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	_, err = onMessage(q, "", func(target admin.Target, id int64) error { return h.admin.Bury(ctx, target, id, reason) })
+	_, err = onMessage(q, "", func(one admin.Filter) (int, error) { return h.admin.Bury(ctx, one, reason) })
 	if err != nil {
 		return link{}, err
 	}
@@ -221,7 +230,7 @@ func (h *Handler) bury(ctx context.Context, q *request) (link, error) {
 }
 
 // onMessage does something to the message of the address, and leads to its page.
-func onMessage(q *request, notice string, do func(target admin.Target, id int64) error) (link, error) {
+func onMessage(q *request, notice string, do func(one admin.Filter) (int, error)) (link, error) {
 	target, err := q.target()
 	if err != nil {
 		return link{}, err
@@ -230,5 +239,6 @@ func onMessage(q *request, notice string, do func(target admin.Target, id int64)
 	if err != nil {
 		return link{}, err
 	}
-	return toMessage(target, id).with(noticeField, notice), do(target, id)
+	_, err = do(admin.Filter{Target: target, ID: id})
+	return toMessage(target, id).with(noticeField, notice), err
 }

@@ -49,7 +49,7 @@ func TestKeys_pause_and_resume_a_topic(t *testing.T) {
 		require.Contains(t, b.page(messageAt("message", 1)).text(), "An operator paused its topic at")
 		require.Equal(t, http.StatusBadRequest, b.post("pause-topic?outbox=outbox", nil).status)
 		b.do("resume-topic?outbox=outbox&topic=orders", nil)
-		topics, err := b.Admin.PausedTopics(t.Context(), admin.Outbox("outbox"))
+		topics, err := b.Admin.Paused(t.Context(), admin.Outbox("outbox"))
 		require.NoError(t, err)
 		require.Empty(t, topics)
 	})
@@ -82,7 +82,7 @@ func TestAudit_names_keys_as_other_pages_do(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
-	require.NoError(t, b.Admin.PauseKey(t.Context(), admin.Outbox("outbox"), "bin\x00\xff"))
+	require.NoError(t, b.Admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: "bin\x00\xff"}))
 	require.Equal(t, []string{`key "bin\x00\xff"`}, b.column(b.page("audit"), 4))
 }
 
@@ -148,7 +148,7 @@ func TestLetters_are_edited_once(t *testing.T) {
 
 		edited := b.do(letterAt("edit-run", 1), url.Values{"payload": {"{\r\n  \"cents\": 5\r\n}\r\n"}, "metadata": {metadata}})
 		require.Contains(t, edited.text(), "The dead letter is edited")
-		pending := b.messages(admin.MessageFilter{})
+		pending := b.messages(admin.Filter{})
 		require.Len(t, pending, 1)
 		again, err := b.Admin.Message(context.Background(), admin.Outbox("outbox"), pending[0].ID)
 		require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestLetters_are_edited_once(t *testing.T) {
 
 		twice := b.post(letterAt("edit-run", 1), url.Values{"payload": {"{}"}})
 		require.Equal(t, http.StatusConflict, twice.status, twice.text())
-		require.Len(t, b.messages(admin.MessageFilter{}), 1)
+		require.Len(t, b.messages(admin.Filter{}), 1)
 	})
 }
 

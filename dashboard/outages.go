@@ -65,7 +65,7 @@ const clocksDiffer = time.Minute
 // outageOf finds the error of an outage. It reads one message with its payload, so it chooses a small one, and rather one whose attempt was not counted.
 func (h *Handler) outageOf(ctx context.Context, target admin.Target, outage admin.Outage) (outageView, error) {
 	view := outageView{Outage: outage, Messages: toTarget(messagesPage, target, "topic", outage.Topic)}
-	tried, err := h.admin.Messages(ctx, admin.MessageFilter{Target: target, Topic: outage.Topic, Status: admin.Retrying, Limit: maxTried})
+	tried, _, err := h.admin.Messages(ctx, admin.Filter{Target: target, Topic: outage.Topic, Status: admin.Retrying, Limit: maxTried})
 	if err != nil || len(tried) == 0 {
 		return view, err
 	}

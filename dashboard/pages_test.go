@@ -26,7 +26,7 @@ func TestOverview_shows_each_outbox_and_queue_and_what_needs_attention(t *testin
 		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"), dashboardtest.Message("m-2", "customer-1", "{}"))
 		b.Enqueue("q-1", "customer-1", "{}")
 		b.Die("invoices", "no such customer", dashboardtest.Message("d-1", "", "{}"))
-		require.NoError(t, b.Admin.Pause(t.Context(), admin.Queue(dashboardtest.Queue)))
+		require.NoError(t, b.Admin.Pause(t.Context(), admin.Filter{Target: admin.Queue(dashboardtest.Queue), All: true}))
 
 		text := b.page("").text()
 		require.Contains(t, text, "Outbox outbox")
@@ -122,7 +122,7 @@ func TestMessage_shows_its_content_its_failures_and_what_it_waits_for(t *testing
 		first.Metadata.Set(postbox.CausationPath, `["shop/order.placed","billing/invoice.sent"]`)
 		b.Delay("orders", first)
 		b.Publish("orders", dashboardtest.Message("m-2", "customer-1", "plain text\nof two lines"))
-		require.NoError(t, b.Admin.PauseKey(t.Context(), admin.Outbox("outbox"), "customer-1"))
+		require.NoError(t, b.Admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: "customer-1"}))
 
 		text := b.page(messageAt("message", 1)).text()
 		require.Contains(t, text, "RETRYING")
@@ -206,7 +206,7 @@ func TestKeys_are_paused_and_resumed(t *testing.T) {
 		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 		paused := b.do("pause-key?outbox=outbox", url.Values{"key": {`customer-\xff`}})
 		require.Contains(t, paused.text(), `customer-\xff`)
-		keys, err := b.Admin.PausedKeys(t.Context(), admin.Outbox("outbox"))
+		keys, err := b.Admin.Paused(t.Context(), admin.Outbox("outbox"))
 		require.NoError(t, err)
 		require.Equal(t, "customer-\xff", keys[0].Key, "the notation is read back")
 		require.Equal(t, http.StatusBadRequest, b.post("pause-key?outbox=outbox", nil).status)

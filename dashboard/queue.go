@@ -96,7 +96,7 @@ func (h *Handler) pause(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(queuePage, target, noticeField, "paused"), h.admin.Pause(ctx, target)
+	return toTarget(queuePage, target, noticeField, "paused"), h.admin.Pause(ctx, admin.Filter{Target: target, All: true})
 }
 
 func (h *Handler) resume(ctx context.Context, q *request) (link, error) {
@@ -104,5 +104,5 @@ func (h *Handler) resume(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(queuePage, target, noticeField, "resumed"), h.admin.Resume(ctx, target)
+	return toTarget(queuePage, target, noticeField, "resumed"), h.admin.Resume(ctx, admin.Filter{Target: target, All: true})
 }

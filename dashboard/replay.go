@@ -36,12 +36,14 @@ func (h *Handler) replayForm(ctx context.Context, q *request) (replayForm, error
 
 // replayOrder reads the form.
 func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
-	target, filter, err := q.doneFilter()
+	filter, err := q.doneFilter()
 	if err != nil {
 		return nil, err
 	}
+	filter.All = true // the page has said what would be replayed
+	target := filter.Target
 	params := admin.ReplayParams{
-		Topic: unescaped(q.PostFormValue("to-topic")), NewIDs: q.PostFormValue("new-ids") != "", After: admin.Cursor(q.PostFormValue(afterField)),
+		Topic: unescaped(q.PostFormValue("to-topic")), NewIDs: q.PostFormValue("new-ids") != "", After: q.PostFormValue(afterField),
 	}
 	if text := q.PostFormValue("to"); text != "" {
 		to, chosen := readTargetOption(text)
@@ -52,24 +54,24 @@ func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 			params.To = to
 		}
 	}
-	if err := params.Validate(target, filter); err != nil {
+	if err := params.Validate(filter); err != nil {
 		return nil, mistakeError{err}
 	}
 	if err := h.within(q.Context(), func(ctx context.Context) error { return h.canReplay(ctx, target, params.To) }); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
-		did, err := h.admin.Replay(ctx, target, filter, params, func(p admin.Progress) { progress(p.Done) })
+	return func(ctx context.Context, progress func(int)) (int, string, error) {
+		did, err := h.admin.Replay(ctx, filter, params, func(p admin.Progress) { progress(p.Done) })
 		return did.Done, did.Cursor, err
 	}, nil
 }
 
 // canReplay returns an error unless there is a history of the first target, and the second one if it is set.
 func (h *Handler) canReplay(ctx context.Context, from, to admin.Target) error {
-	if _, err := h.admin.Done(ctx, from, admin.DoneFilter{Limit: 1}); err != nil || to == (admin.Target{}) {
+	if _, _, err := h.admin.Messages(ctx, admin.Filter{Target: from, Status: admin.Done, Limit: 1}); err != nil || to == (admin.Target{}) {
 		return err
 	}
-	_, err := h.admin.Messages(ctx, admin.MessageFilter{Target: to, Limit: 1})
+	_, _, err := h.admin.Messages(ctx, admin.Filter{Target: to, Limit: 1})
 	if errors.Is(err, admin.ErrNotFound) {
 		return badf("to: there is no %s: choose one from the list", to)
 	}

@@ -26,7 +26,7 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
 	done := func() []admin.Message {
-		found, err := b.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)
 		return found
 	}
@@ -40,7 +40,7 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 		form   url.Values
 		status int
 	}{
-		"is not a cursor of a replay: use one that a replay returned": {ofOutbox, url.Values{"after": {string(done()[0].Cursor)}}, http.StatusBadRequest},
+		"is not a cursor of a replay: use one that a replay returned": {ofOutbox, url.Values{"after": {done()[0].Cursor}}, http.StatusBadRequest},
 		"an inbox handles what a broker delivers: use an outbox":      {ofOutbox, url.Values{"to": {"inbox:billing"}}, http.StatusBadRequest},
 		"use an outbox that publishes the messages, or a queue":       {ofInbox, url.Values{}, http.StatusBadRequest},
 		`leave "again" out, or replay to an outbox`:                   {ofQueue, url.Values{"to-topic": {"again"}}, http.StatusBadRequest},
@@ -53,7 +53,7 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 		require.Equal(t, wrong.status, a.status, a.text())
 		require.Contains(t, a.text(), want)
 	}
-	require.Empty(t, b.messages(admin.MessageFilter{}), "nothing was replayed")
+	require.Empty(t, b.messages(admin.Filter{}), "nothing was replayed")
 }
 
 // A replay that goes on from the wrong place copies messages a second time. If it is not known what was committed, the page names no place, but the audit log.
@@ -65,7 +65,7 @@ func TestReplay_of_which_the_last_part_is_unknown_points_to_the_audit_log(t *tes
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
 	b.Forward(func(*message.Message) error { return nil }, func() bool {
-		found, err := b.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)
 		return len(found) == 1
 	})

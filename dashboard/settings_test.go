@@ -69,7 +69,7 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	want.Concurrency, want.History = 0, -1
 	require.Equal(t, want, b.settings())
 
-	acts, err := b.Admin.Audit(t.Context(), admin.AuditFilter{Actor: "ada", Action: "set", Target: admin.Outbox("outbox")})
+	acts, _, err := b.Admin.Audit(t.Context(), admin.Filter{Actor: "ada", Action: "set", Target: admin.Outbox("outbox")})
 	require.NoError(t, err)
 	require.Len(t, acts, 2)
 	require.Contains(t, acts[1].Note, `"concurrency":32`)

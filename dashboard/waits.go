@@ -78,7 +78,7 @@ func (w *waiting) addOwn() {
 
 // waitsForTopic finds a pause of its topic.
 func (h *Handler) waitsForTopic(ctx context.Context, w *waiting) error {
-	paused, err := h.admin.PausedTopics(ctx, w.Target)
+	paused, err := h.admin.Paused(ctx, w.Target)
 	if i := slices.IndexFunc(paused, func(topic admin.Paused) bool { return topic.Topic == w.Topic }); i >= 0 {
 		w.add("An operator paused its topic at "+utc(paused[i].Since)+" UTC.", "See paused topics", toTarget(keysPage, w.Target))
 	}
@@ -91,7 +91,7 @@ func (h *Handler) waitsForKey(ctx context.Context, w *waiting) (heads []admin.Me
 	if w.Key == "" {
 		return nil, nil
 	}
-	paused, err := h.admin.PausedKeys(ctx, w.Target)
+	paused, err := h.admin.Paused(ctx, w.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (h *Handler) waitsForKey(ctx context.Context, w *waiting) (heads []admin.Me
 		statuses = append(statuses, admin.Ready) // the first one may be in the call, or go to the topic of the outage
 	}
 	for _, status := range statuses {
-		first, err := h.admin.Messages(ctx, admin.MessageFilter{Target: w.Target, Key: w.Key, Status: status, Limit: 1})
+		first, _, err := h.admin.Messages(ctx, admin.Filter{Target: w.Target, Key: w.Key, Status: status, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -85,7 +85,7 @@ func contractHandle(t *testing.T, database *testdb.Database, db *sql.DB) storete
 }
 
 func handled(ctx context.Context, operator *admin.Admin, consumer string) (all []storetest.Handled, err error) {
-	listed, err := operator.Done(ctx, admin.Inbox(consumer), admin.DoneFilter{})
+	listed, _, err := operator.Messages(ctx, admin.Filter{Target: admin.Inbox(consumer), Status: admin.Done})
 	if errors.Is(err, admin.ErrNotFound) { // before the first message
 		return nil, nil
 	}
@@ -102,7 +102,7 @@ func handled(ctx context.Context, operator *admin.Admin, consumer string) (all [
 }
 
 func deadLetters(ctx context.Context, operator *admin.Admin) ([]storetest.DeadLetter, error) {
-	listed, err := operator.DeadLetters(ctx, admin.Filter{})
+	listed, _, err := operator.DeadLetters(ctx, admin.Filter{})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func operatorOf(t *testing.T, database *testdb.Database) *admin.Admin {
 // kept returns the messages of the history, the latest first, with their content.
 func kept(t *testing.T, operator *admin.Admin) (messages []*admin.Message) {
 	t.Helper()
-	listed, err := operator.Done(t.Context(), billing, admin.DoneFilter{})
+	listed, _, err := operator.Messages(t.Context(), admin.Filter{Target: billing, Status: admin.Done})
 	require.NoError(t, err)
 	for _, m := range listed {
 		read, err := operator.Message(t.Context(), billing, m.ID)

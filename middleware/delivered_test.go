@@ -56,7 +56,7 @@ func TestInbox_dead_letter_holds_the_message_as_it_was_delivered(t *testing.T) {
 		require.NoError(t, err)
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
-		letters, err := operator.DeadLetters(t.Context(), admin.Filter{})
+		letters, _, err := operator.DeadLetters(t.Context(), admin.Filter{})
 		require.NoError(t, err)
 		require.Len(t, letters, 1)
 		letter, err := operator.DeadLetter(t.Context(), letters[0].ID)

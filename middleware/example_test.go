@@ -100,14 +100,14 @@ func ExampleInbox_Process_history() {
 	operator, err := admin.New(database, admin.Config{}, nil)
 	must(err)
 	received := admin.Inbox("payments")
-	list, err := operator.Done(ctx, received, admin.DoneFilter{Topic: "orders"})
+	list, _, err := operator.Messages(ctx, admin.Filter{Target: received, Status: admin.Done, Topic: "orders"})
 	must(err)
 	for _, m := range list {
 		whole, err := operator.Message(ctx, received, m.ID)
 		must(err)
 		fmt.Printf("%s %s: %s\n", whole.Status, whole.MessageID, whole.Payload)
 	}
-	did, err := operator.Replay(ctx, received, admin.DoneFilter{MessageID: "1"}, admin.ReplayParams{To: admin.Outbox("outbox"), Topic: "orders", NewIDs: true}, nil)
+	did, err := operator.Replay(ctx, admin.Filter{Target: received, MessageID: "1"}, admin.ReplayParams{To: admin.Outbox("outbox"), Topic: "orders", NewIDs: true})
 	must(err)
 	fmt.Println(did.Done, "replayed")
 	// Output:

@@ -196,7 +196,7 @@ func (k *Kit) DeadLetters() []admin.DeadLetter {
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
-	letters, err := operator.DeadLetters(context.Background(), admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := operator.DeadLetters(context.Background(), admin.Filter{Limit: admin.MaxLimit})
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}

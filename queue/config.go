@@ -45,7 +45,7 @@ const (
 	// succeeds. Only a [postbox.Permanent] error moves the message to the dead letters.
 	BlockOnHead
 	// ParkHead leaves the message in the queue after its last attempt or a permanent error. Its key waits until an
-	// operator decides: admin.ResumeKey gives the message all its attempts again, and admin.Bury makes it a dead
+	// operator decides: admin.Resume gives the message all its attempts again, and admin.Bury makes it a dead
 	// letter.
 	ParkHead
 )

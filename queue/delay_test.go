@@ -67,7 +67,7 @@ func putWithDelay(b *queueBench, made func(id string) *message.Message, ids ...s
 		require.NoError(b.T, err)
 	}
 	operator := b.operator()
-	changed, err := operator.RunAllNow(b.T.Context(), admin.MessageFilter{Target: admin.Queue("q")}, nil)
+	changed, err := operator.RunNow(b.T.Context(), admin.Filter{All: true, Target: admin.Queue("q")})
 	require.NoError(b.T, err)
 	require.Equal(b.T, len(ids), changed)
 }
@@ -75,7 +75,7 @@ func putWithDelay(b *queueBench, made func(id string) *message.Message, ids ...s
 // admitOnlyReady checks that the outbox has two messages, and that none of them waits.
 func admitOnlyReady(b *queueBench) {
 	b.T.Helper()
-	written, err := b.operator().Messages(b.T.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+	written, _, err := b.operator().Messages(b.T.Context(), admin.Filter{Target: admin.Outbox("outbox")})
 	require.NoError(b.T, err)
 	require.Len(b.T, written, 2)
 	for _, msg := range written {

@@ -63,7 +63,7 @@ func (b *sameHash) stuck(n int) []admin.StuckKey {
 	var keys []admin.StuckKey
 	b.Eventually(func() bool {
 		var err error
-		keys, err = b.operator.StuckKeys(b.T.Context(), admin.Queue("q"), 0)
+		keys, err = b.operator.StuckKeys(b.T.Context(), admin.Filter{Target: admin.Queue("q")})
 		require.NoError(b.T, err)
 		return len(keys) == n
 	}, "keys are stuck")
@@ -82,9 +82,9 @@ func TestQueue_G3_a_parked_message_holds_back_no_key_with_the_same_hash(t *testi
 		require.Equal(t, []any{mallory, mallory + "/1", 1}, []any{keys[0].Key, keys[0].Head.MessageID, keys[0].Behind})
 
 		b.mended.Store(true)
-		require.NoError(t, b.operator.ResumeKey(t.Context(), admin.Queue("q"), customer))
+		require.NoError(t, b.operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: customer}))
 		require.Equal(t, admin.Parked, b.stuck(1)[0].Head.Status, "another key was resumed")
-		require.NoError(t, b.operator.ResumeKey(t.Context(), admin.Queue("q"), mallory))
+		require.NoError(t, b.operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: mallory}))
 		b.handled(customer+"/1", customer+"/2", mallory+"/1", mallory+"/2")
 		require.Equal(t, []string{mallory + "/1", mallory + "/2"}, inboxtest.OfKey(b.journal.All(), mallory))
 	})
@@ -112,7 +112,7 @@ func TestQueue_a_pause_is_of_one_key_and_of_none_with_the_same_hash(t *testing.T
 		b.mended.Store(true)
 		paused := func(want ...string) {
 			t.Helper()
-			keys, err := b.operator.PausedKeys(t.Context(), admin.Queue("q"))
+			keys, err := b.operator.Paused(t.Context(), admin.Queue("q"))
 			require.NoError(t, err)
 			var got []string
 			for _, key := range keys {
@@ -123,22 +123,22 @@ func TestQueue_a_pause_is_of_one_key_and_of_none_with_the_same_hash(t *testing.T
 		b.Put(customer + "/0")
 		b.handled(customer + "/0")
 		for range 2 { // the second one changes nothing
-			require.NoError(t, b.operator.PauseKey(t.Context(), admin.Queue("q"), mallory))
+			require.NoError(t, b.operator.Pause(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: mallory}))
 		}
 		paused(mallory)
 		b.Put(mallory+"/1", customer+"/1")
 		b.handled(customer+"/0", customer+"/1")
 
-		require.NoError(t, b.operator.PauseKey(t.Context(), admin.Queue("q"), customer))
+		require.NoError(t, b.operator.Pause(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: customer}))
 		paused(mallory, customer)
 		b.Put(customer + "/2")
 		keys := b.stuck(2)
 		require.ElementsMatch(t, []string{customer, mallory}, []string{keys[0].Key, keys[1].Key})
 		require.ElementsMatch(t, []string{customer + "/2", mallory + "/1"}, []string{keys[0].Head.MessageID, keys[1].Head.MessageID})
-		require.NoError(t, b.operator.ResumeKey(t.Context(), admin.Queue("q"), mallory))
+		require.NoError(t, b.operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: mallory}))
 		paused(customer)
 		b.handled(customer+"/0", customer+"/1", mallory+"/1")
-		require.NoError(t, b.operator.ResumeKey(t.Context(), admin.Queue("q"), customer))
+		require.NoError(t, b.operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: customer}))
 		b.handled(customer+"/0", customer+"/1", customer+"/2", mallory+"/1")
 	})
 }

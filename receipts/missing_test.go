@@ -153,10 +153,10 @@ func listed(p *producer) {
 	p.publish("orders", "listed 4")
 	p.database.Exec(p, "UPDATE postbox_receipts SET sent_at = sent_at - 300000000 WHERE topic = 'orders' AND state = 0")
 
-	one := func(filter admin.MissingFilter) (ids []string) {
+	one := func(filter admin.Filter) (ids []string) {
 		filter.Limit = 2
 		for {
-			page, next, err := p.admin.MissingReceipts(p.Context(), filter)
+			page, next, err := p.admin.Receipts(p.Context(), filter)
 			require.NoError(p, err)
 			require.LessOrEqual(p, len(page), 2)
 			for _, r := range page {
@@ -168,22 +168,22 @@ func listed(p *producer) {
 			filter.After = next
 		}
 	}
-	overdue := one(admin.MissingFilter{Topic: "soon"})
+	overdue := one(admin.Filter{Topic: "soon"})
 	for _, id := range []string{"listed 1", "listed 2", "listed 3"} {
 		require.Contains(p, overdue, id+" billing missing")
 	}
-	require.Empty(p, one(admin.MissingFilter{Topic: "orders"}), "due in an hour")
-	require.Contains(p, one(admin.MissingFilter{Topic: "orders", OlderThan: 4 * time.Minute}), "listed 4 billing awaited")
-	require.Contains(p, one(admin.MissingFilter{Consumer: "stock", OlderThan: 4 * time.Minute}), "listed 4 stock awaited")
-	require.NotContains(p, one(admin.MissingFilter{Consumer: "stock", OlderThan: 4 * time.Minute}), "listed 4 billing awaited")
-	require.Empty(p, one(admin.MissingFilter{OlderThan: time.Hour}))
+	require.Empty(p, one(admin.Filter{Topic: "orders"}), "due in an hour")
+	require.Contains(p, one(admin.Filter{Topic: "orders", OlderThan: 4 * time.Minute}), "listed 4 billing awaited")
+	require.Contains(p, one(admin.Filter{Consumer: "stock", OlderThan: 4 * time.Minute}), "listed 4 stock awaited")
+	require.NotContains(p, one(admin.Filter{Consumer: "stock", OlderThan: 4 * time.Minute}), "listed 4 billing awaited")
+	require.Empty(p, one(admin.Filter{OlderThan: time.Hour}))
 
-	_, _, err := p.admin.MissingReceipts(p.Context(), admin.MissingFilter{OlderThan: -1, Limit: -1, After: "2-1-00", Topic: "\xff"})
+	_, _, err := p.admin.Receipts(p.Context(), admin.Filter{OlderThan: -1, Limit: -1, After: "2-1-00", Topic: "\xff"})
 	require.ErrorIs(p, err, admin.ErrInvalid)
 	for _, field := range []string{"older than", "limit", "after", "topic"} {
 		require.ErrorContains(p, err, field)
 	}
-	_, err = p.admin.Receipts(p.Context(), "")
+	_, _, err = p.admin.Receipts(p.Context(), admin.Filter{MessageID: ""})
 	require.ErrorIs(p, err, admin.ErrInvalid)
 }
 
@@ -231,7 +231,7 @@ func TestReceiver_missing_more_than_a_page(t *testing.T) {
 		require.True(t, cleaner.Round(t.Context()))
 	}
 	require.EqualValues(t, 300, told.Load())
-	missing, _, err := p.admin.MissingReceipts(t.Context(), admin.MissingFilter{Limit: admin.MaxLimit})
+	missing, _, err := p.admin.Receipts(t.Context(), admin.Filter{Limit: admin.MaxLimit})
 	require.NoError(t, err)
 	require.Len(t, missing, 150)
 	for _, r := range missing {

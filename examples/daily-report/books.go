@@ -57,7 +57,7 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 	if err != nil {
 		return b, err
 	}
-	letters, err := a.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := a.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
 	if err != nil {
 		return b, err
 	}
@@ -71,14 +71,13 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 // readHistory reads when each sale was stored and when it was done, both by the database's clock. The queue keeps what is
 // done, since queue.Config.History says so.
 func (a *app) readHistory(ctx context.Context, b books) error {
-	filter := admin.DoneFilter{Limit: admin.MaxLimit}
+	filter := admin.Filter{Target: admin.Queue(queueName), Status: admin.Done, Limit: admin.MaxLimit}
 	for {
-		page, err := a.operator.Done(ctx, admin.Queue(queueName), filter)
+		page, next, err := a.operator.Messages(ctx, filter)
 		for _, msg := range page {
 			b.stored[msg.MessageID], b.done[msg.MessageID] = msg.CreatedAt, msg.DoneAt
-			filter.After = msg.Cursor
 		}
-		if err != nil || len(page) < filter.Limit {
+		if filter.After = next; err != nil || next == "" {
 			return err
 		}
 	}

@@ -112,7 +112,7 @@ func (a *app) nextReport(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	coming, sales := a.endOfDay(now), 0
-	waiting, err := a.operator.Messages(ctx, admin.MessageFilter{Target: admin.Queue(queueName)})
+	waiting, _, err := a.operator.Messages(ctx, admin.Filter{Target: admin.Queue(queueName)})
 	for _, msg := range waiting {
 		if a.endOfDay(msg.CreatedAt).Equal(coming) {
 			sales++

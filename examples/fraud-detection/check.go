@@ -85,7 +85,7 @@ func (s *shop) verify(ctx context.Context, out io.Writer, db *sql.DB) error {
 	}
 	dead := 0
 	for _, own := range s.services() {
-		letters, err := own.admin.DeadLetters(ctx, admin.Filter{})
+		letters, _, err := own.admin.DeadLetters(ctx, admin.Filter{})
 		if err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func (s *shop) demo(ctx context.Context, out io.Writer, p plan) error {
 	fmt.Fprintf(out, "The fraud check was asked %d times. It was busy %d times, and away %d times.\n", asked, busy, away)
 
 	// The file of one user is damaged. That event failed as often as it may, and no other did.
-	letters, err := s.orders.admin.DeadLetters(ctx, admin.Filter{})
+	letters, _, err := s.orders.admin.DeadLetters(ctx, admin.Filter{})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *shop) demo(ctx context.Context, out io.Writer, p plan) error {
 
 	// Somebody repairs the file, and an operator gives the event another turn.
 	s.check.repair()
-	requeued, err := s.orders.admin.RequeueAll(ctx, admin.Filter{}, nil)
+	requeued, err := s.orders.admin.Requeue(ctx, admin.Filter{All: true}, admin.Again{})
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (b *bank) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letters, err := b.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 
 // help is what an operator does: look at the dead letters, do something about the reason, and requeue them.
 func (b *bank) help(ctx context.Context) error {
-	letters, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
+	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (b *bank) help(ctx context.Context) error {
 		b.say("%d cents are deposited on %s", cents, name)
 	}
 	// Each is published again, through the outbox and under its id. Both tellers will get it, and one will pay.
-	requeued, err := b.operator.RequeueAll(ctx, admin.Filter{Consumer: "teller"}, nil)
+	requeued, err := b.operator.Requeue(ctx, admin.Filter{Consumer: "teller"}, admin.Again{})
 	b.totals.requeued = requeued
 	b.say("%d dead letters are requeued", requeued)
 	return err

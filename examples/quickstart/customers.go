@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -62,8 +63,8 @@ func waitForEmptyOutbox(ctx context.Context, db *sql.DB) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		topics, err := inspect.Stats(ctx)
-		if err != nil {
+		topics, err := inspect.Stats(ctx, admin.Outbox("outbox"))
+		if err != nil && !errors.Is(err, admin.ErrNotFound) { // nobody has written to it yet
 			return err
 		}
 		pending := 0

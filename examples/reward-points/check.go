@@ -110,7 +110,7 @@ func (d *demo) verify(ctx context.Context, out io.Writer) error {
 			problems = append(problems, fmt.Errorf("the account of %s is %+v and should be %+v", userID, found[userID], account))
 		}
 	}
-	letters, err := d.admin.DeadLetters(ctx, admin.Filter{})
+	letters, _, err := d.admin.DeadLetters(ctx, admin.Filter{})
 	if err != nil {
 		return err
 	}

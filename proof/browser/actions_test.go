@@ -81,7 +81,7 @@ func TestActions_work_by_mouse(t *testing.T) {
 	b.sees("will be requeued")
 	b.click("Requeue 3 dead letters")
 	b.sees("Finished: 3 dead letters requeued.")
-	left, err := s.Admin.DeadLetters(t.Context(), admin.Filter{})
+	left, _, err := s.Admin.DeadLetters(t.Context(), admin.Filter{})
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
@@ -121,7 +121,7 @@ func TestActions_on_many_messages_work_by_mouse(t *testing.T) {
 	b.sees("Finished: 60 messages buried.")
 
 	done := func() int {
-		found, err := s.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		found, _, err := s.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)
 		return len(found)
 	}
@@ -135,7 +135,7 @@ func TestActions_on_many_messages_work_by_mouse(t *testing.T) {
 	b.do(chromedp.Click(chromedp.CSS("main [name=new-ids]")))
 	b.click("Replay 1 message")
 	b.sees("Finished: 1 message replayed.")
-	copies, err := s.Admin.Messages(t.Context(), admin.MessageFilter{Target: outbox})
+	copies, _, err := s.Admin.Messages(t.Context(), admin.Filter{Target: outbox})
 	require.NoError(t, err)
 	require.Len(t, copies, 1)
 	require.NotEqual(t, "01a0-201", copies[0].MessageID)
@@ -245,7 +245,7 @@ func TestHostile_names_and_contents_run_nowhere(t *testing.T) {
 	msg.Metadata.Set(dashboardtest.Hostile, dashboardtest.Hostile)
 	s.Delay(topic, msg)
 	s.BuryInbox("d-2", topic, topic, dashboardtest.Hostile[:40])
-	require.NoError(t, s.Admin.PauseKey(t.Context(), admin.Outbox(dashboardtest.Outbox), dashboardtest.Hostile))
+	require.NoError(t, s.Admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox(dashboardtest.Outbox), Key: dashboardtest.Hostile}))
 	b := open(t, s.url)
 	for _, address := range []string{"", "queue?outbox=outbox", "messages", "message?outbox=outbox&id=2", "letters", "letter?id=1", "letter?id=2", "keys"} {
 		b.visit(address)

@@ -77,8 +77,8 @@ func (s *shop) fill() {
 	}
 	s.Receive("billing", "orders.placed", dashboardtest.Message("03c0-2", "customer-2", `{"order_id":76}`))
 	s.BuryInbox("03c0-1", "orders.placed", "billing", "no account for customer 1")
-	require.NoError(s, s.Admin.PauseKey(s.Context(), admin.Outbox(dashboardtest.Outbox), "customer-07"))
-	require.NoError(s, s.Admin.Pause(s.Context(), admin.Queue(dashboardtest.Queue)))
+	require.NoError(s, s.Admin.Pause(s.Context(), admin.Filter{Target: admin.Outbox(dashboardtest.Outbox), Key: "customer-07"}))
+	require.NoError(s, s.Admin.Pause(s.Context(), admin.Filter{Target: admin.Queue(dashboardtest.Queue), All: true}))
 }
 
 // pages are all pages, by the name of their picture.

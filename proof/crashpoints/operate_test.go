@@ -29,7 +29,7 @@ func control(ctx context.Context, p *process) error {
 	target := admin.Queue(queueName)
 	with := func(id string, do func(message int64) error) error {
 		return insist(ctx, func() error {
-			found, err := operator.Messages(ctx, admin.MessageFilter{Target: target, MessageID: id})
+			found, _, err := operator.Messages(ctx, admin.Filter{Target: target, MessageID: id})
 			if err != nil || len(found) == 0 {
 				return err
 			}
@@ -38,14 +38,18 @@ func control(ctx context.Context, p *process) error {
 	}
 	say := func(do func() error) error { return insist(ctx, do) }
 	return errors.Join(
-		say(func() error { return operator.Pause(ctx, target) }),
-		say(func() error { return operator.PauseKey(ctx, target, "k") }),
-		with("now", func(id int64) error { return operator.RunNow(ctx, target, id) }),
-		with("soon", func(id int64) error { return operator.Reschedule(ctx, target, id, time.Unix(1, 0)) }),
-		with("never", func(id int64) error { return operator.Bury(ctx, target, id, "nobody needs it") }),
+		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, All: true}) }),
+		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, Key: "k"}) }),
+		with("now", func(id int64) error { return errorOf(operator.RunNow(ctx, admin.Filter{Target: target, ID: id})) }),
+		with("soon", func(id int64) error {
+			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Unix(1, 0)))
+		}),
+		with("never", func(id int64) error {
+			return errorOf(operator.Bury(ctx, admin.Filter{Target: target, ID: id}, "nobody needs it"))
+		}),
 		say(func() error { return operator.SetSettings(ctx, target, admin.Settings{History: time.Hour}) }),
-		say(func() error { return operator.ResumeKey(ctx, target, "k") }),
-		say(func() error { return operator.Resume(ctx, target) }),
+		say(func() error { return operator.Resume(ctx, admin.Filter{Target: target, Key: "k"}) }),
+		say(func() error { return operator.Resume(ctx, admin.Filter{Target: target, All: true}) }),
 	)
 }
 
@@ -74,3 +78,6 @@ func (c *check) accountOf(written int) admin.Account {
 	dead := len(c.letters())
 	return admin.Account{Written: written, Pending: written - dead, Dead: dead}
 }
+
+// errorOf is the error of an action, whatever it has changed.
+func errorOf(_ int, err error) error { return err }

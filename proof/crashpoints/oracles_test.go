@@ -68,7 +68,7 @@ func (c *check) letters() map[string]admin.DeadLetter {
 	c.Helper()
 	operator, err := admin.New(c.w.database.Postbox(), admin.Config{}, nil)
 	c.require().NoError(err)
-	found, err := operator.DeadLetters(c.Context(), admin.Filter{})
+	found, _, err := operator.DeadLetters(c.Context(), admin.Filter{})
 	c.require().NoError(err)
 	letters := map[string]admin.DeadLetter{}
 	for _, letter := range found {

@@ -23,7 +23,7 @@ func insist(ctx context.Context, do func() error) error {
 	for range rounds {
 		err = do()
 		switch {
-		case err == nil, errors.Is(err, admin.ErrNotFound), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrReady):
+		case err == nil, errors.Is(err, admin.ErrNotFound), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrInHandler):
 			return nil
 		case ctx.Err() != nil:
 			return err
@@ -66,7 +66,7 @@ func operate(ctx context.Context, p *process) error {
 	}
 	with := func(id string, do func(letter int64) error) error {
 		return insist(ctx, func() error {
-			found, err := operator.DeadLetters(ctx, admin.Filter{MessageID: id})
+			found, _, err := operator.DeadLetters(ctx, admin.Filter{MessageID: id})
 			if err != nil || len(found) == 0 {
 				return err
 			}
@@ -74,17 +74,23 @@ func operate(ctx context.Context, p *process) error {
 		})
 	}
 	return errors.Join(
-		with("requeued", func(letter int64) error { return operator.Requeue(ctx, letter) }),
+		with("requeued", func(letter int64) error {
+			return errorOf(operator.Requeue(ctx, admin.Filter{ID: letter}, admin.Again{}))
+		}),
 		insist(ctx, func() error {
-			_, err := operator.RequeueAll(ctx, admin.Filter{Topic: "more"}, nil)
+			_, err := operator.Requeue(ctx, admin.Filter{Topic: "more"}, admin.Again{})
 			return err
 		}),
 		with("edited", func(letter int64) error {
 			return operator.EditAndRequeue(ctx, letter, admin.Edit{Payload: message.Payload("another one")})
 		}),
-		with("resolved", func(letter int64) error { return operator.Resolve(ctx, letter, "nobody needs it") }),
-		with("deleted", func(letter int64) error { return operator.Delete(ctx, letter) }),
-		with(ofInbox, func(letter int64) error { return operator.Requeue(ctx, letter, admin.Again{Topic: "payments"}) }),
+		with("resolved", func(letter int64) error {
+			return errorOf(operator.Resolve(ctx, admin.Filter{ID: letter}, "nobody needs it"))
+		}),
+		with("deleted", func(letter int64) error { return errorOf(operator.Delete(ctx, admin.Filter{ID: letter})) }),
+		with(ofInbox, func(letter int64) error {
+			return errorOf(operator.Requeue(ctx, admin.Filter{ID: letter}, admin.Again{Topic: "payments"}))
+		}),
 	)
 }
 

@@ -109,7 +109,7 @@ func TestPacket_MariaDB_carries_the_largest_messages_with_the_default(t *testing
 	to.mu.Unlock()
 	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
-	requeued, err := operator.RequeueAll(t.Context(), admin.Filter{Target: admin.Outbox("outbox")}, nil)
+	requeued, err := operator.Requeue(t.Context(), admin.Filter{Target: admin.Outbox("outbox")}, admin.Again{})
 	require.NoError(t, err)
 	require.Equal(t, len(sizes), requeued)
 	require.Eventually(t, func() bool { return len(to.sizes()) == len(sizes) }, patience, testdb.PollPause)

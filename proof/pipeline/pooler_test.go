@@ -219,18 +219,18 @@ func (b *behindPooler) requeuePoisonous(t *testing.T) {
 	require.NoError(t, err)
 	var letters []admin.DeadLetter
 	require.Eventually(t, func() bool {
-		letters, err = operator.DeadLetters(t.Context(), admin.Filter{})
+		letters, _, err = operator.DeadLetters(t.Context(), admin.Filter{})
 		require.NoError(t, err)
 		return len(letters) == 1
 	}, time.Minute, 20*time.Millisecond)
 	_, err = operator.Queues(t.Context())
 	require.NoError(t, err)
-	_, err = operator.StatsOf(t.Context(), admin.Queue("single"))
+	_, err = operator.Stats(t.Context(), admin.Queue("single"))
 	require.NoError(t, err)
-	require.NoError(t, operator.Pause(t.Context(), admin.Queue("single")))
-	require.NoError(t, operator.Resume(t.Context(), admin.Queue("single")))
+	require.NoError(t, operator.Pause(t.Context(), admin.Filter{Target: admin.Queue("single"), All: true}))
+	require.NoError(t, operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("single"), All: true}))
 	b.fail.Store(false)
-	require.NoError(t, operator.Requeue(t.Context(), letters[0].ID))
+	require.NoError(t, errorOf(operator.Requeue(t.Context(), admin.Filter{ID: letters[0].ID}, admin.Again{})))
 }
 
 // inBackground runs something until the test ends.
@@ -243,3 +243,6 @@ func inBackground(t *testing.T, run func(context.Context) error, end func() erro
 		require.NoError(t, <-done)
 	})
 }
+
+// errorOf is the error of an action, whatever it has changed.
+func errorOf(_ int, err error) error { return err }

@@ -150,12 +150,12 @@ func TestForwarder_G2_null_and_empty_payloads_stay_as_they_are(t *testing.T) {
 		to.refuses = false
 		require.NoError(t, operator.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{History: time.Hour}))
 		startForwarder(t, database, to)
-		requeued, err := operator.RequeueAll(t.Context(), admin.Filter{}, nil)
+		requeued, err := operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, len(payloads), requeued)
 		to.all(t)
 		requireHistory(t, operator, admin.Outbox("outbox"))
-		replayed, err := operator.Replay(t.Context(), admin.Outbox("outbox"), admin.DoneFilter{}, admin.ReplayParams{}, nil)
+		replayed, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}, admin.ReplayParams{})
 		require.NoError(t, err)
 		require.Equal(t, len(payloads), replayed.Done)
 		to.all(t)
@@ -242,7 +242,7 @@ func lettersOf(t *testing.T, operator *admin.Admin, n int) (letters []admin.Dead
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var err error
-		letters, err = operator.DeadLetters(t.Context(), admin.Filter{})
+		letters, _, err = operator.DeadLetters(t.Context(), admin.Filter{})
 		require.NoError(t, err)
 		return len(letters) == n
 	}, patience, tick)
@@ -267,7 +267,7 @@ func requireHistory(t *testing.T, operator *admin.Admin, target admin.Target) {
 	var done []admin.Message
 	require.Eventually(t, func() bool {
 		var err error
-		done, err = operator.Done(t.Context(), target, admin.DoneFilter{})
+		done, _, err = operator.Messages(t.Context(), admin.Filter{Target: target, Status: admin.Done})
 		require.NoError(t, err)
 		return len(done) == len(payloads)
 	}, patience, tick)

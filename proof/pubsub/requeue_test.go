@@ -186,11 +186,11 @@ func TestRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *testing.
 		require.NoError(t, err)
 		require.Equal(t, []string{"logical-" + topic, "order-1-v1", topic, "the-uuid"}, []string{letter.Topic, letter.MessageID, letter.SourceTopic, letter.UUID})
 		c.mend()
-		require.NoError(t, c.operator.Requeue(t.Context(), letter.ID))
+		require.NoError(t, errorOf(c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})))
 		c.handledAgain("the-uuid", 2)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
 
-		replayed, err := c.operator.Replay(t.Context(), admin.Inbox("billing"), admin.DoneFilter{}, admin.ReplayParams{To: admin.Outbox("outbox")}, nil)
+		replayed, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.ReplayParams{To: admin.Outbox("outbox")})
 		require.NoError(t, err)
 		require.Equal(t, 1, replayed.Done)
 		c.handledAgain("the-uuid", 3)
@@ -223,7 +223,7 @@ func TestRequeue_G4_publishes_a_message_without_a_UUID_by_its_name(t *testing.T)
 		c.send("")
 		c.letter()
 		c.mend()
-		requeued, err := c.operator.RequeueAll(t.Context(), admin.Filter{}, nil)
+		requeued, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 1, requeued)
 		name, err := middleware.PayloadHash(message.NewMessage("", []byte("payload")))
@@ -234,7 +234,7 @@ func TestRequeue_G4_publishes_a_message_without_a_UUID_by_its_name(t *testing.T)
 		t.Parallel()
 		c := consume(t, testdb.SQLite(t), newGoChannels(), newTestTopic(), func(_, shipping *middleware.InboxConfig) { shipping.WithoutID = middleware.PayloadHash })
 		c.send("")
-		require.NoError(t, c.operator.Requeue(t.Context(), func() int64 { id := c.letter().ID; c.mend(); return id }()))
+		require.NoError(t, errorOf(c.operator.Requeue(t.Context(), admin.Filter{ID: func() int64 { id := c.letter().ID; c.mend(); return id }()}, admin.Again{})))
 		c.handledAgain("", 2)
 	})
 }
@@ -255,15 +255,15 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		letter := lettersOf(t, c.operator, 1)[0]
 		c.mend()
 
-		err = c.operator.Requeue(t.Context(), letter.ID)
+		_, err = c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
 		require.ErrorIs(t, err, admin.ErrNoTopic)
-		require.ErrorIs(t, err, admin.ErrStuck)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
 		require.ErrorContains(t, err, "--to-topic")
-		n, err := c.operator.RequeueAll(t.Context(), admin.Filter{}, nil)
+		n, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.ErrorIs(t, err, admin.ErrNoTopic)
 		require.Zero(t, n)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
-		n, err = c.operator.RequeueAll(t.Context(), admin.Filter{}, nil, admin.Again{Topic: c.topic})
+		n, err = c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{Topic: c.topic})
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, "the-uuid", c.delivered(1))
@@ -273,10 +273,10 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		require.NoError(t, err)
 		require.True(t, processed)
 		replay := admin.ReplayParams{To: admin.Outbox("outbox")}
-		_, err = c.operator.Replay(t.Context(), admin.Inbox("billing"), admin.DoneFilter{MessageID: "kept"}, replay, nil)
+		_, err = c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
 		require.ErrorIs(t, err, admin.ErrNoTopic)
 		replay.Topic = c.topic
-		done, err := c.operator.Replay(t.Context(), admin.Inbox("billing"), admin.DoneFilter{MessageID: "kept"}, replay, nil)
+		done, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
 		require.NoError(t, err)
 		require.Equal(t, 1, done.Done)
 		require.Equal(t, "kept", c.delivered(2))
@@ -294,19 +294,22 @@ func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *test
 		c.mend()
 		c.database.Exec(t, "DELETE FROM postbox_claims") // as the cleanup does after a week
 
-		err := c.operator.Requeue(t.Context(), letter.ID)
+		_, err := c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
 		require.ErrorIs(t, err, admin.ErrOlderThanClaims)
-		require.ErrorIs(t, err, admin.ErrStuck)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
 		require.ErrorContains(t, err, "--older-than-claims")
-		n, err := c.operator.RequeueAll(t.Context(), admin.Filter{}, nil)
+		n, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.ErrorIs(t, err, admin.ErrOlderThanClaims)
 		require.Zero(t, n)
 		require.Len(t, lettersOf(t, c.operator, 1), 1)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM effects WHERE consumer = 'billing'"))
 
-		require.NoError(t, c.operator.Requeue(t.Context(), letter.ID, admin.Again{OlderThanClaims: true}))
+		require.NoError(t, errorOf(c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{OlderThanClaims: true})))
 		c.effects("billing", 1)
 		c.effects("shipping", 2) // as was said
 	})
 }
+
+// errorOf is the error of an action, whatever it has changed.
+func errorOf(_ int, err error) error { return err }

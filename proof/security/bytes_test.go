@@ -133,7 +133,7 @@ func (w *wire) throughQueue(r *rapid.T, msg *message.Message) {
 func (w *wire) throughDeadLetters(r *rapid.T, msg *message.Message) {
 	key := w.key(msg)
 	require.NoError(r, w.store.Bury(w.ctx, key, msg, 1, fmt.Errorf("%s", msg.Payload)))
-	letters, err := w.admin.DeadLetters(w.ctx, admin.Filter{Topic: key.Topic})
+	letters, _, err := w.admin.DeadLetters(w.ctx, admin.Filter{Topic: key.Topic})
 	require.NoError(r, err)
 	require.Len(r, letters, 1)
 	letter, err := w.admin.DeadLetter(w.ctx, letters[0].ID)

@@ -127,7 +127,7 @@ func (n *names) topicsAndKeys(t *testing.T, name string, i int) {
 	}
 	require.NoError(t, publisher.Close())
 	a := n.admin(t)
-	found, err := a.Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox(outbox), Topic: topic, Key: name, MessageID: name})
+	found, _, err := a.Messages(t.Context(), admin.Filter{Target: admin.Outbox(outbox), Topic: topic, Key: name, MessageID: name})
 	require.NoError(t, err, name)
 	require.Len(t, found, 1, name)
 	require.Equal(t, []string{topic, name, name}, []string{found[0].Topic, found[0].Key, found[0].MessageID})
@@ -159,7 +159,7 @@ func (n *names) queues(t *testing.T, name string, i int) {
 	pending, err := n.store.PendingQueues(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, pending, name)
-	found, err := n.admin(t).Messages(t.Context(), admin.MessageFilter{Target: admin.Queue(name)})
+	found, _, err := n.admin(t).Messages(t.Context(), admin.Filter{Target: admin.Queue(name)})
 	require.NoError(t, err)
 	require.Len(t, found, 1, name)
 }
@@ -182,7 +182,7 @@ func (n *names) consumers(t *testing.T, name string) {
 	msg := message.NewMessage(poison.MessageID, nil)
 	msg.Metadata.Set(postbox.OrderingKey, name)
 	require.NoError(t, n.store.Bury(t.Context(), poison, msg, attempts, fmt.Errorf("%s", name)), name)
-	letters, err := n.admin(t).DeadLetters(t.Context(), admin.Filter{MessageID: poison.MessageID})
+	letters, _, err := n.admin(t).DeadLetters(t.Context(), admin.Filter{MessageID: poison.MessageID})
 	require.NoError(t, err, name)
 	require.Len(t, letters, 1, name)
 	require.Equal(t, name, letters[0].Key)
@@ -192,25 +192,25 @@ func (n *names) consumers(t *testing.T, name string) {
 func (n *names) operators(t *testing.T, name string) {
 	t.Helper()
 	a, ctx, target := n.admin(t), t.Context(), admin.Outbox("names 0")
-	_, err := a.Messages(ctx, admin.MessageFilter{Target: target, After: admin.Cursor(name)})
+	_, _, err := a.Messages(ctx, admin.Filter{Target: target, After: name})
 	require.Error(t, err, name)
-	require.Error(t, a.Pause(ctx, admin.Outbox("missing "+name)), name)
-	require.Error(t, a.PauseKey(ctx, admin.Queue("missing "+name), name), name)
-	require.NoError(t, a.PauseKey(ctx, target, name), name)
-	paused, err := a.PausedKeys(ctx, target)
+	require.Error(t, a.Pause(ctx, admin.Filter{Target: admin.Outbox("missing " + name), All: true}), name)
+	require.Error(t, a.Pause(ctx, admin.Filter{Target: admin.Queue("missing " + name), Key: name}), name)
+	require.NoError(t, a.Pause(ctx, admin.Filter{Target: target, Key: name}), name)
+	paused, err := a.Paused(ctx, target)
 	require.NoError(t, err)
 	require.Len(t, paused, 1, name)
 	require.Equal(t, name, paused[0].Key)
-	require.NoError(t, a.ResumeKey(ctx, target, name), name)
-	if a.PauseTopic(ctx, target, name) == nil { // not each name can be a topic
-		topics, err := a.PausedTopics(ctx, target)
+	require.NoError(t, a.Resume(ctx, admin.Filter{Target: target, Key: name}), name)
+	if a.Pause(ctx, admin.Filter{Target: target, Topic: name}) == nil { // not each name can be a topic
+		topics, err := a.Paused(ctx, target)
 		require.NoError(t, err)
 		require.Len(t, topics, 1, name)
 		require.Equal(t, name, topics[0].Topic)
-		require.NoError(t, a.ResumeTopic(ctx, target, name), name)
+		require.NoError(t, a.Resume(ctx, admin.Filter{Target: target, Topic: name}), name)
 	}
-	letters, err := a.DeadLetters(ctx, admin.Filter{MessageID: name + " poison"})
+	letters, _, err := a.DeadLetters(ctx, admin.Filter{MessageID: name + " poison"})
 	require.NoError(t, err, name)
-	require.NoError(t, a.Resolve(ctx, letters[0].ID, name), name)
-	_, _ = a.DeadLetters(ctx, admin.Filter{Topic: name, Consumer: name, DiedAfter: time.Now()}) // text or an error, as the database takes it
+	require.NoError(t, errorOf(a.Resolve(ctx, admin.Filter{ID: letters[0].ID}, name)), name)
+	_, _, _ = a.DeadLetters(ctx, admin.Filter{Topic: name, Consumer: name, From: time.Now()}) // text or an error, as the database takes it
 }

@@ -244,11 +244,11 @@ func (h *history) pause() {
 	var err error
 	switch h.draw(3, "pause") {
 	case 0:
-		what, err = k.name, h.operator.PauseKey(ctx, target, k.name)
+		what, err = k.name, h.operator.Pause(ctx, admin.Filter{Target: target, Key: k.name})
 	case 1:
-		what, err = k.topic, h.operator.PauseTopic(ctx, target, k.topic)
+		what, err = k.topic, h.operator.Pause(ctx, admin.Filter{Target: target, Topic: k.topic})
 	default:
-		what, err = "outbox", h.operator.Pause(ctx, target)
+		what, err = "outbox", h.operator.Pause(ctx, admin.Filter{Target: target, All: true})
 	}
 	require.NoError(h, err)
 	h.say("%s is paused", what)
@@ -274,11 +274,11 @@ func (h *history) resume() {
 	for _, what := range paused {
 		switch what {
 		case "outbox":
-			require.NoError(h, h.operator.Resume(ctx, target))
+			require.NoError(h, h.operator.Resume(ctx, admin.Filter{Target: target, All: true}))
 		case topics[0], topics[1]:
-			require.NoError(h, h.operator.ResumeTopic(ctx, target, what))
+			require.NoError(h, h.operator.Resume(ctx, admin.Filter{Target: target, Topic: what}))
 		default:
-			require.NoError(h, h.operator.ResumeKey(ctx, target, what))
+			require.NoError(h, h.operator.Resume(ctx, admin.Filter{Target: target, Key: what}))
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (h *history) letter() {
 		case 0:
 			h.say("delete the dead letter of %s", m.id)
 			h.judge.change(func() { m.died, m.pardoned, m.deleted = true, true, true })
-			require.NoError(h, h.operator.Delete(h.Context(), id))
+			require.NoError(h, errorOf(h.operator.Delete(h.Context(), admin.Filter{ID: id})))
 		case 1:
 			h.requeue(id, m, false)
 		default:
@@ -310,7 +310,7 @@ func (h *history) requeue(id int64, m *posted, cured bool) {
 			m.poison, m.deadly = false, false
 		}
 	})
-	require.NoError(h, h.operator.Requeue(h.Context(), id))
+	require.NoError(h, errorOf(h.operator.Requeue(h.Context(), admin.Filter{ID: id}, admin.Again{})))
 }
 
 // letters returns the dead letters by their ids.
@@ -344,7 +344,10 @@ func (h *history) bury() {
 		m := h.judge.messages[string(message)]
 		m.died, m.pardoned = true, true
 	})
-	if err := h.operator.Bury(h.Context(), admin.Outbox("outbox"), id, "the model"); err != nil {
+	if _, err := h.operator.Bury(h.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id}, "the model"); err != nil {
 		require.ErrorIs(h, err, admin.ErrNotFound)
 	}
 }
+
+// errorOf is the error of an action, whatever it has changed.
+func errorOf(_ int, err error) error { return err }

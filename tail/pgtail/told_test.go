@@ -66,10 +66,14 @@ func TestTail_tells_of_changes(t *testing.T) {
 		{"a message that waits", func() { w.publish("orders", later()) }},
 		{"an operator who wants it now", func() {
 			id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
-			require.NoError(t, operator.RunNow(t.Context(), admin.Outbox("outbox"), id))
+			require.NoError(t, errorOf(operator.RunNow(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id})))
 		}},
-		{"a pause", func() { require.NoError(t, operator.Pause(t.Context(), admin.Outbox("outbox"))) }},
-		{"its end", func() { require.NoError(t, operator.Resume(t.Context(), admin.Outbox("outbox"))) }},
+		{"a pause", func() {
+			require.NoError(t, operator.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}))
+		}},
+		{"its end", func() {
+			require.NoError(t, operator.Resume(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}))
+		}},
 		{"a process that joins", func() {
 			w.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 1 FROM postbox_spools WHERE name = 'outbox'")
 		}},
@@ -124,7 +128,7 @@ func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	require.NoError(t, err)
 	id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
 	reads := w.recorder.value(metrics.Reads)
-	require.NoError(t, operator.RunNow(t.Context(), admin.Outbox("outbox"), id))
+	require.NoError(t, errorOf(operator.RunNow(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id})))
 	w.eventually(func() bool { return b.has("later") }, "an operator wants it now")
 	require.Greater(t, w.recorder.value(metrics.Reads), reads)
 
@@ -187,7 +191,7 @@ func TestTail_an_idle_forwarder_notices_all_of_an_action_on_many_messages(t *tes
 		defer b.mu.Unlock()
 		return len(b.got)
 	}
-	did, err := operator.RunAllNow(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")}, func(p admin.Progress) {
+	did, err := operator.RunNow(t.Context(), admin.Filter{All: true, Target: admin.Outbox("outbox")}, func(p admin.Progress) {
 		w.eventually(func() bool { return published() == p.Done }, "a page is found before the next one is changed")
 	})
 	require.NoError(t, err)

@@ -34,7 +34,8 @@ func TestTail_G3_holds_in_all_kinds_of_trouble(t *testing.T) {
 	spawn := func(i int) *running {
 		config := forwarder.Config{
 			Retry:  postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 1000},
-			Tuning: postbox.Tuning{PageSize: []int{2000, 50}[i%2], PollMin: time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond, Lease: 2 * time.Second}}
+			Tuning: postbox.Tuning{PageSize: []int{2000, 50}[i%2], PollMin: time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond, Lease: 2 * time.Second},
+		}
 		if i%4 != 3 {
 			config.Tail = w.tail()
 		}
@@ -91,9 +92,9 @@ func (w *world) makeTrouble(ctx context.Context, spawn func(i int) *running) {
 		case 1:
 			w.cut()
 		case 2:
-			require.NoError(w, operator.PauseKey(w.Context(), admin.Outbox("outbox"), key))
+			require.NoError(w, operator.Pause(w.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: key}))
 			pause(ctx, 50*time.Millisecond)
-			err := operator.ResumeKey(w.Context(), admin.Outbox("outbox"), key)
+			err := operator.Resume(w.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: key})
 			require.False(w, err != nil && !errors.Is(err, admin.ErrNotFound), err)
 		}
 		pause(ctx, time.Second)

@@ -65,7 +65,7 @@ func TestMetadata_survives_a_dead_letter_and_a_requeue(t *testing.T) {
 	operator, err := admin.New(s.database, admin.Config{}, nil)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		requeued, err := operator.RequeueAll(t.Context(), admin.Filter{}, nil)
+		requeued, err := operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		return requeued == 1
 	}, patience, tick)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +80,10 @@ func (s *session) listAudit(flags auditFlags) error {
 	if err != nil {
 		return err
 	}
-	filter := admin.AuditFilter{Actor: flags.by, Action: flags.action, From: from, Until: until, Before: flags.before, Limit: flags.limit}
+	filter := admin.Filter{Actor: flags.by, Action: flags.action, From: from, Until: until, Limit: flags.limit}
+	if flags.before > 0 {
+		filter.After = strconv.FormatInt(flags.before, 10)
+	}
 	if flags.target.any() {
 		filter.Target = flags.target.one()
 	}
@@ -87,7 +91,13 @@ func (s *session) listAudit(flags auditFlags) error {
 	if err != nil {
 		return err
 	}
-	entries, err := a.Audit(ctx, filter)
+	entries, next, err := a.Audit(ctx, filter)
+	for err == nil && next != "" && len(entries) < flags.limit {
+		var more []admin.AuditEntry
+		filter.After, filter.Limit = next, flags.limit-len(entries)
+		more, next, err = a.Audit(ctx, filter)
+		entries = append(entries, more...)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,8 +117,8 @@ func (s *session) listAudit(flags auditFlags) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if len(entries) == flags.limit {
-		s.progress("There may be more: --before %d", entries[len(entries)-1].ID)
+	if next != "" {
+		s.progress("There may be more: --before %s", next)
 	}
 	return nil
 }

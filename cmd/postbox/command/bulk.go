@@ -115,7 +115,7 @@ func (o *outcomeRecord) count(s *session, far *howFar, what action, id int64, er
 		o.Done++
 		far.say(o.Done, "%s %s so far.", count(o.Done, what.noun), what.done)
 		return nil
-	case gone, errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
+	case gone, errors.Is(err, admin.ErrCannotRequeue), errors.Is(err, admin.ErrInHandler):
 		o.Failed++
 		far.end()
 		s.progress("%s %d: %s", what.noun, id, lines(err.Error()))

@@ -89,7 +89,7 @@ func TestBulk_stopped_in_the_middle_goes_on_when_it_is_run_again(t *testing.T) {
 
 func (b *bench) letters(resolved string) []admin.DeadLetter {
 	b.Helper()
-	letters, err := b.admin().DeadLetters(b.Context(), admin.Filter{Resolved: resolved, Limit: admin.MaxLimit})
+	letters, _, err := b.admin().DeadLetters(b.Context(), admin.Filter{Resolved: resolved, Limit: admin.MaxLimit})
 	require.NoError(b, err)
 	return letters
 }
@@ -117,7 +117,7 @@ func TestBulk_requeues_in_order(t *testing.T) {
 	b.ok("dead", "requeue", "--all", "--limit", "15", "--yes")
 	require.Len(t, b.letters(""), 5)
 	b.ok("dead", "requeue", "--all", "--yes")
-	messages, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+	messages, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox")})
 	require.NoError(t, err)
 	require.Len(t, messages, 20)
 	for i, m := range messages {

@@ -123,7 +123,7 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Messages(ctx, admin.MessageFilter{Target: chosen.one(), Limit: 1})
+	_, _, err = a.Messages(ctx, admin.Filter{Target: chosen.one(), Limit: 1})
 	return err
 }
 

@@ -32,7 +32,7 @@ counted, and nothing is lost.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Pause(s.cmd.Context(), target.one()); err != nil {
+			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
 				return err
 			}
 			return s.changed(target.one(), "pause", "The "+recordOf(target.one()).String()+" is paused. Processes notice within a second.")
@@ -54,7 +54,7 @@ see "postbox keys" and "postbox topics".`,
 			if err != nil {
 				return err
 			}
-			if err := a.Resume(s.cmd.Context(), target.one()); err != nil {
+			if err := a.Resume(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
 				return err
 			}
 			return s.changed(target.one(), "resume", "The "+recordOf(target.one()).String()+" goes on.")

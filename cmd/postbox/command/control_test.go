@@ -102,7 +102,7 @@ func TestDrain_says_what_keeps_messages(t *testing.T) {
 		later.Delay = time.Hour
 		b.append(b.outbox, later)
 		b.append(b.queue, draft("m-2", "fraud", "k"))
-		require.NoError(t, b.admin().Pause(t.Context(), admin.Queue("fraud")))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Queue("fraud"), All: true}))
 		r := b.run("drain", "--timeout", "0s")
 		require.Equal(t, command.ExitFound, r.code)
 		require.Contains(t, r.err, `not empty after 0s: 2 of 2 outboxes or queues; outbox "outbox": no process, none is due yet; queue "fraud": paused, no process`+"\n")
@@ -138,15 +138,15 @@ func TestCheck_a_pause_is_no_problem_until_it_is_forgotten(t *testing.T) {
 		b := newBench(t, database)
 		b.append(b.outbox, draft("m-1", "orders", "k"))
 		b.append(b.queue, draft("m-2", "fraud", "k"))
-		require.NoError(t, b.admin().Pause(t.Context(), admin.Queue("fraud")))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Queue("fraud"), All: true}))
 		b.ok("check", "--queue", "fraud")
 		require.Equal(t, command.ExitFound, b.run("check").code, "the outbox is not paused")
 
-		require.NoError(t, b.admin().PauseTopic(t.Context(), admin.Outbox("outbox"), "orders"))
-		require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), "k"))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Topic: "orders"}))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: "k"}))
 		require.Equal(t, command.ExitFound, b.run("check", "--outbox", "outbox").code)
 
-		require.NoError(t, b.admin().Pause(t.Context(), admin.Outbox("outbox")))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}))
 		r := b.run("check")
 		require.Equal(t, command.ExitOK, r.code, r.err)
 		require.Regexp(t, `queue fraud +\d+d\d+h +paused\n`, r.out)
@@ -186,7 +186,7 @@ func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
 		later := draft("m-1", "orders", "k")
 		later.Delay = time.Hour
 		b.append(b.outbox, later)
-		list, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+		list, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox")})
 		require.NoError(t, err)
 		id := strings.Fields(strings.Split(b.ok("messages", "list"), "\n")[1])[0]
 		require.Contains(t, b.ok("messages", "show", id), "Status:      SCHEDULED")

@@ -105,7 +105,7 @@ func TestDashboard_is_served_to_this_machine(t *testing.T) {
 	status, page = b.ask(http.MethodPost, address+"pause?outbox=outbox", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "An operator paused it at")
-	entries, err := b.admin().Audit(t.Context(), admin.AuditFilter{})
+	entries, _, err := b.admin().Audit(t.Context(), admin.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, "ada", entries[0].Actor)
 }
@@ -181,7 +181,7 @@ func TestDashboard_with_a_token_asks_for_it_and_records_the_name(t *testing.T) {
 	}
 	status, _ := b.ask(http.MethodPost, address+"pause?outbox=outbox", "anna", token)
 	require.Equal(t, http.StatusOK, status)
-	entries, err := b.admin().Audit(t.Context(), admin.AuditFilter{})
+	entries, _, err := b.admin().Audit(t.Context(), admin.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, "anna", entries[0].Actor)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,7 +138,7 @@ func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter
 	}
 	filter := admin.Filter{
 		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, Key: f.key, ErrorText: f.errorText, Cause: f.cause,
-		MinAttempts: f.minAttempts, MaxAttempts: f.maxAttempts, DiedAfter: after, DiedBefore: before, Limit: f.limit,
+		MinAttempts: f.minAttempts, MaxAttempts: f.maxAttempts, From: after, Until: before, Limit: f.limit,
 	}
 	if f.target.any() {
 		filter.Target = f.target.one()
@@ -146,9 +147,6 @@ func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter
 		if filter, err = s.like(ctx, f.like, filter); err != nil {
 			return filter, err
 		}
-	}
-	if err := filter.Validate(); err != nil {
-		return admin.Filter{}, usage(err)
 	}
 	return filter, nil
 }
@@ -163,15 +161,13 @@ func (s *session) like(ctx context.Context, id int64, filter admin.Filter) (admi
 	if err != nil {
 		return filter, err
 	}
-	group := admin.Group{Consumer: letter.Consumer, Target: letter.Target, Topic: letter.Topic, Shape: letter.Shape}
-	if (filter.Consumer != "" && filter.Consumer != group.Consumer) || (filter.Topic != "" && filter.Topic != group.Topic) ||
-		(filter.Target != admin.Target{} && filter.Target != group.Target) {
+	if (filter.Consumer != "" && filter.Consumer != letter.Consumer) || (filter.Topic != "" && filter.Topic != letter.Topic) ||
+		(filter.Target != admin.Target{} && filter.Target != letter.Target) {
 		return filter, usagef("--like: dead letter %d is of %s with the topic %q, and another flag asks for something else", id,
-			originOf(group.Consumer, group.Target), group.Topic)
+			originOf(letter.Consumer, letter.Target), letter.Topic)
 	}
-	limited := group.Within(filter)
-	limited.Limit = filter.Limit
-	return limited, nil
+	filter.Consumer, filter.Target, filter.Topic, filter.Shape = letter.Consumer, letter.Target, letter.Topic, letter.Shape
+	return filter, nil
 }
 
 // letters goes through the letters that match a filter, page by page, up to its limit; 0 is all.
@@ -183,7 +179,7 @@ func letters(ctx context.Context, a *admin.Admin, filter admin.Filter) iter.Seq2
 			if !all {
 				filter.Limit = min(admin.MaxLimit, left)
 			}
-			page, err := a.DeadLetters(ctx, filter)
+			page, next, err := a.DeadLetters(ctx, filter)
 			if err != nil {
 				yield(admin.DeadLetter{}, err)
 				return
@@ -192,9 +188,8 @@ func letters(ctx context.Context, a *admin.Admin, filter admin.Filter) iter.Seq2
 				if !yield(letter, nil) {
 					return
 				}
-				filter.After = letter.ID
 			}
-			if len(page) < filter.Limit {
+			if filter.After = next; next == "" {
 				return
 			}
 			left -= len(page)
@@ -222,7 +217,9 @@ consumer whose inbox got it from a broker.`,
 			if filter.Resolved, err = resolvedOf(resolved); err != nil {
 				return err
 			}
-			filter.After = after
+			if after > 0 {
+				filter.After = strconv.FormatInt(after, 10)
+			}
 			return s.listLetters(filter)
 		}),
 	}

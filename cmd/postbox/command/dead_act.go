@@ -79,9 +79,8 @@ Letters that cannot be requeued are reported, and stay.`,
 				question = nil
 			}
 			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question,
-				func(ctx context.Context, id int64) error { return a.Requeue(ctx, id, again) },
-				func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error) {
-					return a.RequeueAll(ctx, filter, progress, again)
+				func(ctx context.Context, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					return a.Requeue(ctx, filter, again, progress...)
 				})
 		}),
 	}
@@ -119,9 +118,8 @@ requeued.` + chooseHelp,
 			}
 			question := func(n string) string { return "Resolve " + n + ", which rules out requeueing?" }
 			return s.actOnLetters(a, args, choice, action{name: "resolve", done: "resolved", noun: "dead letter"}, question,
-				func(ctx context.Context, id int64) error { return a.Resolve(ctx, id, reason) },
-				func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error) {
-					return a.ResolveAll(ctx, filter, reason, progress)
+				func(ctx context.Context, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					return a.Resolve(ctx, filter, reason, progress...)
 				})
 		}),
 	}
@@ -142,7 +140,7 @@ too; filters choose only letters that are not resolved.` + chooseHelp,
 				return err
 			}
 			question := func(n string) string { return "Delete " + n + " for ever?" }
-			return s.actOnLetters(a, args, choice, action{name: "delete", done: "deleted", noun: "dead letter"}, question, a.Delete, a.DeleteAll)
+			return s.actOnLetters(a, args, choice, action{name: "delete", done: "deleted", noun: "dead letter"}, question, a.Delete)
 		}),
 	}
 	choice.addTo(cmd)
@@ -151,8 +149,8 @@ too; filters choose only letters that are not resolved.` + chooseHelp,
 
 // actOnLetters asks the question, if there is one, and then acts on the letters that are named or chosen.
 func (s *session) actOnLetters(
-	a *admin.Admin, args []string, choice letterChoice, what action, question func(letters string) string, act func(ctx context.Context, id int64) error,
-	actAll func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error),
+	a *admin.Admin, args []string, choice letterChoice, what action, question func(letters string) string,
+	act func(ctx context.Context, filter admin.Filter, progress ...func(admin.Progress)) (int, error),
 ) error {
 	ctx := s.cmd.Context()
 	if err := choice.check(args); err != nil {
@@ -170,26 +168,30 @@ func (s *session) actOnLetters(
 		if err != nil {
 			return err
 		}
-		return s.each(what, given(ids), act)
+		return s.each(what, given(ids), func(ctx context.Context, id int64) error {
+			_, err := act(ctx, admin.Filter{ID: id})
+			return err
+		})
 	}
 	filter, err := s.boundedFilter(ctx, choice.letterFlags)
 	if err != nil {
 		return err
 	}
+	filter.All = choice.all
 	if !s.yes {
 		n, err := countLetters(ctx, a, filter)
 		if err != nil {
 			return err
 		}
 		if n == "" {
-			return s.each(what, given(nil), act)
+			return s.each(what, given(nil), nil)
 		}
 		if err := s.confirm(question(n), choice.describe()); err != nil {
 			return err
 		}
 	}
 	return s.all(what, func(ctx context.Context, progress func(admin.Progress)) (int, error) {
-		return actAll(ctx, filter, progress)
+		return act(ctx, filter, progress)
 	})
 }
 
@@ -200,8 +202,8 @@ func (s *session) boundedFilter(ctx context.Context, flags letterFlags) (admin.F
 		return filter, err
 	}
 	now, err := s.now(ctx)
-	if flags.diedBefore == "" || filter.DiedBefore.After(now) {
-		filter.DiedBefore = now
+	if flags.diedBefore == "" || filter.Until.After(now) {
+		filter.Until = now
 	}
 	return filter, err
 }

@@ -23,7 +23,7 @@ func TestEdit_replaces_what_the_files_have(t *testing.T) {
 	b := shop(t)
 	out := b.ok("dead", "edit", "1", "--payload-file", file(t, "new\x00\xff"), "--metadata-file", file(t, `{"about":"a mended one"}`), "--allow-edit", "--yes", "--actor", "ada")
 	require.Equal(t, "1 dead letter edited and requeued.\n", out)
-	messages, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox"), MessageID: "d-1"})
+	messages, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), MessageID: "d-1"})
 	require.NoError(t, err)
 	require.Len(t, messages, 1)
 	m, err := b.admin().Message(t.Context(), admin.Outbox("outbox"), messages[0].ID)

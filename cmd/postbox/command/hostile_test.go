@@ -27,7 +27,7 @@ func TestHostile_content_never_reaches_a_terminal_as_it_is(t *testing.T) {
 		Letter:   dialect.Letter{Subject: []byte("s"), Topic: hostile, MessageID: []byte("\xff\x1b"), Payload: []byte("\xff\x1b"), Metadata: []byte("{}"), Error: hostile},
 		Consumer: hostile, Key: []byte("\xff\x1b"), Attempts: 1,
 	}))
-	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), hostile))
+	require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: hostile}))
 	for _, args := range []string{
 		"queues", "messages list", "messages show 1", "dead list", "dead show 1", "dead show 2", "keys list", "doctor", "check",
 	} {

@@ -25,7 +25,7 @@ func incident(t *testing.T) *bench {
 	b.failure(1, "card declined", time.Minute)
 	b.failure(1, "card declined\nagain", 5*time.Minute)
 	b.failure(2, "connection refused", 2*time.Minute)
-	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Queue("fraud"), "customer-3"))
+	require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Queue("fraud"), Key: "customer-3"}))
 
 	id := int64(b.database.Count(t, "SELECT id FROM postbox_spools"))
 	b.exec(b.statements.FillLanes(id))

@@ -36,12 +36,15 @@ func (p *program) keysListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := a.PausedKeys(s.cmd.Context(), target.one())
+			keys, err := a.Paused(s.cmd.Context(), target.one())
 			if err != nil {
 				return err
 			}
 			list := s.list("KEY", "PAUSED SINCE")
 			for _, key := range keys {
+				if key.Key == "" { // a topic
+					continue
+				}
 				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since)}, nameCell(key.Key), moment(key.Since)); err != nil {
 					return err
 				}
@@ -68,7 +71,7 @@ func (p *program) keysPauseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.PauseKey(s.cmd.Context(), target.one(), key); err != nil {
+			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), Key: key}); err != nil {
 				return err
 			}
 			return s.changedKey(target.one(), "pause key", key, "is paused")
@@ -93,11 +96,11 @@ func (p *program) keysResumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			paused, err := a.PausedKeys(s.cmd.Context(), target.one())
+			paused, err := a.Paused(s.cmd.Context(), target.one())
 			if err != nil {
 				return err
 			}
-			if err := a.ResumeKey(s.cmd.Context(), target.one(), key); err != nil {
+			if err := a.Resume(s.cmd.Context(), admin.Filter{Target: target.one(), Key: key}); err != nil {
 				return err
 			}
 			if !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Key == key }) {

@@ -43,7 +43,7 @@ be handled, make it a dead letter with "postbox messages bury".`,
 			if err != nil {
 				return err
 			}
-			keys, err := a.StuckKeys(s.cmd.Context(), target.one(), limit)
+			keys, err := a.StuckKeys(s.cmd.Context(), admin.Filter{Target: target.one(), Limit: limit})
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
 		UniqueKey: m.UniqueKey, UniqueKeyBase64: binary(m.UniqueKey),
-		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Omitted: m.Omitted, Cursor: string(m.Cursor),
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Omitted: m.Omitted, Cursor: m.Cursor,
 	}
 }
 
@@ -87,23 +87,20 @@ Payloads are not shown: see "postbox messages show".`,
 	return cmd
 }
 
-// pageOf reads a page of messages after a cursor.
-type pageOf func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error)
-
 func (s *session) listMessages(flags messageFlags) error {
 	ctx := s.cmd.Context()
-	page, err := s.pages(ctx, flags)
+	a, filter, err := s.listFilter(ctx, flags)
 	if err != nil {
 		return err
 	}
 	list := s.list("ID", "STATUS", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "CREATED", "DUE OR DONE", "BYTES")
-	after, more := admin.Cursor(flags.after), false
+	next := flags.after
 	for left := flags.limit; flags.limit == 0 || left > 0; {
-		limit := admin.MaxLimit
+		filter.After, filter.Limit = next, admin.MaxLimit
 		if flags.limit > 0 {
-			limit = min(limit, left)
+			filter.Limit = min(filter.Limit, left)
 		}
-		messages, err := page(ctx, after, limit)
+		messages, after, err := a.Messages(ctx, filter)
 		if err != nil {
 			return err
 		}
@@ -117,18 +114,17 @@ func (s *session) listMessages(flags messageFlags) error {
 			if err != nil {
 				return err
 			}
-			after = m.Cursor
 		}
 		left -= len(messages)
-		if more = len(messages) == limit; !more {
+		if next = after; next == "" {
 			break
 		}
 	}
 	if err := list.end(); err != nil {
 		return err
 	}
-	if more {
-		s.progress("There may be more: --after %s", after)
+	if next != "" {
+		s.progress("There may be more: --after %s", next)
 	}
 	if flags.done && list.rows == 0 && flags.after == "" {
 		s.notInHistory(flags.target.one())
@@ -141,41 +137,34 @@ func (s *session) notInHistory(target admin.Target) {
 	s.progress("No such message is in the history of the %s. It has messages that were done while a history was kept: \"postbox set --history\" says for how long.", recordOf(target))
 }
 
-// pages returns what reads the list that the flags choose.
-func (s *session) pages(ctx context.Context, flags messageFlags) (pageOf, error) {
+// listFilter reads the flags that choose messages of a list.
+func (s *session) listFilter(ctx context.Context, flags messageFlags) (*admin.Admin, admin.Filter, error) {
 	a, err := s.admin("")
 	if err != nil {
-		return nil, err
+		return nil, admin.Filter{}, err
 	}
 	if flags.limit < 0 {
-		return nil, usagef("--limit: %d is negative", flags.limit)
+		return nil, admin.Filter{}, usagef("--limit: %d is negative", flags.limit)
 	}
 	if !flags.done {
 		if flags.target.inbox != "" {
-			return nil, usagef("--inbox: messages wait for an inbox in the broker, and it keeps only those that it has handled: add --done")
+			return nil, admin.Filter{}, usagef("--inbox: messages wait for an inbox in the broker, and it keeps only those that it has handled: add --done")
 		}
 		if flags.doneAfter != "" || flags.doneBefore != "" {
-			return nil, usagef("--done-after and --done-before are for --done")
+			return nil, admin.Filter{}, usagef("--done-after and --done-before are for --done")
 		}
 		filter, err := flags.filter(ctx, s, flags.target.one())
-		return func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error) {
-			filter.After, filter.Limit = after, limit
-			return a.Messages(ctx, filter)
-		}, err
+		return a, filter, err
 	}
 	if flags.ofPending() {
-		return nil, usagef("--status, --error, --min-attempts, --created-after and --created-before are for pending messages, without --done")
+		return nil, admin.Filter{}, usagef("--status, --error, --min-attempts, --created-after and --created-before are for pending messages, without --done")
 	}
-	from, err := s.past(ctx, "done-after", flags.doneAfter)
-	if err != nil {
-		return nil, err
+	filter := admin.Filter{Target: flags.target.one(), Status: admin.Done, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID}
+	if filter.From, err = s.past(ctx, "done-after", flags.doneAfter); err != nil {
+		return nil, filter, err
 	}
-	before, err := s.past(ctx, "done-before", flags.doneBefore)
-	return func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error) {
-		return a.Done(ctx, flags.target.one(), admin.DoneFilter{
-			Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: from, DoneBefore: before, After: after, Limit: limit,
-		})
-	}, err
+	filter.Until, err = s.past(ctx, "done-before", flags.doneBefore)
+	return a, filter, err
 }
 
 func statusOf(text string) (admin.Status, error) {

@@ -25,11 +25,8 @@ left as it is.` + waitingHelp + chooseMessagesHelp,
 				action:   action{name: "run-now", done: "made due", noun: "message"},
 				question: func(n string) string { return "Let " + n + " be handled now?" },
 				waiting:  true,
-				one: func(ctx context.Context, a *admin.Admin, id int64) error {
-					return a.RunNow(ctx, choice.target.one(), id)
-				},
-				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-					return a.RunAllNow(ctx, filter, progress)
+				act: func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					return a.RunNow(ctx, filter, progress...)
 				},
 			})
 		}),
@@ -57,11 +54,8 @@ This is for messages that are scheduled, retrying or parked.` + waitingHelp + ch
 				action:   action{name: "reschedule", done: "rescheduled", noun: "message"},
 				question: func(n string) string { return "Let " + n + " wait until " + moment(until) + "?" },
 				waiting:  true,
-				one: func(ctx context.Context, a *admin.Admin, id int64) error {
-					return a.Reschedule(ctx, choice.target.one(), id, until)
-				},
-				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-					return a.RescheduleAll(ctx, filter, until, progress)
+				act: func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					return a.Reschedule(ctx, filter, until, progress...)
 				},
 			})
 		}),
@@ -90,11 +84,8 @@ queue first if that matters.` + chooseMessagesHelp,
 				action:    action{name: "bury", done: "buried", noun: "message"},
 				question:  func(n string) string { return "Move " + n + " to the dead letters?" },
 				asksForID: true,
-				one: func(ctx context.Context, a *admin.Admin, id int64) error {
-					return a.Bury(ctx, choice.target.one(), id, reason)
-				},
-				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
-					return a.BuryAll(ctx, filter, reason, progress)
+				act: func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					return a.Bury(ctx, filter, reason, progress...)
 				},
 			})
 		}),

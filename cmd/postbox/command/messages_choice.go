@@ -57,8 +57,8 @@ func (f *messageFilterFlags) ofPending() bool {
 }
 
 // filter reads the flags. Durations count from the database's clock.
-func (f *messageFilterFlags) filter(ctx context.Context, s *session, target admin.Target) (admin.MessageFilter, error) {
-	filter := admin.MessageFilter{
+func (f *messageFilterFlags) filter(ctx context.Context, s *session, target admin.Target) (admin.Filter, error) {
+	filter := admin.Filter{
 		Target: target, Topic: f.topic, Key: f.key, MessageID: f.messageID, ErrorText: f.errorText, MinAttempts: f.minAttempts,
 	}
 	var err error
@@ -68,10 +68,10 @@ func (f *messageFilterFlags) filter(ctx context.Context, s *session, target admi
 	if f.minAttempts < 0 {
 		return filter, usagef("--min-attempts: %d is negative", f.minAttempts)
 	}
-	if filter.CreatedAfter, err = s.past(ctx, "created-after", f.createdAfter); err != nil {
+	if filter.From, err = s.past(ctx, "created-after", f.createdAfter); err != nil {
 		return filter, err
 	}
-	filter.CreatedBefore, err = s.past(ctx, "created-before", f.createdBefore)
+	filter.Until, err = s.past(ctx, "created-before", f.createdBefore)
 	return filter, err
 }
 
@@ -132,8 +132,7 @@ type messageAct struct {
 	question  func(messages string) string
 	asksForID bool // also before it acts on messages that were named
 	waiting   bool // not on ready ones
-	one       func(ctx context.Context, a *admin.Admin, id int64) error
-	all       func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error)
+	act       func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error)
 }
 
 // actOnMessages asks the question, and then acts on the messages that are named or chosen.
@@ -152,7 +151,10 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 				return err
 			}
 		}
-		return s.each(what.action, given(ids), func(ctx context.Context, id int64) error { return what.one(ctx, a, id) })
+		return s.each(what.action, given(ids), func(ctx context.Context, id int64) error {
+			_, err := what.act(ctx, a, admin.Filter{Target: choice.target.one(), ID: id})
+			return err
+		})
 	}
 	filter, err := choice.filter(ctx, s, choice.target.one())
 	if err != nil {
@@ -161,7 +163,7 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 	if what.waiting && filter.Status == admin.Ready {
 		return usagef("--status: a ready message is handled as soon as possible: use scheduled, retrying or parked")
 	}
-	filter.Limit = choice.limit
+	filter.Limit, filter.All = choice.limit, choice.all
 	if !s.yes {
 		n, err := countMessages(ctx, a, filter, what.waiting)
 		if err != nil {
@@ -175,34 +177,25 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 		}
 	}
 	return s.all(what.action, func(ctx context.Context, progress func(admin.Progress)) (int, error) {
-		return what.all(ctx, a, filter, progress)
+		return what.act(ctx, a, filter, progress)
 	})
 }
 
 // countMessages says how many messages match, for a question. It returns "" for none.
-func countMessages(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, waiting bool) (string, error) {
+func countMessages(ctx context.Context, a *admin.Admin, filter admin.Filter, waiting bool) (string, error) {
 	most, n := mostCounted(filter.Limit), 0
 	for _, status := range statusesOf(filter.Status, waiting) {
-		filter.Status = status
-		found, err := countPages(most-n, func(after admin.Cursor, limit int) ([]admin.Message, error) {
-			filter.After, filter.Limit = after, limit
-			return a.Messages(ctx, filter)
-		})
-		if err != nil {
-			return "", err
+		filter.Status, filter.After = status, ""
+		for more := true; more && n < most; more = filter.After != "" {
+			filter.Limit = min(most-n, admin.MaxLimit)
+			found, next, err := a.Messages(ctx, filter)
+			if err != nil {
+				return "", err
+			}
+			n, filter.After = n+len(found), next
 		}
-		n += found
 	}
 	return numberFound(n), nil
-}
-
-// countDone is countMessages for messages of the history. A limit of 0 is none.
-func countDone(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, limit int) (string, error) {
-	n, err := countPages(mostCounted(limit), func(after admin.Cursor, limit int) ([]admin.Message, error) {
-		filter.After, filter.Limit = after, limit
-		return a.Done(ctx, target, filter)
-	})
-	return numberFound(n), err
 }
 
 // mostCounted is up to how many messages are counted of those that an action with this limit may act on.
@@ -213,24 +206,7 @@ func mostCounted(limit int) int {
 	return limit
 }
 
-// countPages counts the messages of a list, up to most.
-func countPages(most int, page func(after admin.Cursor, limit int) ([]admin.Message, error)) (n int, err error) {
-	var after admin.Cursor
-	for more := true; more && n < most; {
-		limit := min(most-n, admin.MaxLimit)
-		found, err := page(after, limit)
-		if err != nil {
-			return 0, err
-		}
-		n += len(found)
-		if more = len(found) == limit; more {
-			after = found[limit-1].Cursor
-		}
-	}
-	return n, nil
-}
-
-// numberFound writes what countPages has found, and is empty for 0.
+// numberFound writes how many were found, and is empty for 0.
 func numberFound(n int) string {
 	switch {
 	case n == 0:

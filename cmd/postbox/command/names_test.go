@@ -54,7 +54,7 @@ func TestNames_can_be_copied_from_a_list_into_a_shell(t *testing.T) {
 		"-":                        "'-'",
 	} {
 		b.append(b.outbox, draft("m-"+strings.ToValidUTF8(key, "?"), "orders", key))
-		require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), key))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: key}))
 		cell := onlyName(t, b.ok("keys", "list"))
 		require.Equal(t, want, cell)
 		argument := typed(t, cell)
@@ -65,7 +65,7 @@ func TestNames_can_be_copied_from_a_list_into_a_shell(t *testing.T) {
 		require.Contains(t, resumed.out, "Key "+cell+" of ")
 	}
 	for _, topic := range []string{" lead", "it's", `"quoted"`, "red\x1b[31m"} {
-		require.NoError(t, b.admin().PauseTopic(t.Context(), admin.Outbox("outbox"), topic))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Topic: topic}))
 		resumed := b.run("topics", "resume", typed(t, onlyName(t, b.ok("topics", "list"))))
 		require.Equal(t, command.ExitOK, resumed.code, resumed.err)
 		require.Empty(t, resumed.err)

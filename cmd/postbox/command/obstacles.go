@@ -41,7 +41,7 @@ func (s *session) stuckKeys(ctx context.Context, of admin.Target) []string {
 	if err != nil {
 		return nil
 	}
-	if keys, err := a.StuckKeys(ctx, of, 1); err != nil || len(keys) == 0 {
+	if keys, err := a.StuckKeys(ctx, admin.Filter{Target: of, Limit: 1}); err != nil || len(keys) == 0 {
 		return nil
 	}
 	target := recordOf(of)

@@ -26,10 +26,10 @@ func shop(t *testing.T) *bench {
 	b.letter("d-1", "orders", "card declined")
 	b.letter("d-2", "invoices", "no such customer")
 	ada := admin.ContextWithActor(t.Context(), "ada@office")
-	require.NoError(t, b.admin().PauseKey(ada, admin.Outbox("outbox"), "customer-2"))
-	_, err := b.admin().ResolveAll(ada, admin.Filter{Topic: "none"}, "a drill", nil)
+	require.NoError(t, b.admin().Pause(ada, admin.Filter{Target: admin.Outbox("outbox"), Key: "customer-2"}))
+	_, err := b.admin().Resolve(ada, admin.Filter{Topic: "none"}, "a drill")
 	require.NoError(t, err)
-	require.NoError(t, b.admin().PauseTopic(ada, admin.Outbox("outbox"), "invoices"))
+	require.NoError(t, b.admin().Pause(ada, admin.Filter{Target: admin.Outbox("outbox"), Topic: "invoices"}))
 	return b
 }
 

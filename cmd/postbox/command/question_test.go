@@ -149,12 +149,12 @@ func TestDead_filters_are_checked(t *testing.T) {
 func TestDead_letters_say_where_they_were(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
-	queue, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("fraud")})
+	queue, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Queue("fraud")})
 	require.NoError(t, err)
-	outbox, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+	outbox, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox")})
 	require.NoError(t, err)
-	require.NoError(t, b.admin().Bury(t.Context(), admin.Queue("fraud"), queue[0].ID, "why"))
-	require.NoError(t, b.admin().Bury(t.Context(), admin.Outbox("outbox"), outbox[0].ID, "why"))
+	require.NoError(t, errorOf(b.admin().Bury(t.Context(), admin.Filter{Target: admin.Queue("fraud"), ID: queue[0].ID}, "why")))
+	require.NoError(t, errorOf(b.admin().Bury(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: outbox[0].ID}, "why")))
 	for _, list := range []string{b.ok("dead", "list"), b.ok("dead", "groups")} {
 		require.Contains(t, list, "queue fraud")
 		require.Contains(t, list, "outbox outbox")
@@ -193,7 +193,7 @@ func TestBulk_sorts_ids(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
 	require.Contains(t, b.ok("dead", "requeue", "2", "1", "2"), "2 dead letters requeued.")
-	messages, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox"), Key: "customer-1"})
+	messages, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: "customer-1"})
 	require.NoError(t, err)
 	ids := make([]string, len(messages))
 	for i, m := range messages {

@@ -47,7 +47,7 @@ has no SENT, and one that has sent no receipt and is not awaited has no line.`,
 			if err != nil {
 				return err
 			}
-			receipts, err := a.Receipts(s.cmd.Context(), id)
+			receipts, _, err := a.Receipts(s.cmd.Context(), admin.Filter{MessageID: id})
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ has no SENT, and one that has sent no receipt and is not awaited has no line.`,
 
 // missingFlags choose receipts that have not come.
 type missingFlags struct {
-	filter    admin.MissingFilter
+	filter    admin.Filter
 	olderThan string
 	after     string
 }
@@ -101,12 +101,12 @@ func (s *session) listMissing(flags missingFlags) error {
 		}
 		filter.OlderThan = max(age, time.Nanosecond) // 0 would leave out those that are not due
 	}
-	filter.After = admin.Cursor(flags.after)
+	filter.After = flags.after
 	a, err := s.admin("")
 	if err != nil {
 		return err
 	}
-	receipts, next, err := a.MissingReceipts(s.cmd.Context(), filter)
+	receipts, next, err := a.Receipts(s.cmd.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -95,9 +95,9 @@ func (s *session) replay(flags replayFlags) error {
 		return err
 	}
 	from := flags.target.one()
-	filter := admin.DoneFilter{Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: after, DoneBefore: before}
+	filter := admin.Filter{Target: from, All: flags.all, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, From: after, Until: before}
 	params := flags.params()
-	if err := params.Validate(from, filter); err != nil {
+	if err := params.Validate(filter); err != nil {
 		return usage(err)
 	}
 	a, err := s.admin("")
@@ -114,7 +114,7 @@ func (s *session) replay(flags replayFlags) error {
 
 // params says what becomes of the messages.
 func (f *replayFlags) params() admin.ReplayParams {
-	params := admin.ReplayParams{Topic: f.toTopic, NewIDs: f.newIDs, After: admin.Cursor(f.after), Limit: f.limit}
+	params := admin.ReplayParams{Topic: f.toTopic, NewIDs: f.newIDs, After: f.after, Limit: f.limit}
 	switch {
 	case f.to != "":
 		params.To = admin.Outbox(f.to)
@@ -125,14 +125,16 @@ func (f *replayFlags) params() admin.ReplayParams {
 }
 
 // confirmReplay asks, unless no message matches.
-func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags replayFlags, filter admin.DoneFilter) error {
+func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags replayFlags, filter admin.Filter) error {
 	from, to := flags.target.one(), flags.params().To
 	if to == (admin.Target{}) {
 		to = from
 	}
 	messages := "the messages that are left" // how many of all are, the cursor does not say
 	if flags.after == "" {
-		n, err := countDone(ctx, a, from, filter, flags.limit)
+		done := filter
+		done.Status, done.Limit = admin.Done, flags.limit
+		n, err := countMessages(ctx, a, done, false)
 		if err != nil || n == "" {
 			return err
 		}
@@ -161,17 +163,17 @@ func (f *replayFlags) described() (parts []string) {
 	return parts
 }
 
-func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, params admin.ReplayParams) error {
+func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.Filter, params admin.ReplayParams) error {
 	const noun = "message"
 	far := s.howFar()
-	did, err := a.Replay(ctx, target, filter, params, func(p admin.Progress) {
+	did, err := a.Replay(ctx, filter, params, func(p admin.Progress) {
 		far.say(p.Done, "%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
 	})
 	far.end()
 	if neverBegan(err) {
 		return err
 	}
-	record := replayRecord{Action: "replay", Done: did.Done, Skipped: did.Skipped, Cursor: string(did.Cursor)}
+	record := replayRecord{Action: "replay", Done: did.Done, Skipped: did.Skipped, Cursor: did.Cursor}
 	record.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
 	text := count(did.Done, noun) + " replayed.\n"
 	if did.Skipped > 0 {
@@ -183,7 +185,7 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 	goOn := ""
 	switch {
 	case did.Cursor != "":
-		goOn = fmt.Sprintf(": to go on, add --after %s", did.Cursor)
+		goOn = ": to go on, add --after " + did.Cursor
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		goOn = `, and perhaps up to 100 more: to go on, take the cursor from "postbox audit", and add it as --after`
 	}

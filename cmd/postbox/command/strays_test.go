@@ -65,7 +65,7 @@ func TestOutput_keys_and_ids_that_are_no_text(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	const id, key = "\xffid", "\xfekey"
 	b.append(b.outbox, draft(id, "orders", key))
-	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), key))
+	require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: key}))
 	wantID := `"message_id_base64":"` + base64.StdEncoding.EncodeToString([]byte(id)) + `"`
 	wantKey := `"key_base64":"` + base64.StdEncoding.EncodeToString([]byte(key)) + `"`
 	list := b.ok("messages", "list", "-o", "json")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -160,7 +161,7 @@ func (t *tailing) earliest() time.Time {
 }
 
 func (t *tailing) done(ctx context.Context) (ended []tailRecord, err error) {
-	page, err := t.admin.Done(ctx, t.target, admin.DoneFilter{Topic: t.topic, DoneAfter: t.earliest(), Limit: admin.MaxLimit})
+	page, _, err := t.admin.Messages(ctx, admin.Filter{Target: t.target, Status: admin.Done, Topic: t.topic, From: t.earliest(), Limit: admin.MaxLimit})
 	for _, m := range page {
 		ended = append(ended, tailRecord{
 			At: utc(m.DoneAt), Outcome: string(admin.Done), ID: m.ID, Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
@@ -178,12 +179,15 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
 	filter := admin.Filter{
-		Target: t.target, Topic: t.topic, DiedAfter: t.earliest(), Resolved: "any", After: max(t.letters-tailLetters, 0), Limit: admin.MaxLimit,
+		Target: t.target, Topic: t.topic, From: t.earliest(), Resolved: "any", Limit: admin.MaxLimit,
+	}
+	if after := t.letters - tailLetters; after > 0 {
+		filter.After = strconv.FormatInt(after, 10)
 	}
 	if t.target.IsInbox() {
 		filter.Target, filter.Consumer = admin.Target{}, t.target.Name()
 	}
-	letters, err := t.admin.DeadLetters(ctx, filter)
+	letters, _, err := t.admin.DeadLetters(ctx, filter)
 	for _, l := range letters {
 		ended = append(ended, tailRecord{
 			At: utc(l.DiedAt), Outcome: "DEAD", ID: l.ID, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, KeyBase64: binary(l.Key), Attempts: l.Attempts, Error: l.Error,

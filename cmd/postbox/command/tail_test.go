@@ -67,7 +67,9 @@ func TestTail_shows_what_is_done_and_what_dies_once(t *testing.T) {
 		b.done(901, "long ago", time.Hour)
 		b.done(902, "m-1", 3*time.Minute)
 		b.done(903, "m-2", 2*time.Minute)
-		bury := func() { require.NoError(t, b.admin().Bury(t.Context(), admin.Outbox("outbox"), 1, "not needed")) }
+		bury := func() {
+			require.NoError(t, errorOf(b.admin().Bury(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: 1}, "not needed")))
+		}
 		out, code := b.tailed(bury, "not needed", "--since", "10m")
 		require.Equal(t, command.ExitOK, code)
 		lines := strings.Split(strings.TrimSpace(out), "\n")

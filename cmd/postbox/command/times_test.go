@@ -35,6 +35,6 @@ func TestQueues_are_in_UTC(t *testing.T) {
 	defer func() { time.Local = zone }()         //nolint:gosmopolitan,reassign // as above
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "k"))
-	require.NoError(t, b.admin().Pause(t.Context(), admin.Outbox("outbox")))
+	require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}))
 	require.Regexp(t, `"paused_since":"[^"+]*Z"`, b.ok("queues", "-o", "json"))
 }

@@ -42,12 +42,15 @@ func (p *program) topicsListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		topics, err := a.PausedTopics(s.cmd.Context(), admin.Outbox(*outbox))
+		topics, err := a.Paused(s.cmd.Context(), admin.Outbox(*outbox))
 		if err != nil {
 			return err
 		}
 		list := s.list("TOPIC", "PAUSED SINCE")
 		for _, topic := range topics {
+			if topic.Topic == "" { // a key
+				continue
+			}
 			if err := list.add(topicRecord{topic.Topic, utc(topic.Since)}, nameCell(topic.Topic), moment(topic.Since)); err != nil {
 				return err
 			}
@@ -75,7 +78,7 @@ messages of the same keys. No attempt is counted, and nothing is lost.`,
 		if err != nil {
 			return err
 		}
-		if err := a.PauseTopic(s.cmd.Context(), admin.Outbox(*outbox), topic); err != nil {
+		if err := a.Pause(s.cmd.Context(), admin.Filter{Target: admin.Outbox(*outbox), Topic: topic}); err != nil {
 			return err
 		}
 		return s.changedTopic(admin.Outbox(*outbox), "pause topic", topic, "is paused. Processes notice within a second")
@@ -99,11 +102,11 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 			return err
 		}
 		target := admin.Outbox(*outbox)
-		paused, err := a.PausedTopics(s.cmd.Context(), target)
+		paused, err := a.Paused(s.cmd.Context(), target)
 		if err != nil {
 			return err
 		}
-		if err := a.ResumeTopic(s.cmd.Context(), target, topic); err != nil {
+		if err := a.Resume(s.cmd.Context(), admin.Filter{Target: target, Topic: topic}); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Topic == topic }) {

@@ -78,15 +78,14 @@ func deadLetters(ctx context.Context, operator *admin.Admin) ([]admin.DeadLetter
 	var all []admin.DeadLetter
 	filter := admin.Filter{Limit: admin.MaxLimit}
 	for {
-		page, err := operator.DeadLetters(ctx, filter)
+		page, next, err := operator.DeadLetters(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
-		if len(page) < filter.Limit {
+		if filter.After = next; next == "" {
 			return all, nil
 		}
-		filter.After = page[len(page)-1].ID
 	}
 }
 

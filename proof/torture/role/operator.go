@@ -57,18 +57,18 @@ func Targets() []admin.Target {
 // Resume ends all pauses.
 func Resume(ctx context.Context, operator *admin.Admin) error {
 	for _, target := range Targets() {
-		keys, err := operator.PausedKeys(ctx, target)
+		keys, err := operator.Paused(ctx, target)
 		if errors.Is(err, admin.ErrNotFound) {
 			continue // nobody has used it yet
 		}
 		if err != nil {
 			return err
 		}
-		if err := operator.Resume(ctx, target); err != nil {
+		if err := operator.Resume(ctx, admin.Filter{Target: target, All: true}); err != nil {
 			return err
 		}
 		for _, paused := range keys {
-			if err := operator.ResumeKey(ctx, target, paused.Key); err != nil {
+			if err := operator.Resume(ctx, admin.Filter{Target: target, Key: paused.Key, Topic: paused.Topic}); err != nil {
 				return err
 			}
 		}
@@ -87,35 +87,35 @@ func (p *process) count(ctx context.Context, operator *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	if _, err := operator.Stats(ctx); err != nil {
+	if _, err := operator.Stats(ctx, admin.Outbox("outbox")); err != nil {
 		return err
 	}
 	target := anyTarget()
 	if _, err := operator.Account(ctx, target); err != nil {
 		return err
 	}
-	_, err = operator.Messages(ctx, admin.MessageFilter{Target: target})
+	_, _, err = operator.Messages(ctx, admin.Filter{Target: target})
 	return err
 }
 
 // pause stops everything of a queue for a moment.
 func (p *process) pause(ctx context.Context, operator *admin.Admin) error {
 	target := anyTarget()
-	if err := operator.Pause(ctx, target); err != nil {
+	if err := operator.Pause(ctx, admin.Filter{Target: target, All: true}); err != nil {
 		return err
 	}
 	_ = wait(ctx, shift)
-	return operator.Resume(context.WithoutCancel(ctx), target)
+	return operator.Resume(context.WithoutCancel(ctx), admin.Filter{Target: target, All: true})
 }
 
 // pauseKey stops a key for a moment.
 func (p *process) pauseKey(ctx context.Context, operator *admin.Admin) error {
 	target, key := anyTarget(), anyKey()
-	if err := operator.PauseKey(ctx, target, key); err != nil {
+	if err := operator.Pause(ctx, admin.Filter{Target: target, Key: key}); err != nil {
 		return err
 	}
 	_ = wait(ctx, shift)
-	return operator.ResumeKey(context.WithoutCancel(ctx), target, key)
+	return operator.Resume(context.WithoutCancel(ctx), admin.Filter{Target: target, Key: key})
 }
 
 // set changes how a queue works, while it does. What others rely on, the outbox's history, stays.
@@ -137,7 +137,7 @@ const OutboxHistory = 24 * time.Hour
 
 // requeue gives some dead letters another turn, each of them twice at the same instant, as two operators would.
 func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
-	letters, err := operator.DeadLetters(ctx, admin.Filter{Limit: look})
+	letters, _, err := operator.DeadLetters(ctx, admin.Filter{Limit: look})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func requeueTwice(ctx context.Context, operator *admin.Admin, letter int64) erro
 	errs := make([]error, 2)
 	var operators sync.WaitGroup
 	for n := range errs {
-		operators.Go(func() { errs[n] = operator.Requeue(ctx, letter) })
+		operators.Go(func() { _, errs[n] = operator.Requeue(ctx, admin.Filter{ID: letter}, admin.Again{}) })
 	}
 	operators.Wait()
 	if errs[0] == nil && errs[1] == nil {

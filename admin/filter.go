@@ -87,7 +87,6 @@ var (
 	deadLetters     = list{"dead letters", "died", "died", []string{"target", "topic", "key", "message id", "consumer", "error text", "shape", "cause", "resolved", "min attempts", "max attempts", "from", "until"}}
 	auditLog        = list{"the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
 	receipts        = list{"receipts that have not come", "", "", []string{"topic", "consumer", "older than"}}
-	receiptsOf      = list{"the receipts of a message", "", "", []string{"message id"}}
 	stuckKeys       = list{"stuck keys", "", "", []string{"target"}}
 	pauses          = list{"pauses", "", "", []string{"target", "key", "topic"}}
 )

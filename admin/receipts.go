@@ -41,34 +41,17 @@ func receiptOf(s receipt.Stored) Receipt {
 	}
 }
 
-// missingPage is how many rows a statement of missingReceipts reads.
+// missingPage is how many rows a statement of MissingReceipts reads.
 const missingPage = 1000
 
-// Receipts lists what came of messages, and returns the cursor of the next page, which is empty
-// after the last one.
-//
-// With a MessageID, the list has the consumers that have handled the message, and those that are
-// still awaited, on all topics, at most 1000. It is empty if no receipt of the message has come, and
-// none is awaited, or if they are older than the retention of the receiver. It costs one read by an
-// index.
-//
-// Otherwise it has the receipts that have not come: first those whose time-out was reported, then
-// those that are still awaited and overdue, each in the order of their due times. It reads by an
-// index, in statements of up to 1000 rows each: as many as the page needs, and those that the filter
-// leaves out.
-func (a *Admin) Receipts(ctx context.Context, filter Filter) (found []Receipt, next string, err error) {
-	if filter.MessageID != "" {
-		found, err = a.receiptsOf(ctx, filter)
-		return found, "", err
+// Receipts returns which consumers have handled a message, and which are still awaited, on all
+// topics, at most 1000. It is empty if no receipt of the message has come, and none is awaited, or if
+// they are older than the retention of the receiver. It costs one read by an index.
+func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
+	if messageID == "" {
+		return nil, fmt.Errorf("admin: list receipts: %w", invalid(errors.New("message id: is empty")))
 	}
-	return a.missingReceipts(ctx, filter)
-}
-
-func (a *Admin) receiptsOf(ctx context.Context, filter Filter) ([]Receipt, error) {
-	if _, err := filter.listed(receiptsOf); err != nil {
-		return nil, fmt.Errorf("admin: list receipts: %w", invalid(err))
-	}
-	found, err := receipt.OfMessage(ctx, a.db, a.statements, filter.MessageID)
+	found, err := receipt.OfMessage(ctx, a.db, a.statements, messageID)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -79,7 +62,13 @@ func (a *Admin) receiptsOf(ctx context.Context, filter Filter) ([]Receipt, error
 	return list, nil
 }
 
-func (a *Admin) missingReceipts(ctx context.Context, filter Filter) ([]Receipt, string, error) {
+// MissingReceipts lists the receipts that have not come: first those whose time-out was reported,
+// then those that are still awaited and overdue, each in the order of their due times. It returns the
+// cursor of the next page, which is empty after the last one.
+//
+// It reads by an index, in statements of up to 1000 rows each: as many as the page needs, and those
+// that the filter leaves out.
+func (a *Admin) MissingReceipts(ctx context.Context, filter Filter) ([]Receipt, string, error) {
 	limit, err := filter.listed(receipts)
 	page, afterErr := cursor(filter.After).parseReceipt()
 	if err := errors.Join(err, afterErr); err != nil {

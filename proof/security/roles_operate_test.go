@@ -43,10 +43,10 @@ func (p *play) operate(t *testing.T) {
 	_, err = a.Paused(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.Resume(ctx, admin.Filter{Target: outbox, Topic: "orders"}))
-	known, _, err := a.Receipts(ctx, admin.Filter{MessageID: "1"})
+	known, err := a.Receipts(ctx, "1")
 	require.NoError(t, err)
 	require.Len(t, known, 2)
-	_, _, err = a.Receipts(ctx, admin.Filter{})
+	_, _, err = a.MissingReceipts(ctx, admin.Filter{})
 	require.NoError(t, err)
 	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
 

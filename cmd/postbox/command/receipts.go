@@ -47,7 +47,7 @@ has no SENT, and one that has sent no receipt and is not awaited has no line.`,
 			if err != nil {
 				return err
 			}
-			receipts, _, err := a.Receipts(s.cmd.Context(), admin.Filter{MessageID: id})
+			receipts, err := a.Receipts(s.cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (s *session) listMissing(flags missingFlags) error {
 	if err != nil {
 		return err
 	}
-	receipts, next, err := a.Receipts(s.cmd.Context(), filter)
+	receipts, next, err := a.MissingReceipts(s.cmd.Context(), filter)
 	if err != nil {
 		return err
 	}

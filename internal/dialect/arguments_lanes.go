@@ -15,7 +15,7 @@ type JoinParams struct {
 	Member
 	InFlight string // its heartbeat, as JSON
 	TTL      int64  // how long it is a member, and so holds its lanes, without a renewal
-	NoShare  bool   // it stops or stands by, and has no share of the lanes
+	NoShare  bool   // it stops, and has no share of the lanes
 }
 
 // sharing is how the tables have it.

@@ -110,6 +110,8 @@ SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY
 		clearSuspect: `
 UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 
+		limits: statement{text: limits}, addSlots: statement{text: addSlots}, changeSlots: statement{text: changeSlots},
+
 		Control: `
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)

@@ -196,7 +196,7 @@ ON CONFLICT DO NOTHING`
 		"{chosen}", "unnest(?::bigint[]) AS s(id)",
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
-		"{numbers ?}", "SELECT unnest(?::bigint[])",
+		"{numbers ?}", "SELECT unnest(?::bigint[]) AS n",
 		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)
 	text := func(query string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(query)))) }

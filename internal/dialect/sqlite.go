@@ -154,7 +154,7 @@ func sqliteFill(names Names) replacer {
 		"{few}", "TRUE", "{state ?}", "?", "{chosen}", "(SELECT value AS id FROM json_each(?)) s", "{listed}", names.replacer().Replace("{messages} m JOIN json_each(:ids) c ON m.id = c.value"),
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("messages")+" m INDEXED BY "+names.Prefix+"messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), "+never+")",
-		"{numbers ?}", "SELECT value FROM json_each(?)",
+		"{numbers ?}", "SELECT value AS n FROM json_each(?)",
 		"{subject of m}", "unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at))",
 	)
 }

@@ -30,6 +30,8 @@ type Statements struct {
 	// Lists of messages and lanes: dialect.go.
 	lock, find, standing, lockAsRead, standingAsRead, countStarts, takeBackStarts, release statement
 
+	limits, addSlots, changeSlots statement // limits.go
+
 	// What must be so before anything starts, see [Statements.CheckServer].
 
 	Unfit string // → why no session like this one can be used, or ''; empty where there is no such reason
@@ -286,7 +288,7 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 		&s.releaseAll, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
 		&s.deadLetters, &s.deadLetterErrors, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
 		&s.buryRow, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
-		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release,
+		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))
 	}

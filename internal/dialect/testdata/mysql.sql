@@ -53,6 +53,19 @@ UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s STRAIGHT_JOIN postbox
 SET l.holder = NULL
 WHERE l.spool = ? AND l.holder = ?
 
+-- Limits (holder, spool, spool)
+SELECT name, slot, token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), CASE WHEN holder = ? THEN 'mine'
+       WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = ?) THEN '' ELSE 'free' END
+FROM postbox_limits WHERE spool = ? ORDER BY name, slot
+
+-- AddSlots (spool, name, token, slots)
+INSERT IGNORE INTO postbox_limits (spool, name, slot, token)
+SELECT ?, ?, f.n, ? FROM (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) f
+
+-- ChangeSlots (holder, token, spool, name, slots, tokens)
+UPDATE postbox_limits SET holder = ?, token = ?
+WHERE spool = ? AND name = ? AND slot IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND token IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+
 -- Unfit
 SELECT CASE WHEN @@max_allowed_packet < 16777216 THEN 'packet' ELSE CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END END

@@ -111,6 +111,19 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 -- Release (spool, holder, lanes)
 UPDATE postbox_lanes SET holder = NULL WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])
 
+-- Limits (holder, spool)
+SELECT name, slot, token, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN holder = $1 THEN 'mine'
+       WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = $2) THEN '' ELSE 'free' END
+FROM postbox_limits WHERE spool = $2 ORDER BY name, slot
+
+-- AddSlots (spool, name, token, slots)
+INSERT INTO postbox_limits (spool, name, slot, token)
+SELECT $1, $2, f.n, $3 FROM (SELECT unnest($4::bigint[]) AS n) f ON CONFLICT DO NOTHING
+
+-- ChangeSlots (holder, token, spool, name, slots, tokens)
+UPDATE postbox_limits SET holder = $1, token = $2
+WHERE spool = $3 AND name = $4 AND slot IN (SELECT unnest($5::bigint[]) AS n) AND token IN (SELECT unnest($6::bigint[]) AS n)
+
 -- UnfitTables
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')),
        (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('postbox_lanes') AND attname = 'expires_at' AND NOT attisdropped), '')
@@ -788,7 +801,7 @@ SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
 	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
 	CROSS JOIN LATERAL (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($2::bigint[])) THEN m.ordering_key END AS wanted
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($2::bigint[]) AS n) THEN m.ordering_key END AS wanted
 	FROM ONLY postbox_messages m
 	WHERE m.spool = $3 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 0
 	ORDER BY m.id LIMIT $4::bigint) r) w
@@ -1399,7 +1412,7 @@ CROSS JOIN LATERAL (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
@@ -1417,7 +1430,7 @@ UNION ALL (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
@@ -1450,7 +1463,7 @@ SELECT c.lane, (
 	ORDER BY b.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[])))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[]) AS n))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id

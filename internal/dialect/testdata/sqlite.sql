@@ -38,7 +38,20 @@ CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
 -- Release (spool, holder, lanes)
-UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))
+UPDATE postbox_lanes SET holder = NULL WHERE spool = ? AND holder = ? AND lane IN (SELECT value AS n FROM json_each(?))
+
+-- Limits (holder, spool, spool)
+SELECT name, slot, token, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CASE WHEN holder = ? THEN 'mine'
+       WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = ?) THEN '' ELSE 'free' END
+FROM postbox_limits WHERE spool = ? ORDER BY name, slot
+
+-- AddSlots (spool, name, token, slots)
+INSERT OR IGNORE INTO postbox_limits (spool, name, slot, token)
+SELECT ?, ?, f.n, ? FROM (SELECT value AS n FROM json_each(?)) f
+
+-- ChangeSlots (holder, token, spool, name, slots, tokens)
+UPDATE postbox_limits SET holder = ?, token = ?
+WHERE spool = ? AND name = ? AND slot IN (SELECT value AS n FROM json_each(?)) AND token IN (SELECT value AS n FROM json_each(?))
 
 -- Unfit
 SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout
@@ -639,7 +652,7 @@ WHERE m.spool = ? AND m.state = 0
 -- WaitingOfKeys (keys, after, spool, most)
 SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
 FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.ordering_key END AS wanted FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value AS n FROM json_each(?)) THEN m.ordering_key END AS wanted FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 0
@@ -889,7 +902,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -901,7 +914,7 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
@@ -915,7 +928,7 @@ SELECT c.value ->> 0, (
 	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM json_each(?) c
 

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {lanes} (
 -- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
 -- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
 -- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
--- one that stops, or stands by.
+-- one that stops.
 CREATE TABLE IF NOT EXISTS {members} (
 	spool      INT NOT NULL,
 	holder     VARCHAR(255) NOT NULL,
@@ -42,6 +42,19 @@ CREATE TABLE IF NOT EXISTS {members} (
 	expires_at BIGINT NOT NULL,
 	sharing    SMALLINT NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What all processes share of a limit: of a topic, or with an empty name of the whole spool. Slot 0
+-- is its rate, whose token is the time until which it is used up (microseconds since 1970). Each
+-- other slot is a call that may run, and is held as a lane is: one whose holder is no member can be
+-- taken. A row is changed only if its token is as it was read, and gets another one.
+CREATE TABLE IF NOT EXISTS {limits} (
+	spool      INT NOT NULL,
+	name       VARCHAR(255) NOT NULL,
+	slot       INT NOT NULL,
+	holder     VARCHAR(255),
+	token      BIGINT NOT NULL,
+	PRIMARY KEY (spool, name, slot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- state: 0 ready, 1 scheduled, 2 retrying. A message that goes through at the first attempt is

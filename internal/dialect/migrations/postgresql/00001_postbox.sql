@@ -31,7 +31,7 @@ CREATE TABLE {lanes} (
 -- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
 -- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
 -- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
--- one that stops, or stands by.
+-- one that stops.
 CREATE TABLE {members} (
 	spool      integer NOT NULL,
 	holder     text NOT NULL,
@@ -39,6 +39,19 @@ CREATE TABLE {members} (
 	expires_at bigint NOT NULL,
 	sharing    smallint NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
+) WITH (fillfactor = 50);
+
+-- What all processes share of a limit: of a topic, or with an empty name of the whole spool. Slot 0
+-- is its rate, whose token is the time until which it is used up (microseconds since 1970). Each
+-- other slot is a call that may run, and is held as a lane is: one whose holder is no member can be
+-- taken. A row is changed only if its token is as it was read, and gets another one.
+CREATE TABLE {limits} (
+	spool      integer NOT NULL,
+	name       text NOT NULL,
+	slot       integer NOT NULL,
+	holder     text,
+	token      bigint NOT NULL,
+	PRIMARY KEY (spool, name, slot)
 ) WITH (fillfactor = 50);
 
 -- state: 0 ready, 1 scheduled, 2 retrying. A message that goes through at the first attempt is

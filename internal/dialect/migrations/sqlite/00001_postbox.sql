@@ -31,7 +31,7 @@ CREATE TABLE {lanes} (
 -- The processes that drain a spool. Each holds its lanes until expires_at (microseconds since
 -- 1970, by this database's clock), which it renews. A process that looks for lanes first deletes
 -- the rows that have expired. sharing is 1 for those that are due a share of the lanes, and 0 for
--- one that stops, or stands by.
+-- one that stops.
 CREATE TABLE {members} (
 	spool      INTEGER NOT NULL,
 	holder     TEXT NOT NULL,
@@ -39,6 +39,19 @@ CREATE TABLE {members} (
 	expires_at INTEGER NOT NULL,
 	sharing    INTEGER NOT NULL DEFAULT 1,
 	PRIMARY KEY (spool, holder)
+) WITHOUT ROWID;
+
+-- What all processes share of a limit: of a topic, or with an empty name of the whole spool. Slot 0
+-- is its rate, whose token is the time until which it is used up (microseconds since 1970). Each
+-- other slot is a call that may run, and is held as a lane is: one whose holder is no member can be
+-- taken. A row is changed only if its token is as it was read, and gets another one.
+CREATE TABLE {limits} (
+	spool      INTEGER NOT NULL,
+	name       TEXT NOT NULL,
+	slot       INTEGER NOT NULL,
+	holder     TEXT,
+	token      INTEGER NOT NULL,
+	PRIMARY KEY (spool, name, slot)
 ) WITHOUT ROWID;
 
 -- state: 0 ready, 1 scheduled, 2 retrying. AUTOINCREMENT: an id is never given out twice, also

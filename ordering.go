@@ -7,8 +7,7 @@ import "hash/fnv"
 // computed here and not in the database, so it is the same on every one of them, and it never changes:
 // a row written by an older version must land in the same lane.
 //
-// Two keys are one if their texts are equal. With the same hash they share a lane, and the room
-// that reads leave to a key that its limit holds up: see [Limits.EachKey].
+// Two keys are one if their texts are equal. With the same hash they share a lane.
 func KeyHash(key string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash never returns an error

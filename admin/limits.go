@@ -10,15 +10,13 @@ import (
 
 // The scopes of limits, as in [postbox.Limits].
 const (
-	limitTotal   = "total"
-	limitTopic   = "topic"
-	limitEachKey = "each key"
+	limitTotal = "total"
+	limitTopic = "topic"
 )
 
 // LimitInfo is a limit of an outbox or a queue, over all its processes together.
 type LimitInfo struct {
-	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an outbox,
-	// and "each key" each ordering key by itself.
+	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an outbox.
 	Scope string
 	// Topic is set for the scope "topic".
 	Topic string
@@ -30,7 +28,7 @@ type LimitInfo struct {
 	PerSecondStored, AtOnceStored bool
 }
 
-// limitInfos lists the limits of a spool: in total, then of topics by name, then of each key.
+// limitInfos lists the limits of a spool: in total, then of topics by name.
 func limitInfos(s *overview) (infos []LimitInfo) {
 	limits := s.LimitsOf()
 	total := LimitInfo{
@@ -48,7 +46,6 @@ func limitInfos(s *overview) (infos []LimitInfo) {
 	for _, topic := range slices.Sorted(maps.Keys(limits.Topics)) {
 		configured(limitTopic, topic, limits.Topics[topic])
 	}
-	configured(limitEachKey, "", limits.EachKey)
 	return infos
 }
 
@@ -72,7 +69,7 @@ func (o *overview) addLimits(limits postbox.Limits) {
 
 // compareLimits orders limits by their parts. No limit comes last.
 func compareLimits(a, b postbox.Limits) int {
-	return cmp.Or(compareLimit(a.Total, b.Total), compareLimit(a.EachKey, b.EachKey),
+	return cmp.Or(compareLimit(a.Total, b.Total),
 		slices.Compare(slices.Sorted(maps.Keys(a.Topics)), slices.Sorted(maps.Keys(b.Topics))),
 		slices.CompareFunc(limitsByTopic(a), limitsByTopic(b), compareLimit))
 }

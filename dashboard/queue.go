@@ -71,8 +71,6 @@ func limitsOf(limits []admin.LimitInfo) []fact {
 		switch l.Scope {
 		case "topic":
 			name += ", topic " + short(l.Topic)
-		case "each key":
-			name += ", each key"
 		case "total":
 		}
 		facts = append(facts, fact{name, kept(is, value, "no limit") + kept(stored, " (set by an operator)", " (configured)")})

@@ -40,7 +40,7 @@ type Config struct {
 	// Retry says how often and with which pauses a failed message is published again. Defaults to 10 attempts, from
 	// 1 s to 60 s apart.
 	Retry postbox.RetryProfile
-	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole, single topics, or each key. A message
+	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole, or single topics. A message
 	// that has to wait costs no attempt. Give all forwarders the same. Operators can change the limit of the whole outbox: see
 	// admin.SetSettings. Default to none.
 	Limits postbox.Limits
@@ -100,7 +100,7 @@ func (c Config) validate(kind postbox.Dialect) error {
 		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
 		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
 	}
-	problems = append(problems, drain.ValidLimits(c.Limits, false)...)
+	problems = append(problems, drain.ValidLimits(c.Limits)...)
 	if c.Tail != nil && !dialect.Kind(kind).Can().Tails {
 		problems = append(problems, fmt.Errorf("Tail: the log of %s cannot be read: leave Tail empty, since only that of PostgreSQL can", kind))
 	}

@@ -88,7 +88,7 @@ var (
 	// HeldUp is the number of messages that wait for a limit.
 	HeldUp = &Instrument{
 		Name: "postbox.limit.waiting", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "limit"),
-		Help: "Messages in the memory of this process that wait for a limit: total, topic or key. More may wait in the database. Only with limits.",
+		Help: "Messages in the memory of this process that wait for a limit: total or topic. More may wait in the database. Only with limits.",
 	}
 	// LogReading is 1 while the log is read.
 	LogReading = &Instrument{

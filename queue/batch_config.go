@@ -76,9 +76,6 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 	if c.Worker.MicroBatch > 1 || c.Worker.Mode != Sequential {
 		problems = append(problems, errors.New("Worker: leave out Mode and MicroBatch, which are for a Subscriber"))
 	}
-	if !c.Worker.Limits.EachKey.None() {
-		problems = append(problems, errors.New("Worker: Limits: leave out EachKey, which is for a Subscriber: a batch is handled in one call"))
-	}
 	if _, err := c.rule().Times(); err != nil {
 		problems = append(problems, err)
 	}

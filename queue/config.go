@@ -96,8 +96,8 @@ type Config struct {
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15 attempts, from 1 s to 60
 	// s apart.
 	Retry postbox.RetryProfile
-	// Limits bound how fast all processes together handle the messages of a queue: the queue as a whole, or each key. A
-	// message that has to wait costs no attempt. A limit of calls at once is for the whole queue in all processes, and
+	// Limits bound how fast all processes together handle the messages of a queue. For each key by itself there is
+	// middleware.LimitEachKey. A message that has to wait costs no attempt. A limit of calls at once is for the whole queue in all processes, and
 	// Concurrency for each process. Give all subscribers of a queue the same; each queue of a [Subscriber] has these
 	// limits by itself. Operators can change the limit of the whole queue: see admin.SetSettings. Default to none.
 	Limits postbox.Limits
@@ -153,7 +153,7 @@ func (c Config) validate(kind dialect.Kind) error {
 	if c.Head < SkipHead || c.Head > ParkHead {
 		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
-	problems = append(problems, drain.ValidLimits(c.Limits, c.Mode == Single)...)
+	problems = append(problems, drain.ValidLimits(c.Limits)...)
 	if len(c.Limits.Topics) > 0 {
 		problems = append(problems, errors.New("Limits: Topics is for an outbox: set Total, since a queue has one topic"))
 	}

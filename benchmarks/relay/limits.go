@@ -9,7 +9,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Limits drains a backlog with limits that are never reached and without: for the outbox, for its topic, and for each key.
+// Limits drains a backlog with limits that are never reached and without: for the outbox, and for its topic.
 func Limits() measure.Scenario {
 	const most, atOnce = 1_000_000, 10_000 // more than any forwarder does
 	limit := postbox.Limit{PerSecond: most, AtOnce: atOnce}
@@ -27,12 +27,10 @@ func Limits() measure.Scenario {
 			{Name: "without", Run: drain(postbox.Limits{})},
 			{Name: "outbox", Run: drain(postbox.Limits{Total: limit})},
 			{Name: "topic", Run: drain(postbox.Limits{Topics: map[string]postbox.Limit{load.Topic: limit}})},
-			{Name: "each-key", Run: drain(postbox.Limits{EachKey: postbox.Limit{PerSecond: most}})},
 		},
 		Targets: []measure.Target{
 			{Name: "limits", Ours: "outbox", Other: "without", AtLeast: 0.9},
 			{Name: "limits", Ours: "topic", Other: "without", AtLeast: 0.9},
-			{Name: "limits", Ours: "each-key", Other: "without", AtLeast: 0.8},
 		},
 	}
 }

@@ -77,7 +77,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 		d.logger.Error("Postbox ignores stored settings that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
 	}
 	d.config = d.configured.under(settings)
-	d.shareLimits()
+	d.scheduler.SetLimits(d.config.Limits)
 	d.permit()
 	for _, m := range d.scheduler.DropAll() {
 		d.lanes.unload(m)

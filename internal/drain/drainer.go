@@ -68,14 +68,14 @@ type Drainer struct {
 	surplus      surplusTurn
 	members      int
 	free         int
-	given        int64            // the database's counter of ids at the last read; see page
-	dense        bool             // most ids that the last read passed are those of messages that it returned
-	full         bool             // the memory is full: nothing is read until a message is settled
-	large        bool             // most payloads are large: see pagesize.go
-	leftOut      schedule.LeftOut // topics and keys that reads leave out because of limits
-	passing      schedule.LeftOut // those that they had left out up to where a lane was read before: see leaveOut
-	readmits     bool             // the next read is the first with a topic or key that was left out
-	limited      bool             // limits were reported
+	given        int64    // the database's counter of ids at the last read; see page
+	dense        bool     // most ids that the last read passed are those of messages that it returned
+	full         bool     // the memory is full: nothing is read until a message is settled
+	large        bool     // most payloads are large: see pagesize.go
+	leftOut      []string // topics that reads leave out because of limits
+	passing      []string // those that they had left out up to where a lane was read before: see leaveOut
+	readmits     bool     // the next read is the first with a topic that was left out
+	limited      bool     // limits were reported
 	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
 	databaseAhead time.Duration
 	stopping      bool
@@ -154,7 +154,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	defer abort()
 	d.handling = handling
 	defer afterEnd(ctx, d.config.Close+handBackTime, abort)() // even if the stop waits for the database
-	d.shareLimits()
+	d.scheduler.SetLimits(d.config.Limits)
 	d.resize()
 
 	defer context.AfterFunc(ctx, d.scheduler.Stop)() // also while a step waits for the database: what began then would be handled again
@@ -311,6 +311,9 @@ func (d *Drainer) step(live context.Context) {
 		err = d.releaseLeaving(ctx)
 	}
 	if err == nil {
+		err = d.takeTokens(ctx)
+	}
+	if err == nil {
 		err = d.poll(ctx)
 	}
 	if err == nil {
@@ -359,6 +362,9 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
 		next = rested
+	}
+	if _, asks := d.scheduler.Asks(d.members); !asks.IsZero() && asks.Before(next) {
+		next = asks
 	}
 	if d.idle.active {
 		return max(min(time.Until(next), idlePulse), 0)

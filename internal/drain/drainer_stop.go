@@ -80,7 +80,7 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	defer renew.Stop()
 
 	d.giveAway()
-	d.whileStopping(patience, d.enroll, d.releaseLeaving)
+	d.whileStopping(patience, d.enroll, d.releaseLeaving, d.takeTokens)
 	for {
 		select {
 		case <-ended:
@@ -89,9 +89,9 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 			d.tellOfHandlersLeft()
 			return
 		case <-renew.C:
-			d.whileStopping(patience, d.upkeep, d.settleFinished, d.releaseLeaving)
+			d.whileStopping(patience, d.upkeep, d.settleFinished, d.releaseLeaving, d.takeTokens)
 		case <-d.scheduler.Changed:
-			d.whileStopping(patience, d.settleFinished, d.releaseLeaving)
+			d.whileStopping(patience, d.settleFinished, d.releaseLeaving, d.takeTokens)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory the number of those in
 	// memory.
 	exposedToRead, exposedInMemory int
-	// leftOut is the id after which the lane is read again when a topic or key is read again that reads have left out
+	// leftOut is the id after which the lane is read again when a topic is read again that reads have left out
 	// because of a limit.
 	leftOut int64
 	// passed is the id up to which the lane had been read before it went back there, without what [Drainer.passing] says.

@@ -36,7 +36,6 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
 	d.renewedAhead = ahead
 	d.giveAway()
-	d.shareLimits()
 	if d.incomplete() {
 		d.permit()
 	}
@@ -52,7 +51,7 @@ func (d *Drainer) member() dialect.Member {
 }
 
 // enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
-// stops or stands by has no share of the lanes, so that the others take them. A drainer that stops
+// stops has no share of the lanes, so that the others take them. A drainer that stops
 // leaves the members when it holds no lane any more.
 //
 // The renewal changes no row if another process has deleted the membership. The lease was over
@@ -69,7 +68,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 	}
 	statements := d.spool.Statements
 	member := dialect.JoinParams{
-		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), NoShare: d.stopping || d.standsBy(),
+		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), NoShare: d.stopping,
 	}
 	if d.joined {
 		renew := statements.Renew(member)
@@ -77,6 +76,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 		if err != nil || renewed > 0 {
 			return d.enrolled(err)
 		}
+		d.scheduler.LoseSlots()
 		if err := d.execIsolated(ctx, statements.ReleaseAll(d.member())); err != nil {
 			return d.enrolled(err)
 		}
@@ -104,7 +104,7 @@ func (d *Drainer) giveAway() {
 		d.keep(d.lanes.held[e.Message.Ref.Lane])
 	}
 	share := d.share()
-	if d.alone() && d.lanes.held[0] == nil {
+	if d.config.Exclusive && d.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
 	leaving := d.lanes.surplus(share, d.keptLanes())
@@ -167,7 +167,7 @@ func (d *Drainer) share() int {
 	switch {
 	case d.stopping:
 		return 0
-	case !d.alone():
+	case !d.config.Exclusive:
 		return fairShare(d.members)
 	case d.lanes.held[0] != nil:
 		return dialect.Lanes
@@ -179,7 +179,7 @@ func (d *Drainer) share() int {
 // unfair reports whether lanes should change hands. If one drainer works alone, others ignore free lanes while another
 // process holds the first lane. Otherwise they would take and release them again and again.
 func (d *Drainer) unfair() bool {
-	if d.alone() && d.lanes.held[0] == nil {
+	if d.config.Exclusive && d.lanes.held[0] == nil {
 		return d.free == dialect.Lanes
 	}
 	share := d.share()
@@ -276,7 +276,6 @@ func (d *Drainer) learn(ctx context.Context) error {
 	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
-		d.scheduler.Lose()
 		d.logger.Info("Postbox lost lanes: their leases ran out; if it goes on, set SetMaxOpenConns to the size of the pool behind it",
 			watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
 	}
@@ -298,7 +297,7 @@ func (d *Drainer) releaseLeaving(ctx context.Context) error {
 			free = append(free, number)
 		}
 	}
-	return d.release(ctx, d.spared(free))
+	return d.release(ctx, free)
 }
 
 func (d *Drainer) release(ctx context.Context, lanes []int) error {
@@ -317,7 +316,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	return d.invite(ctx)
 }
 
-// leave hands back all lanes, except those in which a handler is still running or whose slots it needs. The message of such a handler is
+// leave hands back all lanes, except those in which a handler is still running. The message of such a handler is
 // treated as after a crash, once the lease has expired.
 func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil {
@@ -330,7 +329,7 @@ func (d *Drainer) leave(ctx context.Context) error {
 			lanes = append(lanes, number)
 		}
 	}
-	if err := d.release(ctx, d.spared(lanes)); err != nil {
+	if err := d.release(ctx, lanes); err != nil {
 		return err
 	}
 	if err := d.enroll(ctx); err != nil { // it leaves, if no lane is left

@@ -2,29 +2,29 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Limits hold for all processes together, without a coordinator: the share of a process follows from the lanes that it
-// holds, see package schedule, limits.go. So the rules for lanes also keep the limits:
+// Limits hold for all processes together, by rows of the database: see package dialect, limits.go.
+// A step of the loop takes what the gates of the scheduler ask for, never within a read or the
+// transaction of a handler.
 //
-//   - A lane that is given away no longer counts for the share from that moment on. It is handed back when all that runs
-//     has a slot of the other lanes.
-//   - A process whose leases may be over hands out nothing.
-//   - If a limit has fewer slots than there are lanes, the holder of the first lane works, as with batches over the whole
-//     queue. Another process hands its lanes back and stands by. It is no member meanwhile, so that a process with other
-//     limits takes all lanes instead of leaving a share to it.
+//   - A rate grants a process messages for a quarter of a second, and takes back nothing: what is not begun by then
+//     is lost, also after a crash.
+//   - A slot is held as a lane is, by a member, so that a crash frees it. One that names this process, and that the
+//     scheduler does not hold, is given back: after a lost lease, a change of limits, or an error.
 
-// ValidLimits returns all problems of limits. Only if messages of one key may run at the same time can that be limited.
-func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
+// ValidLimits returns all problems of limits.
+func ValidLimits(l postbox.Limits) (problems []error) {
 	if err := l.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("Limits: %w", err))
 	}
@@ -33,56 +33,144 @@ func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
 			problems = append(problems, fmt.Errorf("Limits: Topics: %w", err))
 		}
 	}
-	if l.EachKey.AtOnce != 0 && !unordered {
-		problems = append(problems, errors.New("Limits: EachKey: leave out AtOnce, which is for queues of mode Single: otherwise a key has one message at a time"))
-	}
 	return problems
 }
 
-// shareLimits tells the scheduler the limits, and which lanes count for the share of this process.
-func (d *Drainer) shareLimits() {
-	d.scheduler.SetLimits(d.config.Limits)
-	d.scheduler.Share(d.lanes.numbers())
-}
-
-// alone reports whether one process at a time works.
-func (d *Drainer) alone() bool {
-	return d.config.Exclusive || schedule.Alone(d.config.Limits)
-}
-
-// standsBy reports whether this drainer leaves all lanes to others because of a limit.
-func (d *Drainer) standsBy() bool {
-	return d.alone() && !d.config.Exclusive && d.lanes.held[0] == nil
-}
-
-// spared returns those of these lanes that can be handed back without a running message losing its
-// slot.
-func (d *Drainer) spared(lanes []int) (spared []int) {
-	if len(lanes) == 0 { // as in nearly each step: do not list what is held
+// takeTokens takes from the database what the limits ask for, and gives back slots that this
+// process does not use.
+func (d *Drainer) takeTokens(ctx context.Context) error {
+	asks, at := d.scheduler.Asks(d.members)
+	asked := time.Now()
+	if at.IsZero() || at.After(asked) || !d.joined {
 		return nil
 	}
-	kept := slices.Collect(maps.Keys(d.lanes.held))
-	for _, number := range lanes {
-		without := slices.DeleteFunc(slices.Clone(kept), func(of int) bool { return of == number })
-		if d.scheduler.Spares(without) {
-			spared, kept = append(spared, number), without
+	slots, now, err := d.readLimits(ctx)
+	for name := range slots {
+		if !slices.ContainsFunc(asks, func(a schedule.Ask) bool { return a.Topic == name }) {
+			asks = append(asks, schedule.Ask{Topic: name}) // a limit that is gone
 		}
 	}
-	return spared
+	for i := range asks {
+		if err == nil {
+			err = d.takeFrom(ctx, &asks[i], slots[asks[i].Topic], now)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("take from the limits of spool %q: %w", d.spool.Name(), err)
+	}
+	d.scheduler.Grant(asks, asked)
+	return nil
 }
 
-// leaveOut decides which topics and keys the next reads leave out because a limit holds them up. When one is read again,
-// its lanes are read from where it was first left out. When it is left out again, they go on where they were before: else
-// each turn of a topic would read over all its messages that wait, to find those of others behind them. If the memory is
-// full, messages that wait for limits make room.
+// readLimits returns the slots of each limit in the order of their numbers, without gaps, and the
+// time.
+func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
+	now = time.Now().Add(d.databaseAhead).UnixMicro()
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.Limits(d.member()))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	slots = map[string][]dialect.Slot{}
+	for rows.Next() {
+		var name string
+		var slot dialect.Slot
+		if err := rows.Scan(&name, &slot.Number, &slot.Token, &now, &slot.State); err != nil {
+			return nil, 0, err
+		}
+		slots[name] = append(slots[name], slot)
+	}
+	return slots, now, rows.Err()
+}
+
+// takeFrom asks one limit, whose slots were read at this time of the database.
+func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
+	limit, fresh := dialect.Limit{Spool: d.id, Name: a.Topic}, len(slots) == 0
+	var free, back, added []dialect.Slot
+	for _, slot := range slots[min(len(slots), 1):] { // behind the rate
+		switch {
+		case slot.State == "mine":
+			a.Stored++
+			if !slices.Contains(a.Held, slot.Number) {
+				back = append(back, slot)
+			}
+		case slot.State == "free" && len(free) < a.Slots && slot.Number <= int64(a.Limit.AtOnce):
+			free = append(free, slot)
+		}
+	}
+	for n := len(slots); n == 0 || n <= a.Limit.AtOnce && len(free) < a.Slots; n++ {
+		slot := dialect.Slot{Number: int64(n), Token: now}
+		if added = append(added, slot); n > 0 {
+			free = append(free, slot)
+		}
+	}
+	statements := d.spool.Statements
+	if n, err := d.change(ctx, statements.AddSlots(limit, now, added), added); err != nil || n < len(added) {
+		return err // or another process adds them
+	}
+	left, err := d.change(ctx, statements.ChangeSlots(limit, nil, newToken(), back), back)
+	if err != nil {
+		return err
+	}
+	got, err := d.change(ctx, statements.ChangeSlots(limit, d.config.Holder, newToken(), free), free)
+	if a.Stored += got - left; err != nil {
+		return err
+	}
+	if got == len(free) { // else it gives back what it has got
+		for _, slot := range free {
+			a.Got = append(a.Got, slot.Number)
+		}
+	}
+	if a.Most == 0 {
+		return nil
+	}
+	rate := append(slots, added...)[:1]
+	tokens, until, wait := a.Granted(rate[0].Token, now)
+	if a.Tokens, a.Wait = tokens, wait; !fresh {
+		a.Wait = max(wait, schedule.AskAgain)
+	}
+	if tokens > 0 {
+		n, err := d.change(ctx, statements.ChangeSlots(limit, nil, until, rate), rate)
+		if a.Tokens *= n; err != nil || n == 0 { // another process was faster
+			a.Wait = time.Duration(rand.Int64N(int64(schedule.AskAgain))) //nolint:gosec // it need not be secret
+			return err
+		}
+	}
+	return nil
+}
+
+// newToken returns the token of one statement. Another one has its own: what a process has read of
+// one slot must not fit another slot that was changed later.
+func newToken() int64 {
+	return rand.Int64() //nolint:gosec // it need not be secret
+}
+
+// change executes a statement that changes those of these slots which no other process has changed,
+// and returns their number.
+func (d *Drainer) change(ctx context.Context, query dialect.Query, slots []dialect.Slot) (int, error) {
+	if len(slots) == 0 {
+		return 0, nil
+	}
+	n, err := spool.Affected(d.prepared.Exec(ctx, d.db, query))
+	if err != nil && d.spool.Statements.Kind.Classify(err) == dialect.Conflict {
+		return 0, nil
+	}
+	return int(n), err
+}
+
+// leaveOut decides which topics the next reads leave out because a limit holds them up. When one is
+// read again, its lanes are read from where it was first left out. When it is left out again, they
+// go on where they were before: else each turn of a topic would read over all its messages that
+// wait, to find those of others behind them. If the memory is full, messages that wait for limits
+// make room.
 func (d *Drainer) leaveOut() {
 	defer d.makeRoom()
 	left := d.scheduler.LeftOut(d.pageSize().messages)
 	before := d.leavesOut()
-	if !before && len(left.Topics)+len(left.Keys) == 0 {
+	if !before && len(left) == 0 {
 		return
 	}
-	if missing(d.leftOut.Topics, left.Topics) || missing(d.leftOut.Keys, left.Keys) {
+	if missing(d.leftOut, left) {
 		d.notePassing()
 		for _, l := range d.lanes.held {
 			l.goBack()
@@ -94,7 +182,7 @@ func (d *Drainer) leaveOut() {
 			l.leftOut = l.cursor
 		}
 	}
-	if d.leftOut = left; missing(d.passing.Topics, left.Topics) || missing(d.passing.Keys, left.Keys) {
+	if d.leftOut = left; missing(d.passing, left) {
 		return
 	}
 	for _, l := range d.lanes.held {
@@ -102,8 +190,8 @@ func (d *Drainer) leaveOut() {
 	}
 }
 
-// notePassing records what reads have left out up to where the lanes were read. A lane that went back before and has not
-// come there again may have been read with other topics and keys left out.
+// notePassing records what reads have left out up to where the lanes were read. A lane that went
+// back before and has not come there again may have been read with other topics left out.
 func (d *Drainer) notePassing() {
 	behind := false
 	for _, l := range d.lanes.held {
@@ -113,11 +201,11 @@ func (d *Drainer) notePassing() {
 		d.passing = d.leftOut
 		return
 	}
-	d.passing.Topics = merged(d.passing.Topics, d.leftOut.Topics)
-	d.passing.Keys = merged(d.passing.Keys, d.leftOut.Keys)
+	d.passing = merged(d.passing, d.leftOut)
 }
 
-// makeRoom drops messages of topics and keys that are left out, if the memory is full. They are still in the database.
+// makeRoom drops messages of topics that are left out, if the memory is full. They are still in the
+// database.
 func (d *Drainer) makeRoom() {
 	if _, full := d.room(); !full {
 		return
@@ -131,10 +219,11 @@ func (d *Drainer) makeRoom() {
 }
 
 // leavesOut reports whether reads leave out messages because of limits.
-func (d *Drainer) leavesOut() bool { return len(d.leftOut.Topics)+len(d.leftOut.Keys) > 0 }
+func (d *Drainer) leavesOut() bool { return len(d.leftOut) > 0 }
 
-// readLimit returns the number of messages that the next read asks for. It is small when a topic or key is read again that
-// was left out: that one alone could fill the page, and most of its messages would have to make room again.
+// readLimit returns the number of messages that the next read asks for. It is small when a topic is
+// read again that was left out: that one alone could fill the page, and most of its messages would
+// have to make room again.
 func (d *Drainer) readLimit(most int) int {
 	if d.readmits {
 		d.readmits = false
@@ -144,12 +233,12 @@ func (d *Drainer) readLimit(most int) int {
 }
 
 // missing reports whether one of the first is not among the others.
-func missing[T comparable](first, others []T) bool {
-	return slices.ContainsFunc(first, func(one T) bool { return !slices.Contains(others, one) })
+func missing(first, others []string) bool {
+	return slices.ContainsFunc(first, func(one string) bool { return !slices.Contains(others, one) })
 }
 
 // merged returns both lists as one in order, without repetitions.
-func merged[T string | int64](a, b []T) []T {
+func merged(a, b []string) []string {
 	if len(b) == 0 {
 		return a
 	}
@@ -158,8 +247,8 @@ func merged[T string | int64](a, b []T) []T {
 	return slices.Compact(both)
 }
 
-// Repeat waits until a handler may be given messages once more that it has had in the same call, and counts them. If it
-// reports false, they have to be postponed.
+// Repeat waits until a handler may be given messages once more that it has had in the same call,
+// and counts them. If it reports false, they have to be postponed.
 func (d *Drainer) Repeat(ctx context.Context, messages []*spool.Message) bool {
 	return d.scheduler.Repeat(ctx, messages)
 }
@@ -168,7 +257,7 @@ func (d *Drainer) Repeat(ctx context.Context, messages []*spool.Message) bool {
 func (d *Drainer) reportLimits() {
 	if limited := !d.config.Limits.None(); limited || d.limited {
 		now := d.scheduler.HeldUp()
-		d.configured.Meter.HeldUp(now.Total, now.Topics, now.Keys)
+		d.configured.Meter.HeldUp(now.Total, now.Topics)
 		d.limited = limited
 	}
 }

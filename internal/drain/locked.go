@@ -136,7 +136,6 @@ func (d *Drainer) keepLane(e *schedule.Entry) { d.keep(d.lanes.of(e.Message)) }
 func (d *Drainer) keep(l *lane) {
 	if l != nil && l.leaving {
 		l.stay(pagesInMemory * d.config.PageSize)
-		d.shareLimits()
 		d.pace.now()
 	}
 }

@@ -148,7 +148,7 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	}
 	d.excludes = d.excludedTopics()
 	d.readAgain(d.excludes)
-	params.Excluded, params.Held = merged(d.excludes, d.leftOut.Topics), merged(d.hiddenKeys(), d.leftOut.Keys)
+	params.Excluded, params.Held = merged(d.excludes, d.leftOut), d.hiddenKeys()
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
 		from[number] = d.lanes.held[number].cursor

@@ -104,6 +104,7 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	}
 	d.reopen, d.renewAt, d.pace = true, time.Time{}, pace{pause: d.config.PollMin}
 	d.scheduler.Extend(time.Time{}) // until the held lanes are known
+	d.scheduler.LoseSlots()
 }
 
 // revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may

@@ -127,8 +127,8 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 	}
 	upTo = s.after + s.span
 	params = dialect.SweepParams{
-		Spool: d.id, Excluded: merged(d.excludedTopics(), d.leftOut.Topics), Unordered: d.config.Unordered,
-		PausedKeys: d.control.pausedKeys, Held: merged(d.hiddenKeys(), d.leftOut.Keys),
+		Spool: d.id, Excluded: merged(d.excludedTopics(), d.leftOut), Unordered: d.config.Unordered,
+		PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
 	}
 	for _, number := range lanes {
 		cursor := d.lanes.held[number].cursor

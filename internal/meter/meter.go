@@ -128,13 +128,12 @@ func (s *Spool) Holds(lanes, lost int) {
 }
 
 // HeldUp reports how many messages of this process wait for limits.
-func (s *Spool) HeldUp(total, topics, keys int) {
+func (s *Spool) HeldUp(total, topics int) {
 	if s == nil {
 		return
 	}
 	s.recorder.Record(metrics.HeldUp, float64(total), s.kind, s.name, "total")
 	s.recorder.Record(metrics.HeldUp, float64(topics), s.kind, s.name, "topic")
-	s.recorder.Record(metrics.HeldUp, float64(keys), s.kind, s.name, "key")
 }
 
 // ReadsLog reports whether this process reads the log of the database.

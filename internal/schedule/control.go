@@ -62,9 +62,6 @@ func (s *Scheduler) Stop() {
 	if s.alarm != nil {
 		s.alarm.Stop()
 	}
-	if s.limits != nil {
-		s.limits.stop()
-	}
 	s.work.Broadcast()
 }
 

@@ -25,7 +25,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	}
 	batch[0].batch = nil // it may stay in memory for long, see Hold, and would keep the others there
 	s.room.leave(batch)
-	s.leaveLimits(t.name, batch)
+	s.leaveLimits(t.name)
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, outcome := range outcomes {

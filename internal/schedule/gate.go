@@ -2,172 +2,201 @@ package schedule
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// burstShare is the part of a second whose messages may start at once after a quiet time.
-const burstShare = 10
+const (
+	// grantLife is how long what the database has granted of a rate may be used, and how much of
+	// the rate a process asks for at a time.
+	grantLife = 250 * time.Millisecond
+	// saved is how much of a rate may be saved up while nothing is to do.
+	saved = 500 * time.Millisecond
+	// AskAgain is the pause after an answer that was less than a process can use.
+	AskAgain = 50 * time.Millisecond
+	// holdTime is how long a process keeps more than its share of the slots while it uses them.
+	// Then it gives one back, and asks for none before yieldPause is over, so one that waits gets
+	// it.
+	holdTime, yieldPause = time.Second, 2 * AskAgain
+	// leastAge is the part of grantLife from which on the pace of messages is known.
+	leastAge = 16
+)
 
-// gate lets through what a limit allows to this process. The scheduler's mutex guards it.
+// gate lets through what the database has granted this process of a limit: that of the spool, or of
+// a topic. The scheduler's mutex guards it.
 type gate struct {
 	limit   postbox.Limit
-	topic   string  // of the gate of a topic
-	key     int64   // hash of the key
-	lane    int     // of that of a key
-	bucket  *bucket // nil without PerSecond
-	slots   int     // how many may run here at a time, with AtOnce
-	running int     // batches; of a key, messages
-	pending int     // messages of a key in the batch that is being made
-	// inMemory is the number of messages of the topic or key in memory.
-	inMemory int
-	// closed: messages wait for the gate. It opens at the given time, or, if that is zero, when a message ends.
-	closed  bool
-	opens   time.Time
-	at      int      // index in the heap of gates that open at a time
-	waiting []*queue // of a key, set aside
-	full    bool     // reads leave out the topic or key, see leaveout.go
+	topic   string  // empty for that of the spool
+	grants  []grant // of the rate, the oldest first
+	slots   []int64 // those that this process may use
+	stored  int     // how many name it in the database; it gives back the others
+	running int     // calls
+	// askAt is when to ask for tokens at the earliest, and slotsAt for slots.
+	askAt, slotsAt time.Time
+	busyAt         time.Time // when a call began or ended last
+	heldUntil      time.Time // when the next slot is given back
+	// closed: messages wait for the gate. need is how many tokens they wait for together, and 0 if
+	// they wait for a slot, or a part of a batch waits, see repeat.go.
+	closed   bool
+	need     int
+	inMemory int  // messages of the topic
+	full     bool // reads leave out the topic, see leaveout.go
 }
 
-func newGate(limit postbox.Limit) *gate { return &gate{limit: limit, at: nowhere} }
-
-// slack evens out the rounding of the bucket's numbers.
-const slack = 1e-9
-
-// burst is the number of messages that a share may have saved up.
-func burst(perSecond float64, batch int) int {
-	return max(1, batch, int(math.Ceil(min(perSecond/burstShare, math.MaxInt32))))
+// grant is a number of messages that could begin until a time, and how many of them still can.
+type grant struct {
+	given, tokens int
+	until         time.Time
 }
 
-// share gives the gate the part of its limit that belongs to these lanes. What is saved up in the
-// bucket stays, up to the new share.
-func (g *gate) share(now time.Time, held []int, batch int) {
-	g.slots = 0
-	for _, lane := range held {
-		g.slots += slotsOf(lane, g.limit.AtOnce)
+// left returns how many tokens of the grants that are not over are left, and how many of them
+// grantLife takes at the pace of late.
+func (g *gate) left(now time.Time) (tokens, pace int) {
+	g.grants = slices.DeleteFunc(g.grants, func(of grant) bool { return !now.Before(of.until) })
+	for _, of := range g.grants {
+		tokens += of.tokens
+		pace += of.given - of.tokens
 	}
-	perSecond, most := g.limit.PerSecond*float64(len(held))/dialect.Lanes, 0
-	if len(held) > 0 {
-		most = burst(perSecond, batch)
+	if len(g.grants) > 0 {
+		age := max(grantLife-g.grants[0].until.Sub(now), grantLife/leastAge)
+		pace = int(int64(pace) * int64(grantLife) / int64(age))
 	}
-	switch {
-	case g.limit.PerSecond == 0:
-	case g.bucket == nil:
-		g.bucket = emptyBucket(perSecond, most, now)
-	default:
-		g.bucket.change(now, perSecond, most)
-	}
+	return tokens, pace
 }
 
-// slotsOf returns how many of n slots belong to a lane. The slots are dealt to the lanes in turn. If there are too few
-// for that, the first lane has all of them, so that no lane is held without a slot: its holder works, and the others
-// stand by.
-func slotsOf(lane, n int) int {
-	switch {
-	case n >= dialect.Lanes:
-		return (n + dialect.Lanes - 1 - lane) / dialect.Lanes
-	case lane == 0:
-		return n
-	default:
-		return 0
+// low reports whether less than half of the latest grant is left.
+func (g *gate) low(tokens int) bool {
+	last := len(g.grants) - 1
+	return last < 0 || tokens <= g.grants[last].given/2
+}
+
+// spend takes a token for each message.
+func (g *gate) spend(messages int) {
+	for i := range g.grants {
+		part := min(messages, g.grants[i].tokens)
+		g.grants[i].tokens -= part
+		messages -= part
 	}
 }
 
-// Alone reports whether only the holder of the first lane may work, since a limit has too few slots for all lanes.
-func Alone(l postbox.Limits) bool {
-	few := func(limit postbox.Limit) bool { return limit.AtOnce > 0 && limit.AtOnce < dialect.Lanes }
-	for _, topic := range l.Topics {
-		if few(topic) {
-			return true
-		}
+// free returns how many more calls may run.
+func (g *gate) free() int {
+	if g.limit.AtOnce == 0 {
+		return math.MaxInt
 	}
-	return few(l.Total)
+	return max(len(g.slots)-g.running, 0)
 }
 
-// admits returns how many of these messages may be handed out now. A gate that is nil limits nothing.
+// admits returns how many of these messages may be handed out now, in one call. A gate that is nil
+// limits nothing.
 func (g *gate) admits(now time.Time, messages int) int {
-	if g == nil {
+	switch {
+	case g == nil:
 		return messages
-	}
-	if g.exhausted() {
+	case g.free() == 0:
 		return 0
+	case g.limit.PerSecond == 0:
+		return messages
+	default:
+		tokens, _ := g.left(now)
+		return min(messages, tokens)
 	}
-	if g.bucket != nil {
-		messages = min(messages, int(g.bucket.tokensAt(now)+slack)-g.pending)
-	}
-	return max(messages, 0)
 }
-
-// soon is how many messages the limit lets go within a second, as far as it is one of messages a second. AtOnce does not count here: with too few
-// slots the gate closes as soon as a worker tries to start a message.
-func (g *gate) soon() float64 {
-	if g.bucket == nil {
-		return 0
-	}
-	return g.bucket.perSecond
-}
-
-// exhausted reports whether all slots are taken.
-func (g *gate) exhausted() bool { return g.limit.AtOnce > 0 && g.running+g.pending >= g.slots }
 
 // take counts a call with a number of messages.
 func (g *gate) take(now time.Time, messages int) {
-	if g == nil {
-		return
-	}
-	g.running++
-	if g.bucket != nil {
-		g.bucket.take(now, messages)
-	}
-}
-
-// leave counts the end of a call.
-func (g *gate) leave() {
 	if g != nil {
-		g.running--
+		g.running++
+		g.busyAt = now
+		g.spend(messages)
 	}
 }
 
-// opensAt returns when this many messages are allowed by the bucket, zero if that is not known.
-func (g *gate) opensAt(now time.Time, messages int) time.Time {
-	if g.exhausted() || g.bucket == nil || g.bucket.perSecond == 0 {
-		return time.Time{}
+// leave counts the end of a call. If this process has more than its share of the slots for long
+// enough, it gives this one back.
+func (g *gate) leave(now time.Time, members int) {
+	g.running--
+	g.busyAt = now
+	if members > 1 && len(g.slots) > max(g.limit.AtOnce/members, g.running) && !now.Before(g.heldUntil) {
+		g.slots = g.slots[1:]
+		g.heldUntil, g.slotsAt = now.Add(holdTime), now.Add(yieldPause)
 	}
-	missing := float64(messages) - g.bucket.tokensAt(now)
-	wait := missing / g.bucket.perSecond * float64(time.Second)
-	return now.Add(time.Duration(min(max(wait, 0), float64(longest))) + time.Microsecond)
 }
 
-// longest is the longest time for which a gate stays closed without being looked at.
-const longest = time.Hour
+// Ask is what a process wants from the database for a limit, and the answer.
+type Ask struct {
+	gate  *gate // nil if the limit is gone
+	Topic string
+	Limit postbox.Limit
+	// Most is how many messages of a rate it can use, and Least how many it can use at least; 0
+	// asks for none.
+	Most, Least int
+	Slots       int     // it wants so many more
+	Held        []int64 // slots that it keeps
 
-// gates is a heap of closed gates, the first one to open at its root.
-type gates []*gate
-
-// nowhere is the index of a gate that is not in the heap.
-const nowhere = -1
-
-func (h gates) Len() int           { return len(h) }
-func (h gates) Less(i, j int) bool { return h[i].opens.Before(h[j].opens) }
-func (h gates) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
+	Tokens int           // so many messages may begin
+	Wait   time.Duration // when to ask again, if these are fewer than it can use
+	Got    []int64       // slots that it has taken
+	Stored int           // how many slots name it now
 }
 
-// Push adds a gate; container/heap calls it.
-func (h *gates) Push(x any) {
-	g := x.(*gate) //nolint:forcetypeassert // the heap has nothing else
-	g.at = len(*h)
-	*h = append(*h, g)
+// Granted returns how many messages a rate lets begin, given the database's clock and until when it
+// was used up, in microseconds. This is the generic cell rate algorithm of ATM. With them it is
+// used up until another time. If there are none, wait is how long to wait for them.
+func (a Ask) Granted(free, now int64) (tokens int, until int64, wait time.Duration) {
+	step := 1e6 / a.Limit.PerSecond
+	longest := math.Ceil(max(float64(saved.Microseconds()), step*float64(a.Least))) // of what may be saved up
+	unused := float64(now - free)
+	if unused < -longest { // the clock was set back
+		unused = longest
+	}
+	unused = min(unused, longest)
+	const rounding = 1e-6
+	there := int(max(unused/step+rounding, 0))
+	if there < a.Least {
+		return 0, free, time.Duration((step*float64(a.Least) - unused) * float64(time.Microsecond))
+	}
+	tokens = min(there, a.Most)
+	return tokens, now - int64(unused) + int64(math.Ceil(step*float64(tokens))), 0
 }
 
-// Pop removes the last gate; container/heap calls it.
-func (h *gates) Pop() any {
-	last := len(*h) - 1
-	g := (*h)[last]
-	(*h)[last], g.at = nil, nowhere
-	*h = (*h)[:last]
-	return g
+// ask returns what the gate needs, if so many calls with so many messages can begin, and when: the
+// zero time if it waits for nothing. A gate that is idle gives its slots back.
+func (g *gate) ask(now time.Time, calls, messages int) (a Ask, at time.Time) {
+	due := func(time time.Time) bool {
+		if at.IsZero() || time.Before(at) {
+			at = time
+		}
+		return !now.Before(time)
+	}
+	a = Ask{gate: g, Topic: g.topic, Limit: g.limit}
+	if perSecond := g.limit.PerSecond; perSecond > 0 && (g.need > 0 || messages > 0) {
+		tokens, pace := g.left(now)
+		most := max(int(perSecond*grantLife.Seconds()), g.need, 1)
+		wanted := min(max(messages, pace, g.need), most)
+		if (tokens < g.need || wanted > tokens && g.low(tokens)) && due(later(g.askAt, now)) {
+			a.Most, a.Least = wanted-tokens, max(g.need-tokens, 1)
+		}
+	}
+	if g.closed && g.free() == 0 && calls > 0 && len(g.slots) < g.limit.AtOnce && due(later(g.slotsAt, now)) {
+		a.Slots = min(calls, g.limit.AtOnce-len(g.slots))
+	}
+	if len(g.slots) > g.running && (calls < 0 || calls == 0 && due(later(g.busyAt.Add(AskAgain), now))) {
+		g.slots = g.slots[:max(g.running, 0)]
+	}
+	if len(g.slots) < g.stored {
+		due(now)
+	}
+	a.Held = g.slots
+	return a, at
+}
+
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

@@ -54,9 +54,6 @@ func (s *Scheduler) Full(full bool) {
 // due.
 func (s *Scheduler) gathered(now time.Time) []*Entry {
 	t := s.turns[0]
-	if s.admitted(t.name) == 0 {
-		return nil
-	}
 	switch heard := s.reads.heard; {
 	case s.gather.OnlyDue:
 		now = s.reads.readAt
@@ -131,10 +128,13 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	for _, q := range t.ready {
 		switch head := q.entries[0]; {
-		case head.Message.Suspect() && !s.suspectRuns:
+		case head.Message.Suspect() && s.suspectRuns || !head.Message.Suspect() && (!head.Message.Apart || !s.fits(nil, head)):
+		case s.admitted(t.name) == 0:
+			return nil
+		case head.Message.Suspect():
 			s.suspectRuns = true
 			return q.alone()
-		case head.Message.Apart && !head.Message.Suspect() && s.fits(nil, head):
+		default:
 			q.entries = q.entries[1:]
 			return []*Entry{head}
 		}

@@ -7,29 +7,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// mostLeftOut is the number of keys that a read leaves out at most, since each is an argument of the read. There are no
-// more of them than a page has messages, since one message of each stays in memory.
-const mostLeftOut = 200
-
-// LimitedShare is the part of a page that may wait in memory for limits of topics and keys. The rest of the memory is for
+// LimitedShare is the part of a page that may wait in memory for limits of topics. The rest of the memory is for
 // messages that may go on.
 const LimitedShare = 4
 
-// LeftOut are topics and keys that reads leave out, since a limit holds them up and enough of their messages are in memory.
-// So they do not fill the memory, and others go on.
-type LeftOut struct {
-	Topics []string
-	Keys   []int64 // their hashes
-}
-
-// manyShare is how many times the messages that may wait for limits one topic or key may have in memory whose gate is open: it may be open
+// manyShare is how many times the messages that may wait for limits one topic may have in memory whose gate is open: it may be open
 // at this moment alone, or no worker has tried to start one of them, as after the first reads.
 const manyShare = 2
 
-// LeftOut returns what to leave out now, with pages of this size. The topics and keys that wait, or have waited since the last
+// LeftOut returns the topics that reads leave out now, with pages of this size: a limit holds them up, and enough of their
+// messages are in memory. So they do not fill the memory, and others go on. The topics that wait, or have waited since the last
 // call, share the messages that may wait for limits in memory. One that is left out is read again when half of its share is left.
 // A limit that is far from being reached leaves nothing out, however many messages are in memory.
-func (s *Scheduler) LeftOut(page int) (left LeftOut) {
+func (s *Scheduler) LeftOut(page int) (left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.limits
@@ -41,58 +31,42 @@ func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 	l.many, l.cramped = manyShare*messages, false
 	share := max(messages/max(len(crowd), 1), 1)
 	l.share, l.left = share, map[*gate]struct{}{}
-	var full []*gate
 	for g := range crowd {
 		if n := l.inMemory(g); g.full {
 			g.full = n > share/2
 		} else {
-			g.full = g.closed && n >= share || n >= l.many
+			g.full = g.closed && n >= share || n >= l.many && float64(n) > g.limit.PerSecond
 		}
 		switch {
 		case g.full:
-			full = append(full, g)
+			left = append(left, g.topic)
+			l.left[g] = struct{}{}
 		case !g.closed:
 			delete(crowd, g)
 		}
 	}
-	slices.SortFunc(full, func(a, b *gate) int {
-		return cmp.Or(cmp.Compare(l.inMemory(b), l.inMemory(a)), cmp.Compare(a.key, b.key), cmp.Compare(a.topic, b.topic))
-	})
-	for _, g := range full {
-		switch {
-		case g.topic != "":
-			left.Topics = append(left.Topics, g.topic)
-		case len(left.Keys) < min(mostLeftOut, max(page, 1)):
-			left.Keys = append(left.Keys, g.key)
-		default:
-			continue
-		}
-		l.left[g] = struct{}{}
-	}
+	slices.Sort(left)
 	l.known = len(crowd)
-	slices.Sort(left.Topics)
-	slices.Sort(left.Keys)
 	return left
 }
 
-// besideGates returns how many messages of each topic and key lost workers have: see stuck.go.
+// besideGates returns how many messages of each topic lost workers have: see stuck.go.
 func (s *Scheduler) besideGates() map[*gate]int {
 	counts := map[*gate]int{}
 	for e := range s.strayed {
 		if e.running {
 			counts[s.limits.topics[e.Message.Topic]]++
-			counts[e.queue.gate]++
 		}
 	}
 	return counts
 }
 
-// inMemory is the number of messages of a topic or key that fill the memory: all but those that lost workers have. These wait for no limit, and may never come back.
+// inMemory is the number of messages of a topic that fill the memory: all but those that lost workers have. These wait for no limit, and may never come back.
 func (l *limits) inMemory(g *gate) int { return g.inMemory - l.beside[g] }
 
-// MakeRoom drops waiting messages of the topics and keys that reads leave out, the newest first, until each has its share,
-// and returns them. They are read again when their topic or key is. The drainer calls it when the memory is full. If other
-// messages fill it, the drainer is told when a further topic or key begins to wait.
+// MakeRoom drops waiting messages of the topics that reads leave out, the newest first, until each has its share,
+// and returns them. They are read again when their topic is. The drainer calls it when the memory is full. If other
+// messages fill it, the drainer is told when a further topic begins to wait.
 func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +97,7 @@ func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	return dropped
 }
 
-// surplus returns the messages of topics and keys that have more than their share in memory, the newest first.
+// surplus returns the messages of topics that have more than their share in memory, the newest first.
 func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 	for _, e := range messages {
 		if l.over(e) {
@@ -134,14 +108,11 @@ func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 	return list
 }
 
-// over reports whether the topic or the key of a message is left out of reads, and has more than its share in memory.
+// over reports whether the topic of a message is left out of reads, and has more than its share in memory.
 func (l *limits) over(e *Entry) bool {
-	for _, g := range []*gate{l.topics[e.Message.Topic], e.queue.gate} {
-		if _, left := l.left[g]; left && l.inMemory(g) > l.share {
-			return true
-		}
-	}
-	return false
+	g := l.topics[e.Message.Topic]
+	_, left := l.left[g]
+	return left && l.inMemory(g) > l.share
 }
 
 // dropEmpty forgets those of these queues that have become empty, where they wait for a limit. They would take the turns of
@@ -162,13 +133,10 @@ func (s *Scheduler) dropEmpty(queues map[*queue]struct{}) {
 	for _, t := range s.topics {
 		t.ready = slices.DeleteFunc(t.ready, empty)
 	}
-	for _, g := range s.limits.keys {
-		g.waiting = slices.DeleteFunc(g.waiting, empty)
-	}
 }
 
 // HeldUp are the numbers of messages in memory that wait for a limit.
-type HeldUp struct{ Total, Topics, Keys int }
+type HeldUp struct{ Total, Topics int }
 
 // HeldUp returns how many messages wait for limits.
 func (s *Scheduler) HeldUp() (now HeldUp) {
@@ -191,9 +159,6 @@ func (s *Scheduler) HeldUp() (now HeldUp) {
 		case l.total != nil && l.total.closed:
 			now.Total += count(t.ready)
 		}
-	}
-	for _, g := range l.keys {
-		now.Keys += count(g.waiting)
 	}
 	return now
 }

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"container/heap"
 	"maps"
 	"math"
 	"slices"
@@ -11,27 +10,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// limits are the limits of a spool as far as they concern this process. Its share of a limit follows from the lanes that
-// it holds: each lane has a part of the rate, and some of the slots. So the shares of all processes never add up to more
-// than the limit, since a lane has one holder at a time. The limit of a key needs no shares, since all messages of a key
-// are in one lane.
-//
-// Messages that a limit holds up wait at its gate: all of them at that of the spool, the messages of a topic at that of
-// the topic, and those of a key at that of the key. The scheduler's mutex guards them.
+// limits are the limits of a spool as far as they concern this process. Messages that a limit holds up wait at its gate: all of
+// them at that of the spool, and the messages of a topic at that of the topic. The drainer takes from the database what
+// the gates ask for, see package drain, limits.go. The scheduler's mutex guards them.
 type limits struct {
-	set    postbox.Limits
-	batch  int               // size of a gathered batch, which needs as many tokens; 0 if batches are not gathered
-	held   map[int]time.Time // lanes of this process, with the time since which they count
-	total  *gate             // nil if there is none
-	topics map[string]*gate
-	keys   map[string]*gate
-	// prune is the number of keys from which on those are forgotten that need no memory. It is at least few. If most of the
-	// others have no message in memory, all of these are forgotten. forgot is when all had to be
-	// forgotten that had no message in memory: a key that is new starts with a bucket that was empty at that time.
-	few, most, prune int
-	forgot           time.Time
-	timed            gates // closed gates that open at a time
-	// crowd are the gates of topics and keys that are full, have been closed since the last decision what to leave out, or have many messages in memory.
+	set     postbox.Limits
+	total   *gate // nil if there is none
+	topics  map[string]*gate
+	members int           // processes that share the spool
+	granted chan struct{} // closed when the database has answered, for parts of batches: see repeat.go
+	// crowd are the gates of topics that are full, have been closed since the last decision what to leave out, or have many
+	// messages in memory.
 	crowd map[*gate]struct{}
 	many  int // see leaveout.go
 	// beside are the messages of each gate that lost workers had at that decision.
@@ -41,17 +30,9 @@ type limits struct {
 	left         map[*gate]struct{}
 	known, share int
 	cramped      bool
-	alarm        *time.Timer
 }
 
-// mostKeys is the number of keys without a message in memory whose buckets are remembered. It takes about 10 MB.
-const mostKeys = 50_000
-
-// fewKeys is the number of keys from which on it pays to forget.
-const fewKeys = 1000
-
-// SetLimits replaces the limits. All buckets begin empty. Call it again with the lanes of this process, see
-// [Scheduler.Share].
+// SetLimits replaces the limits. Of a limit that has changed nothing is granted yet.
 func (s *Scheduler) SetLimits(set postbox.Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,62 +40,69 @@ func (s *Scheduler) SetLimits(set postbox.Limits) {
 	if old == nil && set.None() || old != nil && old.set.Equal(set) {
 		return
 	}
-	held := map[int]time.Time{}
-	if old != nil {
-		held = old.held
-		s.openAll()
-		for _, g := range old.keys {
-			s.offerSome(g, len(g.waiting))
-		}
-		old.stop()
-	}
 	s.limits = nil
 	if !set.None() {
-		s.limits = &limits{
-			set: set, held: held, topics: map[string]*gate{}, keys: map[string]*gate{},
-			many: math.MaxInt, few: fewKeys, most: mostKeys, prune: fewKeys, crowd: map[*gate]struct{}{},
-		}
-		s.limits.begin(s)
+		s.limits = newLimits(set)
 	}
+	if old != nil {
+		for _, g := range old.gates() {
+			s.open(g)
+			if like := s.limits.gate(g.topic); like != nil {
+				like.slots = slices.DeleteFunc(g.slots, func(slot int64) bool { return slot > int64(like.limit.AtOnce) })
+			}
+		}
+		close(old.granted)
+	}
+	s.slotsUnsure = true
 	s.adopt()
 	s.work.Broadcast()
 }
 
-// begin makes the gates.
-func (l *limits) begin(s *Scheduler) {
-	if s.gather != nil {
-		l.batch = s.batchSize
+// newLimits makes the gates.
+func newLimits(set postbox.Limits) *limits {
+	l := &limits{set: set, topics: map[string]*gate{}, granted: make(chan struct{}), many: math.MaxInt, crowd: map[*gate]struct{}{}}
+	if !set.Total.None() {
+		l.total = &gate{limit: set.Total}
 	}
-	l.forgot = time.Now()
-	if !l.set.Total.None() {
-		l.total = newGate(l.set.Total)
-	}
-	for name, limit := range l.set.Topics {
+	for name, limit := range set.Topics {
 		if !limit.None() {
-			g := newGate(limit)
-			g.topic = name
-			l.topics[name] = g
+			l.topics[name] = &gate{limit: limit, topic: name}
 		}
 	}
-	l.reshare(l.forgot)
+	return l
+}
+
+// gates lists all gates in the order of their names.
+func (l *limits) gates() (list []*gate) {
+	if l.total != nil {
+		list = append(list, l.total)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.topics)) {
+		list = append(list, l.topics[name])
+	}
+	return list
+}
+
+// gate returns the gate of a topic, or that of the spool, if there is one.
+func (l *limits) gate(topic string) *gate {
+	switch {
+	case l == nil:
+		return nil
+	case topic == "":
+		return l.total
+	default:
+		return l.topics[topic]
+	}
 }
 
 // adopt counts what is in memory and what runs already at the gates of new limits.
 func (s *Scheduler) adopt() {
-	now := time.Now()
+	if s.limits == nil {
+		return
+	}
 	count := func(e *Entry) {
-		e.queue.gate = nil
-		if s.limits == nil {
-			return
-		}
-		s.enter(e, now)
-		if !e.running {
-			return
-		}
-		if g := e.queue.gate; g != nil {
-			g.running++
-		}
-		if !e.Begun.IsZero() { // the first message of a batch
+		s.enter(e)
+		if !e.Begun.IsZero() && e.running { // the first message of a batch
 			for _, g := range []*gate{s.limits.total, s.limits.topics[e.Message.Topic]} {
 				if g != nil {
 					g.running++
@@ -130,120 +118,25 @@ func (s *Scheduler) adopt() {
 	}
 }
 
-// Share sets which lanes count for the share of this process: those that it holds and does not give away.
-func (s *Scheduler) Share(lanes []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// enter counts a message in memory at the gate of its topic. A gate may hold up messages before a worker has tried to start
+// one, if they are more than its limit lets go within a second. AtOnce does not count here: with too few slots the gate
+// closes as soon as a worker tries to start a message.
+func (s *Scheduler) enter(e *Entry) {
 	l := s.limits
-	if l == nil || slices.Equal(lanes, slices.Sorted(maps.Keys(l.held))) {
-		return
-	}
-	now := time.Now()
-	held := make(map[int]time.Time, len(lanes))
-	for _, lane := range lanes {
-		since, before := l.held[lane]
-		if !before {
-			since = now
-		}
-		held[lane] = since
-	}
-	l.restart(held, now)
-	l.held = held
-	l.reshare(now)
-	s.openAll()
-	s.work.Broadcast()
-}
-
-// restart empties the buckets of keys whose lanes have come or gone: another process may have used them.
-func (l *limits) restart(held map[int]time.Time, now time.Time) {
-	maps.DeleteFunc(l.keys, func(_ string, g *gate) bool {
-		_, before := l.held[g.lane]
-		if _, after := held[g.lane]; before && after {
-			return false
-		}
-		if g.bucket != nil {
-			g.bucket = emptyBucket(g.bucket.perSecond, g.bucket.most, now)
-		}
-		return g.inMemory == 0
-	})
-}
-
-// reshare gives the gates their share of the lanes.
-func (l *limits) reshare(now time.Time) {
-	held := slices.Sorted(maps.Keys(l.held))
-	if l.total != nil {
-		l.total.share(now, held, l.batch)
-	}
-	for _, g := range l.topics {
-		g.share(now, held, l.batch)
-	}
-}
-
-// Lose empties the buckets: lanes were lost, and another process may have used their share since.
-func (s *Scheduler) Lose() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.limits
-	if l == nil {
-		return
-	}
-	now := time.Now()
-	for _, g := range append(slices.Collect(maps.Values(l.topics)), l.total) {
-		if g != nil && g.bucket != nil {
-			g.bucket = emptyBucket(g.bucket.perSecond, g.bucket.most, now)
-		}
-	}
-}
-
-// Spares reports whether all that runs has a slot if only these lanes are kept.
-func (s *Scheduler) Spares(kept []int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.limits
-	if l == nil {
-		return true
-	}
-	enough := func(g *gate) bool {
-		if g == nil || g.limit.AtOnce == 0 {
-			return true
-		}
-		slots := 0
-		for _, lane := range kept {
-			slots += slotsOf(lane, g.limit.AtOnce)
-		}
-		return g.running <= slots
-	}
-	for _, g := range l.topics {
-		if !enough(g) {
-			return false
-		}
-	}
-	return enough(l.total)
-}
-
-// enter counts a message in memory at the gates of its topic and key.
-func (s *Scheduler) enter(e *Entry, now time.Time) {
-	l := s.limits
-	if g := l.topics[e.Message.Topic]; g != nil {
-		l.count(g)
-	}
-	if e.Message.Key == "" || l.set.EachKey.None() {
-		return
-	}
-	g := l.keys[e.Message.Key]
+	g := l.topics[e.Message.Topic]
 	if g == nil {
-		g = l.newKey(e.Message, now)
+		return
 	}
-	e.queue.gate = g
-	l.count(g)
+	g.inMemory++
+	if n := l.inMemory(g); n >= l.many && float64(n) > g.limit.PerSecond {
+		l.crowd[g] = struct{}{}
+	}
 }
 
-// count counts a message in memory. A gate may hold up messages before a worker has tried to start one, if they are more than its
-// limit lets go within a second.
-func (l *limits) count(g *gate) {
-	g.inMemory++
-	if n := l.inMemory(g); n >= l.many && float64(n) > g.soon() {
-		l.crowd[g] = struct{}{}
+// exit counts a message that leaves the memory.
+func (s *Scheduler) exit(e *Entry) {
+	if g := s.limits.topics[e.Message.Topic]; g != nil {
+		g.inMemory--
 	}
 }
 
@@ -257,95 +150,232 @@ func (l *limits) keyOf(m *spool.Message) orderOf {
 	return orderOf{key: m.Key}
 }
 
-// newKey returns a gate for a key that is not remembered. Its bucket was empty at the latest when the lane came here.
-func (l *limits) newKey(m *spool.Message, now time.Time) *gate {
-	l.forget(now)
-	g := newGate(l.set.EachKey)
-	g.key, g.lane = m.KeyHash, m.Ref.Lane
-	g.slots = g.limit.AtOnce
-	if perSecond := g.limit.PerSecond; perSecond > 0 {
-		since, held := l.held[m.Ref.Lane]
-		if !held {
-			since = now
-		}
-		if since.Before(l.forgot) {
-			since = l.forgot
-		}
-		g.bucket = emptyBucket(perSecond, burst(perSecond, 0), since)
+// Asks returns what the limits need from the database, and when; the zero time means that they wait for nothing. The
+// caller answers with [Scheduler.Grant], and gives back all slots but those that are held.
+func (s *Scheduler) Asks(members int) (asks []Ask, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.slotsUnsure {
+		at = now
 	}
-	l.keys[m.Key] = g
-	return g
+	if s.limits == nil {
+		return nil, at
+	}
+	s.limits.members = members
+	for _, g := range s.limits.gates() {
+		calls, messages := s.startable(g)
+		a, next := g.ask(now, calls, messages)
+		if asks = append(asks, a); !next.IsZero() && (at.IsZero() || next.Before(at)) {
+			at = next
+		}
+	}
+	return asks, at
 }
 
-// forget removes keys without a message in memory: those whose buckets are full, and all if these are not enough.
-func (l *limits) forget(now time.Time) {
-	if len(l.keys) < l.prune {
-		return
+// startable returns how many calls, with how many messages, could begin at a gate if it let them; -1 after a stop.
+func (s *Scheduler) startable(g *gate) (calls, messages int) {
+	if s.stopped {
+		return -1, 0
 	}
-	idle := 0
-	maps.DeleteFunc(l.keys, func(_ string, g *gate) bool {
-		full := g.bucket == nil || g.bucket.tokensAt(now) >= float64(g.bucket.most)
-		if g.inMemory == 0 && !full {
-			idle++
-		}
-		return g.inMemory == 0 && full
-	})
-	if idle > l.most {
-		maps.DeleteFunc(l.keys, func(_ string, g *gate) bool { return g.inMemory == 0 })
-		l.forgot = now
-	}
-	l.prune = max(2*len(l.keys), l.few)
-}
-
-// exit counts a message that leaves the memory.
-func (s *Scheduler) exit(e *Entry) {
-	if g := s.limits.topics[e.Message.Topic]; g != nil {
-		g.inMemory--
-	}
-	if g := e.queue.gate; g != nil {
-		g.inMemory--
-	}
-}
-
-// wait sets the alarm for the first gate that opens at a time.
-func (s *Scheduler) wait() {
-	l := s.limits
-	l.stop()
-	if len(l.timed) > 0 {
-		l.alarm = time.AfterFunc(time.Until(l.timed[0].opens), func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.gather != nil {
-				s.work.Broadcast()
-				return
+	if t := s.topics[g.topic]; t != nil && g != s.limits.total {
+		messages = len(t.ready)
+	} else if g == s.limits.total {
+		messages = len(s.room.waiting)
+		for _, t := range s.topics {
+			if !t.held {
+				messages += len(t.ready)
 			}
-			s.work.Signal() // a worker that takes a batch wakes the next one
-		})
+		}
+	}
+	if s.paused {
+		messages = 0
+	}
+	calls = min(max(s.most-s.batches+s.lost, 0), (messages+s.batchSize-1)/s.batchSize)
+	return calls, min(messages, calls*s.batchSize)
+}
+
+// Grant gives the gates what the database has granted since it was asked.
+func (s *Scheduler) Grant(asks []Ask, asked time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slotsUnsure = false
+	now := time.Now()
+	until := later(asked.Add(grantLife), now.Add(AskAgain)) // from a slow database, too, something arrives in time
+	for _, a := range asks {
+		if a.gate == nil {
+			s.slotsUnsure = s.slotsUnsure || a.Stored > 0
+			continue
+		}
+		s.grant(a, now, until)
 	}
 }
 
-// stop ends the alarm.
-func (l *limits) stop() {
-	if l.alarm != nil {
-		l.alarm.Stop()
-		l.alarm = nil
+// grant opens the gate if it lets enough through.
+func (s *Scheduler) grant(a Ask, now, until time.Time) {
+	g := a.gate
+	if a.Tokens < a.Most {
+		g.askAt = now.Add(a.Wait)
+	}
+	if a.Tokens > 0 {
+		g.grants = append(g.grants, grant{given: a.Tokens, tokens: a.Tokens, until: until})
+	}
+	if len(a.Got) < a.Slots {
+		g.slotsAt = now.Add(AskAgain)
+	}
+	if len(g.slots) == 0 {
+		g.heldUntil = now.Add(holdTime)
+	}
+	g.slots, g.stored = append(g.slots, a.Got...), a.Stored
+	if tokens, _ := g.left(now); g.need > 0 && tokens >= g.need {
+		g.need = 0
+		close(s.limits.granted)
+		s.limits.granted = make(chan struct{})
+	}
+	if g.closed && g.need == 0 && g.free() > 0 {
+		s.open(g)
 	}
 }
 
-// shut lets messages wait until the gate allows this number of them.
-func (s *Scheduler) shut(g *gate, now time.Time, messages int) {
-	if g.closed {
-		return
+// LoseSlots tells that this process holds no slots any more. It gives back those that name it.
+func (s *Scheduler) LoseSlots() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slotsUnsure = true
+	if s.limits != nil {
+		for _, g := range s.limits.gates() {
+			g.slots = nil
+		}
+	}
+}
+
+// limited reports whether the limit of the whole spool lets no batch through now, or keeps what it has for a part of an
+// earlier one.
+func (s *Scheduler) limited() bool {
+	return s.limits != nil && (s.repeats > 0 || s.limits.total != nil && s.limits.total.closed)
+}
+
+// shut lets messages wait until the gate allows this number of them together.
+func (s *Scheduler) shut(g *gate, messages int) {
+	if g.free() > 0 {
+		g.need = max(g.need, messages)
+	}
+	if !g.closed && s.limits.cramped && g != s.limits.total {
+		s.limits.cramped = false
 	}
 	g.closed = true
-	if s.limits.cramped && g != s.limits.total {
-		s.limits.cramped = false
-		s.Signal()
+	s.Signal()
+}
+
+// open lets those go on that waited at a gate.
+func (s *Scheduler) open(g *gate) {
+	g.closed, g.need = false, 0
+	if t := s.topics[g.topic]; t != nil && t.held {
+		t.held = false
+		s.takeTurn(t)
+		s.forget(t)
 	}
-	if g.opens = g.opensAt(now, messages); !g.opens.IsZero() {
-		heap.Push(&s.limits.timed, g)
-		if s.limits.timed[0] == g {
-			s.wait()
+	if s.gather != nil {
+		s.work.Broadcast()
+		return
+	}
+	s.work.Signal() // a worker that takes a batch wakes the next one
+}
+
+// admitted returns how many messages of a topic may be handed out now. It closes the gate that lets none through.
+func (s *Scheduler) admitted(topic string) int {
+	if s.limits == nil {
+		return s.batchSize
+	}
+	l, now := s.limits, time.Now()
+	most := l.total.admits(now, s.batchSize)
+	if most == 0 {
+		s.shut(l.total, 1)
+		return 0
+	}
+	g := l.topics[topic]
+	if most = g.admits(now, most); most == 0 {
+		s.hold(s.topic(topic), g)
+		return 0
+	}
+	s.askEarly(l.total, now)
+	s.askEarly(g, now)
+	return most
+}
+
+// askEarly lets the drainer ask before all that was granted is used, so that a fast process does not wait for each grant.
+func (s *Scheduler) askEarly(g *gate, now time.Time) {
+	if g != nil && len(g.grants) > 0 && !now.Before(g.askAt) {
+		if tokens, _ := g.left(now); g.low(tokens) {
+			s.Signal()
 		}
 	}
+}
+
+// admitsBatch reports whether a gathered batch may be handed out now. If not, the gate of the spool, which has one topic,
+// is closed until all its messages may.
+func (s *Scheduler) admitsBatch(batch []*Entry) bool {
+	if s.limits == nil || s.limits.total == nil || s.limits.total.admits(time.Now(), len(batch)) == len(batch) {
+		return true
+	}
+	s.shut(s.limits.total, len(batch))
+	return false
+}
+
+// hold lets the queues of a topic wait at its gate.
+func (s *Scheduler) hold(t *topicQueue, g *gate) {
+	if t.turn {
+		s.turns = slices.DeleteFunc(s.turns, func(of *topicQueue) bool { return of == t })
+	}
+	t.turn, t.held = false, true
+	s.shut(g, 1)
+	s.limits.crowd[g] = struct{}{}
+}
+
+// takeLimits counts a batch that is handed out.
+func (s *Scheduler) takeLimits(topic string, batch []*Entry) {
+	if s.limits != nil && len(batch) > 0 {
+		now := time.Now()
+		s.limits.total.take(now, len(batch))
+		s.limits.topics[topic].take(now, len(batch))
+	}
+}
+
+// leaveLimits counts the end of a batch, and lets messages go on that wait for its slot.
+func (s *Scheduler) leaveLimits(topic string) {
+	if s.limits == nil {
+		return
+	}
+	now := time.Now()
+	for _, g := range []*gate{s.limits.total, s.limits.topics[topic]} {
+		if g == nil {
+			continue
+		}
+		g.leave(now, s.limits.members)
+		if len(g.slots) < g.stored || s.stopped && len(g.slots) > 0 {
+			s.Signal()
+		}
+		if g.closed && g.need == 0 && g.free() > 0 {
+			s.open(g)
+		}
+	}
+}
+
+// admitsLarge reports whether the limit of its topic lets the head of the first queue through that was set aside
+// for want of room. If not, the queue waits for the limit, and comes back after that.
+func (s *Scheduler) admitsLarge(q *queue) bool {
+	if s.limits == nil {
+		return true
+	}
+	topic := q.entries[0].Message.Topic
+	g := s.limits.topics[topic]
+	if g.admits(time.Now(), 1) > 0 {
+		return true
+	}
+	s.takeAside()
+	if t := s.topic(topic); !t.held {
+		s.hold(t, g)
+	}
+	s.offer(q)
+	return false
 }

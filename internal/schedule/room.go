@@ -120,7 +120,6 @@ func (s *Scheduler) largeBatch() (batch []*Entry) {
 			batch = q.alone()
 			break
 		}
-		q.chosen()
 		batch = append(batch, q.entries[0])
 		q.entries = q.entries[1:]
 	}

@@ -42,6 +42,7 @@ type Scheduler struct {
 	alarm           *time.Timer // fires when a gathered message is due
 	deadline        time.Time   // no message is handed out later: the leases may be over
 	limits          *limits     // nil without limits
+	slotsUnsure     bool        // slots may name this process that it does not hold
 	repeats         int         // parts of batches that wait to be handed out once more, see repeat.go
 	stopped         bool
 	ended           chan struct{} // closed by Stop
@@ -108,9 +109,6 @@ type queue struct {
 	// left is the first message of the key that a read has found meanwhile; its id is 0 if none
 	// has.
 	left dialect.Ref
-	// gate is that of the key if each key is limited. first is set when the queue has waited there.
-	gate  *gate
-	first bool
 }
 
 // NewEntry returns an entry that belongs to no scheduler.
@@ -172,7 +170,7 @@ func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
 		s.messages[m.Ref.ID] = e
 		s.perLane[m.Ref.Lane]++
 		if s.limits != nil {
-			s.enter(e, time.Now())
+			s.enter(e)
 		}
 		if !q.offered && !q.running {
 			s.offer(q)
@@ -332,10 +330,6 @@ func (s *Scheduler) batch() []*Entry {
 		if len(batch) > 0 && len(q.entries) > 0 && !goesWith(batch, q.entries[0], size) {
 			break
 		}
-		if len(q.entries) > 0 && !s.admitsKey(q) {
-			t.ready = t.ready[1:]
-			continue
-		}
 		if len(q.entries) > 0 && !s.fits(batch, q.entries[0]) {
 			t.ready = t.ready[1:]
 			s.room.waiting = append(s.room.waiting, q)
@@ -357,10 +351,9 @@ func (s *Scheduler) batch() []*Entry {
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < most && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Suspect() {
-			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) || !q.another() {
+			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) {
 				break
 			}
-			q.chosen()
 			batch, size = append(batch, q.entries[0]), size+q.entries[0].Message.Size
 			q.entries = q.entries[1:]
 			q.running = true

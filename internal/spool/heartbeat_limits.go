@@ -17,15 +17,14 @@ type (
 		AtOnce    int     `json:"at_once,omitempty"`
 	}
 	storedLimits struct {
-		Total   storedLimit            `json:"total,omitzero"`
-		Topics  map[string]storedLimit `json:"topics,omitempty"`
-		EachKey storedLimit            `json:"each_key,omitzero"`
+		Total  storedLimit            `json:"total,omitzero"`
+		Topics map[string]storedLimit `json:"topics,omitempty"`
 	}
 )
 
 // storeLimits returns the stored form, with the first topics by name.
 func storeLimits(l postbox.Limits) storedLimits {
-	stored := storedLimits{Total: storedLimit(l.Total), EachKey: storedLimit(l.EachKey)}
+	stored := storedLimits{Total: storedLimit(l.Total)}
 	if len(l.Topics) > 0 {
 		stored.Topics = map[string]storedLimit{}
 		topics := slices.Sorted(maps.Keys(l.Topics))
@@ -38,7 +37,7 @@ func storeLimits(l postbox.Limits) storedLimits {
 
 // limits reads the stored form.
 func (s storedLimits) limits() postbox.Limits {
-	l := postbox.Limits{Total: postbox.Limit(s.Total), EachKey: postbox.Limit(s.EachKey)}
+	l := postbox.Limits{Total: postbox.Limit(s.Total)}
 	if len(s.Topics) > 0 {
 		l.Topics = map[string]postbox.Limit{}
 		for topic, limit := range s.Topics {

@@ -38,10 +38,8 @@ extend its lease, and the next process takes the lane. A suspect lane may have a
 message that has crashed its process.
 
 With --members, show the processes that share the lanes instead, also those
-without a lane. Processes that stand by since a limit of calls at once is smaller
-than the number of lanes share nothing, and are not shown. LONG CALL is for how
-long the publisher or the handler has not returned, and CALLED WITH the id of its
-message, for "postbox messages show".`,
+without a lane. LONG CALL is for how long the publisher or the handler has not
+returned, and CALLED WITH the id of its message, for "postbox messages show".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			a, err := s.admin("")

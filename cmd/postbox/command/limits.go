@@ -50,8 +50,6 @@ func limitsCell(info admin.QueueInfo) string {
 		switch l.Scope {
 		case "topic":
 			of = "topic " + nameCell(l.Topic) + " "
-		case "each key":
-			of = "each key "
 		case "total":
 		}
 		if record.PerSecond != nil {

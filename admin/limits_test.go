@@ -25,7 +25,6 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		var broker message.Publisher = gochannel.NewGoChannel(gochannel.Config{}, nil)
 		f, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Outbox: b.target.Name(), Limits: postbox.Limits{
 			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
-			EachKey: postbox.Limit{PerSecond: 0.5},
 		}}, nil)
 		require.NoError(t, err)
 		ended := make(chan error, 1)
@@ -36,7 +35,7 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 			return len(queues) == 1 && len(queues[0].Limits) > 0
 		}
 		b.eventually(known, "the forwarder tells its limits")
-		topics := []admin.LimitInfo{{Scope: "topic", Topic: "mails", AtOnce: 40}, {Scope: "topic", Topic: "orders", PerSecond: 2}, {Scope: "each key", PerSecond: 0.5}}
+		topics := []admin.LimitInfo{{Scope: "topic", Topic: "mails", AtOnce: 40}, {Scope: "topic", Topic: "orders", PerSecond: 2}}
 		limits := func(total admin.LimitInfo) []admin.LimitInfo { return append([]admin.LimitInfo{total}, topics...) }
 		total := admin.LimitInfo{Scope: "total", PerSecond: 50, AtOnce: 40}
 		require.Equal(t, limits(total), b.info().Limits)

@@ -67,7 +67,7 @@ func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 	require.NotContains(t, b.page("queue?outbox=outbox").text(), "Limits")
 	beat := spool.Heartbeat{InFlight: map[string]int{}, Limits: postbox.Limits{
-		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2.5}}, EachKey: postbox.Limit{PerSecond: 3},
+		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2.5}},
 	}}
 	for holder, text := range map[string]string{"1": beat.Encode(), "2": "{}"} {
 		b.Database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, ?, ?, ? FROM postbox_spools",
@@ -78,7 +78,7 @@ func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
 	page := b.page("queue?outbox=outbox").text()
 	for _, part := range []string{
 		"Limits, over all processes together", "Messages a second 50 (configured)", "Handlers at a time no limit (set by an operator)",
-		"Messages a second, topic orders 2.5 (configured)", "Messages a second, each key 3 (configured)", "Processes are configured with different limits.",
+		"Messages a second, topic orders 2.5 (configured)", "Processes are configured with different limits.",
 	} {
 		require.Contains(t, page, part)
 	}

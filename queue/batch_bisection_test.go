@@ -303,7 +303,7 @@ func TestBatch_parts_of_a_batch_that_failed_count_for_the_limits(t *testing.T) {
 	require.Greater(t, len(starts), len(ids)+2*size, "batches were handled in parts")
 	for i := range starts {
 		for j := i; j < len(starts); j++ {
-			allowed := rate*(starts[j].Sub(starts[i]).Seconds()+0.1) + size + 1
+			allowed := rate*(starts[j].Sub(starts[i]).Seconds()+0.75) + size + 1
 			require.LessOrEqual(t, float64(j-i+1), allowed, "from %d to %d", i, j)
 		}
 	}

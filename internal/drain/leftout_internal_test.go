@@ -44,7 +44,7 @@ func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *t
 			{"a limited topic", func(d *Drainer) {
 				limit := postbox.Limits{Topics: map[string]postbox.Limit{"slow": {PerSecond: 0.001}}}
 				d.configured.Limits, d.config.Limits = limit, limit
-				d.shareLimits()
+				d.scheduler.SetLimits(d.config.Limits)
 			}, func(*Drainer) {}},
 			{"a paused topic", func(*Drainer) {
 				change("INSERT INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, 'slow', 0)")

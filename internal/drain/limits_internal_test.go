@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -24,7 +25,6 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	d.lanes.held = map[int]*lane{0: l, 1: {number: 1}}
 	limit := postbox.Limit{PerSecond: 0.001}
 	d.scheduler.SetLimits(postbox.Limits{Topics: map[string]postbox.Limit{"a": limit, "b": limit}})
-	d.scheduler.Share([]int{0, 1})
 	d.scheduler.Limit(1)
 	d.scheduler.Extend(time.Now().Add(time.Hour))
 	id := int64(0)
@@ -42,7 +42,7 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	left := func(topics ...string) {
 		t.Helper()
 		d.leaveOut()
-		require.Equal(t, schedule.LeftOut{Topics: topics}, d.leftOut)
+		require.Equal(t, topics, d.leftOut)
 	}
 
 	fill("a", 0)
@@ -91,4 +91,28 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	fill("b", 1)
 	left("a", "b")
 	require.EqualValues(t, 1000, l.cursor)
+}
+
+// A third process has read both slots between the two statements. If the tokens were the same, what it
+// has read of one slot would fit the other one, and it would take the slot from this process.
+func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_different_tokens(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
+		slots := []dialect.Slot{{Number: 0}, {Number: 1}, {Number: 2}}
+		limit := dialect.Limit{}
+		add, give := d.spool.Statements.AddSlots(limit, 0, slots), d.spool.Statements.ChangeSlots(limit, "one", 1, slots[2:])
+		require.NoError(t, spool.Run(t.Context(), database.DB, add))
+		require.NoError(t, spool.Run(t.Context(), database.DB, give))
+		read, now, err := d.readLimits(t.Context())
+		require.NoError(t, err)
+		ask := schedule.Ask{Limit: postbox.Limit{AtOnce: 2}, Slots: 1}
+		require.NoError(t, d.takeFrom(t.Context(), &ask, read[""], now))
+		require.Equal(t, []int64{1}, ask.Got)
+		read, _, err = d.readLimits(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "mine", read[""][1].State)
+		require.Equal(t, "free", read[""][2].State)
+		require.NotEqual(t, read[""][1].Token, read[""][2].Token)
+	})
 }

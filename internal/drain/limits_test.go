@@ -67,7 +67,7 @@ func (w *watch) inRate(t *testing.T, rate float64, processes, workers int) {
 	slices.SortFunc(w.starts, time.Time.Compare)
 	for i := range w.starts {
 		for j := i; j < len(w.starts); j++ {
-			allowed := rate*(w.starts[j].Sub(w.starts[i]).Seconds()+0.1) + float64(processes*(1+workers))
+			allowed := rate*(w.starts[j].Sub(w.starts[i]).Seconds()+0.75) + float64(processes*workers)
 			if float64(j-i+1) > allowed {
 				require.LessOrEqual(t, float64(j-i+1), allowed, "from start %d to %d", i, j)
 			}
@@ -141,7 +141,7 @@ func TestDrainer_limits_of_calls_at_once_hold_while_processes_come_and_go(t *tes
 			w := newWatch()
 			b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{AtOnce: n}})
 			require.LessOrEqual(t, w.most, n)
-			require.Greater(t, w.most, n/2, "and they are used")
+			require.Greater(t, w.most, n/3, "and they are used")
 		})
 	}
 }
@@ -153,28 +153,6 @@ func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T)
 	const rate, processes, workers = 200, 4, lanes
 	b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{PerSecond: rate}})
 	w.inRate(t, rate, processes, workers)
-}
-
-// A process that has to leave its lanes to another one because of a limit does not keep a share of them from a process
-// that has other limits, or none.
-func TestDrainer_limits_that_differ_leave_no_lane_unattended(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testdb.SQLite(t))
-	w := newWatch()
-	few := func(c *drain.Config) { c.Limits.Total.AtOnce = 2 }
-	old := b.spawn("old", w.handler, nil)
-	signal(t, old.Ready(), "one without limits")
-	b.Eventually(func() bool { return b.held("old") == lanes }, "it has all lanes")
-	first := b.spawn("first", w.handler, few)
-	signal(t, first.Ready(), "one with a limit stands by")
-	b.Append(b.Database.DB, drafts(40, func(i int) string { return fmt.Sprint(i) })...)
-	b.Eventually(func() bool { return b.Pending() == 0 }, "all is handled")
-	require.Equal(t, lanes, b.held("old"))
-	require.Equal(t, 1, b.Database.Count(t, "SELECT COUNT(*) FROM postbox_members WHERE sharing = 1"))
-	old.stop(t)
-	b.Append(b.Database.DB, drafts(80, func(i int) string { return fmt.Sprint(i) })[40:]...)
-	b.Eventually(func() bool { return b.Pending() == 0 }, "the other takes over")
-	require.Equal(t, lanes, b.held("first"))
 }
 
 // Far more messages wait for the limit than fit into memory. They are handled in order, in many parts, and others are
@@ -285,50 +263,14 @@ func TestDrainer_G8_many_limited_topics_hold_up_no_other(t *testing.T) {
 	})
 }
 
-// One key has far more messages than fit into memory.
-func TestDrainer_limits_of_each_key_hold_up_no_other(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		for _, unordered := range []bool{false, true} {
-			b := newBench(t, database)
-			b.Spool = spool.New(b.Statements, fmt.Sprintf("outbox%s%v", t.Name(), unordered))
-			c := config("one")
-			c.Unordered, c.Limits.EachKey.PerSecond = unordered, 2
-			const hot, cold = 300, 30
-			list := drafts(hot+cold, func(i int) string {
-				if i < hot {
-					return "hot"
-				}
-				return fmt.Sprint(i)
-			})
-			b.Append(database.DB, list...)
-			handler := &recorder{}
-			first := b.start(database.DB, handler, c)
-			b.Eventually(func() bool {
-				return len(slices.DeleteFunc(handler.ids(), func(id string) bool { return id < list[hot].MessageID })) == cold
-			}, "the others flow")
-			require.Less(t, len(handler.ids()), hot, "and the hot key waits")
-			first.stop(t)
-			c = config("two")
-			c.Unordered, c.Limits.EachKey.PerSecond = unordered, 3000
-			second := b.start(database.DB, handler, c)
-			b.Eventually(func() bool { return len(handler.ids()) == hot+cold }, "with a higher limit it goes on")
-			second.stop(t)
-			if !unordered {
-				require.True(t, slices.IsSorted(slices.DeleteFunc(handler.ids(), func(id string) bool { return id >= list[hot].MessageID })))
-			}
-		}
-	})
-}
-
 func TestValidLimits_name_topics_that_cannot_exist(t *testing.T) {
 	t.Parallel()
 	of := func(topic string) postbox.Limits {
 		return postbox.Limits{Topics: map[string]postbox.Limit{topic: {PerSecond: 1}}}
 	}
-	require.Empty(t, drain.ValidLimits(of("a"), false))
+	require.Empty(t, drain.ValidLimits(of("a")))
 	for want, topic := range map[string]string{"is empty": "", "ends with a space": "a ", "contains NUL": "a\x00", "not UTF-8": "\xff"} {
-		problems := drain.ValidLimits(of(topic), false)
+		problems := drain.ValidLimits(of(topic))
 		require.Len(t, problems, 1)
 		require.ErrorContains(t, problems[0], want)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -27,30 +26,6 @@ func TestDrainer_G2_hands_back_a_lane_with_a_refused_outcome_later(t *testing.T)
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = 'one' AND lane = ?", lanes-1))
 		end()
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it is removed")
-		require.Equal(t, 1, handler.tried("bad"))
-	})
-}
-
-// One process at a time works because of a limit. Another one takes the first lane from it and ends, while it keeps a lane because the database refuses to
-// remove a message. It takes the first lane again.
-func TestDrainer_G2_takes_the_first_lane_although_it_keeps_another_one(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		end := b.refuse(forbids)
-		b.Append(database.DB, draft("bad", keyOf(lanes-1)))
-		settings := config("one")
-		settings.Limits.Total = postbox.Limit{AtOnce: 1}
-		handler := &recorder{}
-		_, log := b.runOn(database.DB, handler, settings)
-		b.Eventually(func() bool { return log.Said(toldOfSetbacks) == 1 }, "it rests")
-		b.own("lane = 0")
-		b.Eventually(func() bool { return b.held("one") == 1 }, "it keeps one lane")
-		database.Exec(t, "UPDATE postbox_lanes SET holder = NULL WHERE lane = 0")
-		b.Append(database.DB, draft("other", keyOf(0)))
-		b.Eventually(func() bool { return handler.tried("other") == 1 }, "it works again")
-		end()
-		b.Eventually(func() bool { return b.Pending() == 0 }, "it removes the message")
 		require.Equal(t, 1, handler.tried("bad"))
 	})
 }

@@ -104,31 +104,37 @@ func TestScheduler_a_message_that_is_held_keeps_no_others_in_memory(t *testing.T
 func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
 	t.Parallel()
 	const page = 8
-	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes)}})
-	s.Load(backlog(ofLanes+1, "a"))
+	const slots = 32
+	s, b := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(slots)}}), newBank(1)
+	s.Limit(slots + 1)
+	s.Load(backlog(slots+1, "a"))
+	require.Nil(t, s.TryTake())
+	b.answer(s)
 	var hang []*Entry
 	for batch := s.TryTake(); batch != nil; batch = s.TryTake() {
 		hang = append(hang, batch...)
 	}
-	require.Len(t, hang, ofLanes)
-	require.Equal(t, []string{"a"}, s.LeftOut(page).Topics)
+	require.Len(t, hang, slots)
+	require.Equal(t, []string{"a"}, s.LeftOut(page))
 	s.ReplaceStuck(time.Now().Add(time.Hour))
-	require.Empty(t, s.LeftOut(page).Topics, "one message waits")
+	require.Empty(t, s.LeftOut(page), "one message waits")
 	for _, e := range hang {
 		s.Finish([]*Entry{e}, one(spool.Done))
 	}
 	s.settle()
-	require.Equal(t, []int64{ofLanes + 1}, ids(s.TryTake()))
-	require.Empty(t, s.LeftOut(page).Topics)
+	require.Equal(t, []int64{slots + 1}, ids(s.TryTake()))
+	require.Empty(t, s.LeftOut(page))
 }
 
 // Reads leave out the key of a call that hangs in all topics, but in a topic with a limit the key has an order of its own. So what says that it is left out holds until what the reads have left out
 // is read again, and not only until the call returns.
 func TestScheduler_G3_a_message_is_lost_until_it_is_settled(t *testing.T) {
 	t.Parallel()
-	s := limiting(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(ofLanes)}})
+	s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(32)}})
 	m := keyed(1, 7, true)
 	s.Load([]*spool.Message{m})
+	require.Nil(t, s.TryTake())
+	newBank(1).answer(s)
 	batch := s.TryTake()
 	require.Empty(t, s.Lost())
 	s.ReplaceStuck(time.Now().Add(time.Hour))

@@ -15,7 +15,7 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	limits := postbox.Limits{
-		Total: postbox.Limit{PerSecond: 0.5}, Topics: map[string]postbox.Limit{"orders": {AtOnce: 3}}, EachKey: postbox.Limit{PerSecond: 2},
+		Total: postbox.Limit{PerSecond: 0.5}, Topics: map[string]postbox.Limit{"orders": {AtOnce: 3}},
 	}
 	for text, want := range map[string]spool.Heartbeat{
 		`{"orders":2}`: {InFlight: map[string]int{"orders": 2}},
@@ -23,7 +23,7 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 		`{"in_flight":{"outages":1},"outages":{"orders":1767323045000000}}`: {
 			InFlight: map[string]int{"outages": 1}, Outages: map[string]time.Time{"orders": since},
 		},
-		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"at_once":3}},"each_key":{"per_second":2}}}`: {
+		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"at_once":3}}}}`: {
 			InFlight: map[string]int{"orders": 2}, Limits: limits,
 		},
 		`{"in_flight":{"orders":2},"long_call":{"since":1767323045000000,"topic":"orders","id":7,"message_id":"o-7"}}`: {

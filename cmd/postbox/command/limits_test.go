@@ -26,7 +26,7 @@ func limited(t *testing.T) *bench {
 		b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: holder}, InFlight: beat.Encode(), TTL: time.Hour.Microseconds()}))
 	}
 	process(b.outbox, "host 42", postbox.Limits{
-		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders\x1b": {PerSecond: 2}}, EachKey: postbox.Limit{PerSecond: 0.5},
+		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders\x1b": {PerSecond: 2}},
 	})
 	process(b.queue, "host 42", postbox.Limits{Total: postbox.Limit{AtOnce: 40}})
 	process(b.queue, "host 43", postbox.Limits{})

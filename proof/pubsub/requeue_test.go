@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +69,10 @@ func consume(t *testing.T, database *testdb.Database, from destination, topic st
 		require.NoError(t, c.store.Close())
 	})
 	runForwarder(t, database.Postbox(), c.broker, func(config *forwarder.Config) { config.Classify = from.classify })
+	require.Eventually(t, func() bool {
+		targets, err := c.operator.Targets(t.Context())
+		return err == nil && slices.Contains(targets, admin.Outbox("outbox"))
+	}, patience, tick, "the forwarder has its outbox, through which letters are requeued")
 	return c
 }
 

@@ -57,14 +57,14 @@ func (s *laneSet) of(m *spool.Message) *lane {
 }
 
 // clearSuspects clears the mark of lanes whose exposed messages have all been settled.
-func (d *Drainer) clearSuspects(ctx context.Context) error {
-	for _, l := range d.lanes.held {
+func (g *guard) clearSuspects(ctx context.Context) error {
+	for _, l := range g.lanes.held {
 		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
 			continue
 		}
-		held := dialect.HeldLane{Spool: d.id, Lane: l.number, Token: l.token}
-		if err := spool.Run(ctx, d.db, d.spool.Statements.ClearSuspect(held)); err != nil {
-			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, d.spool.Name(), err)
+		held := dialect.HeldLane{Spool: g.id, Lane: l.number, Token: l.token}
+		if err := spool.Run(ctx, g.db, g.spool.Statements.ClearSuspect(held)); err != nil {
+			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, g.spool.Name(), err)
 		}
 		l.suspect = false
 	}
@@ -73,17 +73,17 @@ func (d *Drainer) clearSuspects(ctx context.Context) error {
 
 // excuse takes back the starts of messages in calls of a publisher that do not return although this process stops. They have not crashed it: mostly their
 // broker does not answer, and that counts no attempt. A handler of a queue that does not return may itself be at fault.
-func (d *Drainer) excuse(ctx context.Context) error {
-	hang := slices.DeleteFunc(d.scheduler.Running(), func(e *schedule.Entry) bool {
-		return d.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
+func (g *guard) excuse(ctx context.Context) error {
+	hang := slices.DeleteFunc(g.scheduler.Running(), func(e *schedule.Entry) bool {
+		return g.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
 	})
 	for part := range slices.Chunk(hang, maxSettle) {
-		_, err := d.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+		_, err := g.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
 			refs := refsOf(unlocked(part, locked))
 			if len(refs) == 0 {
 				return nil
 			}
-			return spool.Run(ctx, tx, d.spool.Statements.TakeBackStarts(d.id, refs))
+			return spool.Run(ctx, tx, g.spool.Statements.TakeBackStarts(g.id, refs))
 		})
 		if err != nil {
 			return err
@@ -94,10 +94,10 @@ func (d *Drainer) excuse(ctx context.Context) error {
 
 // crashedTooOften reports whether a message has been started too often without coming back. One such start proves nothing,
 // because the message then ran beside others. If the head of a key is retried for ever, its failures do not count.
-func (d *Drainer) crashedTooOften(m *spool.Message) bool {
+func (c *core) crashedTooOften(m *spool.Message) bool {
 	failed := m.Attempts + m.Starts
-	if d.config.Head == HeadBlock {
+	if c.config.Head == HeadBlock {
 		failed = m.Starts
 	}
-	return m.Starts > 1 && retries.Exhausted(d.config.Retry, failed)
+	return m.Starts > 1 && retries.Exhausted(c.config.Retry, failed)
 }

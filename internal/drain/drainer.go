@@ -19,52 +19,37 @@ import (
 // Drainer processes the messages of the lanes that it holds of a spool. Any number of drainers, in any number of
 // processes, share the lanes of one spool.
 type Drainer struct {
-	db         *sql.DB
-	spool      *spool.Spool
-	handler    Handler
-	configured Config
-	pulse      pulse
-	deaf       bool // the last read of messages failed
-	logger     watermill.LoggerAdapter
+	*core
+	settle  *settler
+	guard   *guard
+	handler Handler
+	pulse   pulse
+	deaf    bool // the last read of messages failed
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
-	id        int64
 	others    otherMembers
-	joined    bool   // it was a member when it looked last: see enroll
-	config    Config // with the stored settings
+	joined    bool // it was a member when it looked last: see enroll
 	control   control
 	handling  context.Context //nolint:containedctx // the context of handlers, which a close ends if they take too long
 	workers   sync.WaitGroup
-	started   int // number of started workers
-	prepared  *spool.Prepared
+	started   int      // number of started workers
 	reads     []string // prepared reads, the most recently used last
-	lanes     *laneSet
 	watermark watermark
 	sweeping  sweep
 	stride    stride
 	ticks     ticks
-	past      past
 	tailing   tailing
 	idle      idle
 	reopen    bool  // the database went back, and the spool must be looked up again
 	fatal     error // ends Run, which returns it
-	scheduler *schedule.Scheduler
-	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
-	settling  settling
-	removal   *removal
-	setbacks  setbacks
 	trouble   trouble
 	slowStart schedule.SlowStart
-	starts    starts
 	guarded   bool // Guarded of each message
-	lockFirst bool // the server would continue to wait for a row after a removal was given up
 	// excluded lists the topics that the last read left out. That read may have gone beyond their messages.
 	excluded, excludes []string // excludes is that of the read under way
-	renewAt            time.Time
-	strays             error // error of the last moveStrays
+	strays             error    // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
-	pace         pace
 	surplus      surplusTurn
 	members      int
 	free         int
@@ -76,9 +61,7 @@ type Drainer struct {
 	passing      []string // those that they had left out up to where a lane was read before: see leaveOut
 	readmits     bool     // the next read is the first with a topic that was left out
 	limited      bool     // limits were reported
-	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
-	databaseAhead time.Duration
-	stopping      bool
+	stopping     bool
 
 	rescan    chan struct{}
 	ready     chan struct{}
@@ -87,17 +70,18 @@ type Drainer struct {
 
 // New returns a drainer, which does nothing before Run.
 func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
-	d := &Drainer{
-		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
-		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: schedule.New(config.BatchSize, config.Gather),
-		stride:  stride{span: firstStride},
-		removal: newRemoval(), settling: settling{portions: newPortions(), ended: make(chan settledPart, 1)}, slowStart: schedule.SlowStart{Now: time.Now},
-		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+	shared := &core{
+		db: db, spool: from, configured: config, config: config, logger: logger, lanes: newLaneSet(),
+		scheduler: schedule.New(config.BatchSize, config.Gather),
 	}
 	if !config.Unprepared {
-		d.prepared = spool.NewPrepared(db)
+		shared.prepared = spool.NewPrepared(db)
 	}
-	d.scheduler.Bound(config.MaxBytes)
+	shared.scheduler.Bound(config.MaxBytes)
+	d := &Drainer{
+		core: shared, settle: newSettler(shared), guard: &guard{core: shared}, handler: handler, control: control{version: unknownVersion},
+		stride: stride{span: firstStride}, slowStart: schedule.SlowStart{Now: time.Now}, rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
 	d.startTailing()
 	return d
 }
@@ -134,7 +118,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	wakeUps, stop := d.spool.Listen()
 	defer stop()
 	defer d.prepared.Close()
-	defer d.removal.running.Wait()
+	defer d.settle.removal.running.Wait()
 	defer d.tailing.others.Close()
 
 	live := context.WithoutCancel(ctx)
@@ -286,7 +270,7 @@ func (d *Drainer) resize() {
 func (d *Drainer) step(live context.Context) {
 	rests := d.trouble.rests(time.Now())
 	d.takeTold()
-	err := d.settleFinished(live)
+	err := d.settle.settleFinished(live)
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
 	if err == nil {
@@ -305,7 +289,7 @@ func (d *Drainer) step(live context.Context) {
 		err = d.applySettings(ctx)
 	}
 	if err == nil {
-		err = d.clearSuspects(ctx)
+		err = d.guard.clearSuspects(ctx)
 	}
 	if err == nil {
 		err = d.releaseLeaving(ctx)
@@ -330,7 +314,7 @@ func (d *Drainer) step(live context.Context) {
 		d.dropUnfit(ctx, err)
 		return
 	}
-	if !d.removal.failed && !d.settling.failed { // otherwise the next one tells whether the trouble is over
+	if !d.settle.removal.failed && !d.settle.settling.failed { // otherwise the next one tells whether the trouble is over
 		d.stepSucceeded()
 	}
 }
@@ -352,15 +336,15 @@ func (d *Drainer) wait() time.Duration {
 	switch {
 	case d.trouble.rests(time.Now()):
 		return max(time.Until(d.restsUntil()), 0)
-	case d.full || d.control.paused || d.renewAt.Before(next):
-		next = d.renewAt
+	case d.full || d.control.paused || d.pace.renewAt.Before(next):
+		next = d.pace.renewAt
 	case d.lanes.anyMore():
 		return 0
 	}
 	if check := d.controlDue(); check.Before(next) {
 		next = check
 	}
-	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
+	if rested := d.settle.nextRested(); !rested.IsZero() && rested.Before(next) {
 		next = rested
 	}
 	if _, asks := d.scheduler.Asks(d.members); !asks.IsZero() && asks.Before(next) {

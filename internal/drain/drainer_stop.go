@@ -89,9 +89,9 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 			d.tellOfHandlersLeft()
 			return
 		case <-renew.C:
-			d.whileStopping(patience, d.upkeep, d.settleFinished, d.releaseLeaving, d.takeTokens)
+			d.whileStopping(patience, d.upkeep, d.settle.settleFinished, d.releaseLeaving, d.takeTokens)
 		case <-d.scheduler.Changed:
-			d.whileStopping(patience, d.settleFinished, d.releaseLeaving, d.takeTokens)
+			d.whileStopping(patience, d.settle.settleFinished, d.releaseLeaving, d.takeTokens)
 		}
 	}
 }
@@ -105,14 +105,14 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 	}
 	inTime, end := context.WithDeadline(live, until)
 	defer end()
-	goesOn := d.tryToStop(live, d.settleRest, d.handBackOthers)
+	goesOn := d.tryToStop(live, d.settle.settleRest, d.handBackOthers)
 	for goesOn && unrecorded(d.unsettledYet()) > 0 {
 		pause := beforeTry(time.Until(until), d.config.Renew)
 		if pause <= 0 {
 			break
 		}
 		<-time.After(pause)
-		goesOn = d.tryToStop(inTime, d.renewInTime, d.settleRest, d.handBackOthers)
+		goesOn = d.tryToStop(inTime, d.renewInTime, d.settle.settleRest, d.handBackOthers)
 	}
 	if n := unrecorded(append(d.unsettledYet(), d.scheduler.TakeFinished()...)); n > 0 {
 		d.logger.Error("Postbox stops although it could not record the outcomes of some messages: they are handled again",
@@ -141,7 +141,7 @@ func (d *Drainer) renewInTime(ctx context.Context) error {
 
 // unsettledYet returns the messages that this drainer has tried to settle, or is about to.
 func (d *Drainer) unsettledYet() []*schedule.Entry {
-	return slices.Concat(d.unsettled, d.settling.part, d.removal.waiting, d.setbacks.resting)
+	return slices.Concat(d.settle.unsettled, d.settle.settling.part, d.settle.removal.waiting, d.settle.setbacks.resting)
 }
 
 // unrecorded returns how many of these messages have an outcome that must be stored.

@@ -202,8 +202,8 @@ func (d *Drainer) leaveEarly(params dialect.FetchParams, p *page) {
 }
 
 // Reload reads a message again that a handler has had, and may have changed. It reports false if the message is gone.
-func (d *Drainer) Reload(ctx context.Context, m *spool.Message) (bool, error) {
-	return d.loadPayload(ctx, d.db, m)
+func (c *core) Reload(ctx context.Context, m *spool.Message) (bool, error) {
+	return c.loadPayload(ctx, c.db, m)
 }
 
 // rowQuerier reads one row: a *sql.DB or a *sql.Tx.
@@ -213,10 +213,10 @@ type rowQuerier interface {
 
 // loadPayload reads a payload that fetch left out because of its size, or that has been unloaded since. It reports
 // false if the message is gone.
-func (d *Drainer) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
+func (c *core) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload spool.Payload
 	var metadata []byte
-	query := d.spool.Statements.LoadPayload(d.id, m.Ref)
+	query := c.spool.Statements.LoadPayload(c.id, m.Ref)
 	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

@@ -38,7 +38,7 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			}
 			found.count(message(dialect.StateScheduled, 1, upTo))
 			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
-			d := &Drainer{lanes: lanes}
+			d := &Drainer{core: &core{lanes: lanes}}
 			d.leaveEarly(params, found)
 			d.remember(params, found, safe)
 			require.Len(t, found.messages, ready+1)
@@ -72,7 +72,10 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &Drainer{lanes: newLaneSet(), given: c.given, dense: c.dense, spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
+			d := &Drainer{
+				core:  &core{lanes: newLaneSet(), spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}},
+				given: c.given, dense: c.dense,
+			}
 			d.watermark.safe = c.safe
 			d.lanes.held[0] = &lane{hasMore: c.hasMore}
 			from := map[int]int64{0: 30, 1: lowest, 2: 20}

@@ -23,10 +23,10 @@ func TestDrainer_logs_messages_that_cannot_be_settled_only_if_they_leave_no_room
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
-			d := &Drainer{spool: &spool.Spool{}, logger: logger, full: true}
-			d.setbacks.resting = make([]*schedule.Entry, c.resting)
+			s := &settler{core: &core{spool: &spool.Spool{}, logger: logger}}
+			s.setbacks.resting = make([]*schedule.Entry, c.resting)
 			for range 3 { // it is said once
-				d.logFullMemory(page)
+				s.logFullMemory(page)
 			}
 			logged := logger.Captured()[watermill.ErrorLogLevel]
 			require.Len(t, logged, c.told)

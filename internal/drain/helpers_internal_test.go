@@ -46,18 +46,18 @@ func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func())
 	return d, func() {
 		d.scheduler.Stop()
 		d.workers.Wait()
-		d.removal.running.Wait() // it needs the prepared statements
+		d.settle.removal.running.Wait() // it needs the prepared statements
 		d.prepared.Close()
 	}
 }
 
 // settleUnsettled settles what has ended, except for messages that are simply done.
 func (d *Drainer) settleUnsettled(ctx context.Context) error {
-	start := d.removal.start
-	d.removal.start = func(work func()) { work() }
-	defer func() { d.removal.start = start }()
-	for d.settleBeside(ctx) {
-		if err := d.takeSettled(ctx); err != nil {
+	start := d.settle.removal.start
+	d.settle.removal.start = func(work func()) { work() }
+	defer func() { d.settle.removal.start = start }()
+	for d.settle.settleBeside(ctx) {
+		if err := d.settle.takeSettled(ctx); err != nil {
 			return err
 		}
 	}
@@ -66,14 +66,14 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 
 // beginUnsettled begins to settle a part of what has ended. What it returns lets the part end.
 func (d *Drainer) beginUnsettled(ctx context.Context) (end func() error) {
-	start := d.removal.start
+	start := d.settle.removal.start
 	var work func()
-	d.removal.start = func(begun func()) { work = begun }
-	d.settleBeside(ctx)
-	d.removal.start = start
+	d.settle.removal.start = func(begun func()) { work = begun }
+	d.settle.settleBeside(ctx)
+	d.settle.removal.start = start
 	return func() error {
 		work()
-		return d.takeSettled(ctx)
+		return d.settle.takeSettled(ctx)
 	}
 }
 

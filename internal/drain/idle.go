@@ -75,7 +75,7 @@ func (d *Drainer) beIdle(ctx context.Context) error {
 func (d *Drainer) atRest(now time.Time) bool {
 	inMemory, _ := d.scheduler.Size()
 	busy := inMemory > 0 || d.tailing.feed.Pending()
-	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.removal.failed || d.settling.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
+	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.settle.removal.failed || d.settle.settling.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
 		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
 	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
 }
@@ -99,7 +99,7 @@ func (d *Drainer) stir(now time.Time) {
 	i.active = false
 	d.pulse.rest(nil)
 	d.pace.by(now.Add(d.pollMost()))
-	d.renewAt = i.renewed.Add(d.config.Renew)
+	d.pace.renewAt = i.renewed.Add(d.config.Renew)
 	d.control.checkedAt = now // the next poll or look at a snapshot brings the version
 }
 
@@ -141,7 +141,7 @@ func (d *Drainer) look(ctx context.Context, sent time.Time) error {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
 	}
 	i.lookAt = sent.Add(d.idleInterval(now))
-	d.pace.at, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
+	d.pace.at, d.pace.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
 	d.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
 	d.pulse.rest(d.tailing.feed)
 	return nil

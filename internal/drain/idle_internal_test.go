@@ -65,7 +65,7 @@ func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing
 	require.Greater(t, expires("postbox_members"), members)
 	require.Equal(t, marks, w.watermark.given, "there was no read")
 	require.Equal(t, w.idle.lookAt, w.pace.at)
-	require.Equal(t, w.idle.lookAt, w.renewAt)
+	require.Equal(t, w.idle.lookAt, w.pace.renewAt)
 	require.True(t, w.controlDue().After(w.idle.lookAt), "nor are the settings read in between")
 	require.LessOrEqual(t, w.wait(), idlePulse)
 }
@@ -93,7 +93,7 @@ func TestIdle_needs_a_log_that_tells_each_change(t *testing.T) {
 			require.False(t, w.idle.active)
 			now := time.Now()
 			require.False(t, w.pace.at.After(now.Add(w.pollMost())), "it polls as soon as any other")
-			require.False(t, w.renewAt.After(now.Add(w.config.Renew)), "and renews its leases as soon")
+			require.False(t, w.pace.renewAt.After(now.Add(w.config.Renew)), "and renews its leases as soon")
 			require.False(t, w.controlDue().After(now.Add(controlInterval+controlGrace)), "and reads the settings as soon")
 			w.pace.at = time.Time{}
 			require.NoError(t, w.beIdle(t.Context()))
@@ -192,7 +192,7 @@ func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
 			w.looks()
 			for deadline := time.Now().Add(time.Minute); !change.found(w); w.hears() {
 				require.True(t, time.Now().Before(deadline), "it is not found")
-				w.renewAt = time.Time{}
+				w.pace.renewAt = time.Time{}
 			}
 			require.False(t, w.idle.active)
 			require.True(t, w.idle.doubt.After(time.Now()), "it polls for a while")
@@ -224,7 +224,7 @@ func TestIdle_ends_when_the_process_has_stood_still(t *testing.T) {
 	w.renewedAhead -= time.Hour
 	w.hears()
 	require.False(t, w.idle.active)
-	require.True(t, w.renewAt.After(time.Now()), "the leases were renewed")
+	require.True(t, w.pace.renewAt.After(time.Now()), "the leases were renewed")
 }
 
 func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
@@ -236,7 +236,7 @@ func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
 	w.step(t.Context())
 	require.Equal(t, 1, w.trouble.steps)
 	require.False(t, w.idle.active)
-	require.False(t, w.renewAt.After(w.idle.renewed.Add(w.config.Renew)), "the leases are renewed in time")
+	require.False(t, w.pace.renewAt.After(w.idle.renewed.Add(w.config.Renew)), "the leases are renewed in time")
 }
 
 // An operator's action on many messages changes them page by page, and the log tells only of its beginning. So the drainer looks as often as others poll.

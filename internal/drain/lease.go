@@ -40,7 +40,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 		d.permit()
 	}
 	if d.strays = d.moveStrays(ctx); d.strays == nil {
-		d.renewAt = sent.Add(d.config.Renew)
+		d.pace.renewAt = sent.Add(d.config.Renew)
 	}
 	return d.others.compare(ctx, d)
 }
@@ -107,7 +107,7 @@ func (d *Drainer) giveAway() {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
-	leaving := d.lanes.surplus(share, d.keptLanes())
+	leaving := d.lanes.surplus(share, d.settle.keptLanes())
 	if len(leaving) == 0 {
 		return
 	}
@@ -172,7 +172,7 @@ func (d *Drainer) share() int {
 	case d.lanes.held[0] != nil:
 		return dialect.Lanes
 	default:
-		return 1 + len(d.keptLanes())
+		return 1 + len(d.settle.keptLanes())
 	}
 }
 
@@ -183,7 +183,7 @@ func (d *Drainer) unfair() bool {
 		return d.free == dialect.Lanes
 	}
 	share := d.share()
-	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.keptLanes())) > 0
+	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.settle.keptLanes())) > 0
 }
 
 // tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby does not know the
@@ -335,7 +335,7 @@ func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil { // it leaves, if no lane is left
 		return err
 	}
-	return d.excuse(ctx)
+	return d.guard.excuse(ctx)
 }
 
 // invite makes the other members look for free lanes now.

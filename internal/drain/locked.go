@@ -30,8 +30,8 @@ const lockedInterval = time.Second
 // hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that rests, or is in a
 // call that hangs. A read of these keys would find messages that must not be handled yet. In a lane with many of them
 // it would find nothing else.
-func (d *Drainer) hiddenKeys() (keys []int64) {
-	for _, e := range slices.Concat(d.setbacks.resting, d.scheduler.Lost()) {
+func (s *settler) hiddenKeys() (keys []int64) {
+	for _, e := range slices.Concat(s.setbacks.resting, s.scheduler.Lost()) {
 		if e.Message.HasKey && e.Opens {
 			e.Hidden = true
 			keys = append(keys, e.Message.KeyHash)
@@ -43,15 +43,15 @@ func (d *Drainer) hiddenKeys() (keys []int64) {
 
 // keptLanes returns the lanes that are not handed back: those of resting messages whose outcome is not recorded yet.
 // Their next holder would handle these messages a second time. So would that of a message in a call that hangs.
-func (d *Drainer) keptLanes() map[int]bool {
+func (s *settler) keptLanes() map[int]bool {
 	lanes := map[int]bool{}
-	for _, e := range d.setbacks.resting {
+	for _, e := range s.setbacks.resting {
 		if e.Locked || mustBeStored(e.Outcome.Verdict) {
 			lanes[e.Message.Ref.Lane] = true
 		}
 	}
-	for _, e := range d.scheduler.Lost() {
-		if number := e.Message.Ref.Lane; d.lanes.held[number] != nil {
+	for _, e := range s.scheduler.Lost() {
+		if number := e.Message.Ref.Lane; s.lanes.held[number] != nil {
 			lanes[number] = true
 		}
 	}
@@ -60,9 +60,9 @@ func (d *Drainer) keptLanes() map[int]bool {
 
 // inUnlocked locks the rows of messages and runs a settlement of them in the same transaction. It returns the ids of
 // messages whose rows another transaction has locked. The settlement gets these ids and must not change their messages.
-func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
-	err = d.inPart(ctx, len(refs), func(ctx context.Context, tx *sql.Tx) error {
-		if locked, err = d.spool.LockRows(ctx, tx, d.id, refs); err != nil {
+func (c *core) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
+	err = c.inPart(ctx, len(refs), func(ctx context.Context, tx *sql.Tx) error {
+		if locked, err = c.spool.LockRows(ctx, tx, c.id, refs); err != nil {
 			return err
 		}
 		return settle(ctx, tx, locked)
@@ -88,8 +88,8 @@ func refsOf(entries []*schedule.Entry) []dialect.Ref {
 }
 
 // heldUp reports whether a statement was given up, by its time limit or by the server, perhaps because of a lock.
-func (d *Drainer) heldUp(limited context.Context, err error) bool {
-	switch d.spool.Statements.Kind.Classify(err) {
+func (c *core) heldUp(limited context.Context, err error) bool {
+	switch c.spool.Statements.Kind.Classify(err) {
 	case dialect.Conflict, dialect.Interrupted:
 		return true
 	default:
@@ -98,48 +98,48 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 }
 
 // conclude forgets messages that are settled. Those whose rows are locked rest.
-func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locked map[int64]bool) {
+func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locked map[int64]bool) {
 	for _, e := range entries {
 		if locked[e.Message.Ref.ID] {
-			d.awaitLock(e)
+			s.awaitLock(e)
 		}
 	}
 	settled := unlocked(entries, locked)
 	for _, e := range settled {
 		if e.Announced {
-			d.logger.Info("Postbox continues with the key of a message whose row was locked", d.lockFields(e))
+			s.logger.Info("Postbox continues with the key of a message whose row was locked", s.lockFields(e))
 		}
 	}
-	d.settled(ctx, settled)
+	s.settled(ctx, settled)
 }
 
 // awaitLock lets a message rest until its row can be locked.
-func (d *Drainer) awaitLock(e *schedule.Entry) {
-	if !d.setbacks.anyLocked() {
-		d.setbacks.lockedUntil = time.Now().Add(lockedInterval)
+func (s *settler) awaitLock(e *schedule.Entry) {
+	if !s.setbacks.anyLocked() {
+		s.setbacks.lockedUntil = time.Now().Add(lockedInterval)
 	}
 	again := e.Locked
 	e.Locked = true
-	d.layDown(e)
+	s.layDown(e)
 	if again && !e.Announced { // still locked at the second try: most locks are gone by then
 		e.Announced = true
-		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
-			spool.ErrRowLocked, d.lockFields(e))
+		s.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
+			spool.ErrRowLocked, s.lockFields(e))
 	}
 }
 
 // keepLane keeps the lane of a resting message if it was to be handed back. The obstacle may last for long, and no
 // process reads such a lane meanwhile. That may also have been decided while the message was tried again, when it is
 // not among these: a settlement that takes long renews the leases, and gives lanes away.
-func (d *Drainer) keepLane(e *schedule.Entry) { d.keep(d.lanes.of(e.Message)) }
+func (s *settler) keepLane(e *schedule.Entry) { s.keep(s.lanes.of(e.Message)) }
 
-func (d *Drainer) keep(l *lane) {
+func (c *core) keep(l *lane) {
 	if l != nil && l.leaving {
-		l.stay(pagesInMemory * d.config.PageSize)
-		d.pace.now()
+		l.stay(pagesInMemory * c.config.PageSize)
+		c.pace.now()
 	}
 }
 
-func (d *Drainer) lockFields(e *schedule.Entry) watermill.LogFields {
-	return watermill.LogFields{"spool": d.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID}
+func (s *settler) lockFields(e *schedule.Entry) watermill.LogFields {
+	return watermill.LogFields{"spool": s.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID}
 }

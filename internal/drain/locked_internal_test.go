@@ -44,14 +44,14 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 			refs[i] = m.Ref
 		}
 		for _, keep := range []bool{false, true} {
-			if c.d.spool.Statements.Impatient != "" && !c.d.lockFirst { // the server gives up by itself, and leaves nothing locked
-				_, err := c.d.removeAtOnce(t.Context(), refs, manner{keep: keep})
+			if c.d.spool.Statements.Impatient != "" && !c.d.settle.lockFirst { // the server gives up by itself, and leaves nothing locked
+				_, err := c.d.settle.removeAtOnce(t.Context(), refs, manner{keep: keep})
 				require.Equal(t, dialect.Conflict, c.d.spool.Statements.Kind.Classify(err))
 			}
 			var left leftover
 			rest, missing := refs, false
 			require.Eventually(t, func() bool { // the client may give up first, and the server keep all its locks for a moment, or until some of them were tried
-				left, err = c.d.remove(t.Context(), rest, manner{keep: keep, lock: c.d.lockFirst})
+				left, err = c.d.settle.remove(t.Context(), rest, manner{keep: keep, lock: c.d.settle.lockFirst})
 				missing = missing || left.missing
 				rest = slices.DeleteFunc(slices.Clone(rest), func(r dialect.Ref) bool { return !left.locked[r.ID] })
 				return err != nil || len(rest) == 1
@@ -91,14 +91,14 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		d.scheduler.Limit(1)
 		d.scheduler.Load([]*spool.Message{m})
 		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
-		d.awaitLock(d.scheduler.TakeFinished()[0])
+		d.settle.awaitLock(d.scheduler.TakeFinished()[0])
 
-		d.members, d.unsettled, d.setbacks.resting = 2, d.setbacks.resting, nil
+		d.members, d.settle.unsettled, d.settle.setbacks.resting = 2, d.settle.setbacks.resting, nil
 		tried := d.beginUnsettled(t.Context())
 		require.NoError(t, d.upkeep(t.Context()))
 		require.True(t, d.lanes.held[last].leaving, "it is to be handed back")
 		require.NoError(t, tried())
-		require.Len(t, d.setbacks.resting, 1, "the row is still locked")
+		require.Len(t, d.settle.setbacks.resting, 1, "the row is still locked")
 		require.False(t, d.lanes.held[last].leaving, "its lane stays")
 		d.giveAway()
 		require.True(t, d.lanes.held[last-1].leaving, "the one before it goes")

@@ -249,7 +249,7 @@ func (p *modelProcess) round(sweep bool) {
 			p.makeDue(m)
 		}
 	}
-	p.d.setbacks.lockedUntil, p.d.renewAt, p.d.pace.at, p.d.watermark.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	p.d.settle.setbacks.lockedUntil, p.d.pace.renewAt, p.d.pace.at, p.d.watermark.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	p.restUntil(time.Now())
 	p.d.sweeping.next = time.Now().Add(time.Hour)
 	if sweep { // what became free without this process's doing

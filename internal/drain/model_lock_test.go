@@ -87,9 +87,9 @@ func (p *modelProcess) holdLocked(turns []turn) (free []turn) {
 
 // beImpatient lets removals that meet the lock give up soon, where the server does not.
 func (p *modelProcess) beImpatient() {
-	p.d.removal.limit = LockPatience
+	p.d.settle.removal.limit = LockPatience
 	if p.lock != nil && p.db.Dialect == postbox.PostgreSQL {
-		p.d.removal.limit = modelPatience
+		p.d.settle.removal.limit = modelPatience
 	}
 }
 

@@ -94,11 +94,11 @@ func (p *modelProcess) beginSettling() []turn {
 	p.ended = nil
 	for _, t := range ended {
 		if t.outcome.Verdict == spool.Again {
-			p.d.setbacks.add(t.message, time.Now())
-			p.d.setbacks.known[t.message.Identity()] = setback{inARow: 10 * setbacksUntilLogged}
+			p.d.settle.setbacks.add(t.message, time.Now())
+			p.d.settle.setbacks.known[t.message.Identity()] = setback{inARow: 10 * setbacksUntilLogged}
 		}
 	}
-	if p.d.setbacks.lockedUntil.IsZero() {
+	if p.d.settle.setbacks.lockedUntil.IsZero() {
 		ended, p.held = append(p.held, ended...), nil
 	}
 	ended = p.holdLocked(ended)
@@ -118,7 +118,7 @@ func (p *modelProcess) putOff(ended []turn) {
 
 // restUntil sets the end of the rest of messages that were not settled, see setback.go.
 func (p *modelProcess) restUntil(end time.Time) {
-	for _, e := range p.d.setbacks.resting {
+	for _, e := range p.d.settle.setbacks.resting {
 		e.Until = end
 	}
 }

@@ -78,7 +78,7 @@ func (w *world) spawn() {
 	}
 	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
-	p.d.removal.start = func(work func()) { work() } // what is random, rapid decides
+	p.d.settle.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
 	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)     // one that sends no statement
 	p.d.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
@@ -87,7 +87,7 @@ func (w *world) spawn() {
 	p.d.scheduler.Limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
 	require.NoError(w, p.d.learnServer(w.ctx))
-	p.d.removal.limit = LockPatience
+	p.d.settle.removal.limit = LockPatience
 	w.connect(p)
 	w.processes = append(w.processes, p)
 }
@@ -138,12 +138,12 @@ func (p *modelProcess) step() {
 	if p.stepping {
 		return
 	}
-	p.due(&p.d.renewAt, "renew")
+	p.due(&p.d.pace.renewAt, "renew")
 	p.due(&p.d.pace.at, "poll", "poll")
 	p.due(&p.d.watermark.markAt, "mark", "mark", "mark")
 	p.due(&p.d.watermark.setAt, "patience", "patience")
 	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
-	p.due(&p.d.setbacks.lockedUntil, "locks")
+	p.due(&p.d.settle.setbacks.lockedUntil, "locks")
 	p.due(&p.d.control.checkedAt, "settings") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
 		p.d.sweeping.next = time.Time{}
@@ -166,8 +166,8 @@ func (p *modelProcess) due(at *time.Time, names ...string) {
 
 // stepNow is a step without such decisions. Then it tries no locked row again, also on a machine on which a second has passed since it found the row locked.
 func (p *modelProcess) stepNow() {
-	if !p.d.setbacks.lockedUntil.IsZero() {
-		p.d.setbacks.lockedUntil = time.Now().Add(time.Hour)
+	if !p.d.settle.setbacks.lockedUntil.IsZero() {
+		p.d.settle.setbacks.lockedUntil = time.Now().Add(time.Hour)
 	}
 	ended := p.beginSettling()
 	p.log("steps")
@@ -179,7 +179,7 @@ func (p *modelProcess) stepNow() {
 	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), p.inMemory())
 	p.learnIDs()
 	require.NoError(p, p.logger.err)
-	require.Empty(p, p.d.unsettled)
+	require.Empty(p, p.d.settle.unsettled)
 }
 
 // take lets a worker have a batch, if there is one for it.
@@ -343,9 +343,9 @@ func (p *modelProcess) stop() {
 	for len(p.runs) > 0 {
 		p.finish()
 	}
-	p.d.setbacks.lockedUntil = time.Time{}
+	p.d.settle.setbacks.lockedUntil = time.Time{}
 	ended := p.beginSettling()
-	require.NoError(p, p.d.settleFinished(p.ctx))
+	require.NoError(p, p.d.settle.settleFinished(p.ctx))
 	p.putOff(ended)
 	require.NoError(p, p.d.leave(p.ctx))
 	p.learnIDs()

@@ -10,6 +10,8 @@ type pace struct {
 	rested time.Time     // no wake-up causes a poll before this time
 	owed   time.Time     // when the rests of all polls are over
 	took   time.Duration // duration of the last poll
+
+	renewAt time.Time // when the leases are renewed; zero: at once
 }
 
 // now makes a poll due at once.

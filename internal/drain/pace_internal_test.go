@@ -12,10 +12,10 @@ import (
 
 // paced is a drainer whose last look took as long.
 func paced(kind dialect.Kind, took time.Duration) *Drainer {
-	return &Drainer{
+	return &Drainer{core: &core{
 		spool:  &spool.Spool{Statements: &dialect.Statements{Kind: kind}},
 		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pace: pace{took: took},
-	}
+	}}
 }
 
 func TestPace_requested_polls_take_a_third_of_the_time(t *testing.T) {

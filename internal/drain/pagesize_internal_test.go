@@ -11,7 +11,7 @@ import (
 
 // paged is a drainer with pages of 400 messages of up to 1,000 bytes.
 func paged() *Drainer {
-	return &Drainer{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}
+	return &Drainer{core: &core{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}}
 }
 
 // sized are messages of these many bytes.

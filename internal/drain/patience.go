@@ -37,9 +37,9 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	if err := d.db.QueryRowContext(ctx, text).Scan(&mariaDB); err != nil {
 		return fmt.Errorf("read the features of the server of spool %q: %w", d.spool.Name(), err)
 	}
-	d.guarded, d.lockFirst = mariaDB, !mariaDB
+	d.guarded, d.settle.lockFirst = mariaDB, !mariaDB
 	if mariaDB {
-		d.removal.limit = mostPatience
+		d.settle.removal.limit = mostPatience
 	}
 	return nil
 }

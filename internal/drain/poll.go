@@ -21,7 +21,7 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 func (d *Drainer) room() (room int, full bool) {
 	size, _ := d.scheduler.Size()
 	page := d.pageSize().messages
-	leaving := min(d.removal.underWay+len(d.settling.part), page) + min(len(d.setbacks.resting), page) + d.scheduler.Beside()
+	leaving := min(d.settle.removal.underWay+len(d.settle.settling.part), page) + min(len(d.settle.setbacks.resting), page) + d.scheduler.Beside()
 	return roomBeside(size-leaving, page)
 }
 
@@ -35,7 +35,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	if d.config.Gather != nil {
 		d.scheduler.Full(full)
 	}
-	d.logFullMemory(page)
+	d.settle.logFullMemory(page)
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil
@@ -148,7 +148,7 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	}
 	d.excludes = d.excludedTopics()
 	d.readAgain(d.excludes)
-	params.Excluded, params.Held = merged(d.excludes, d.leftOut), d.hiddenKeys()
+	params.Excluded, params.Held = merged(d.excludes, d.leftOut), d.settle.hiddenKeys()
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
 		from[number] = d.lanes.held[number].cursor
@@ -227,7 +227,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 func (d *Drainer) observeMembers(found *page) {
 	d.free, d.members = found.free, found.members
 	if d.unfair() {
-		d.renewAt = time.Time{}
+		d.pace.renewAt = time.Time{}
 	}
 }
 
@@ -261,7 +261,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 
 // prepareToLoad adds this process's own knowledge to a message.
 func (d *Drainer) prepareToLoad(m *spool.Message) {
-	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
+	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.settle.setbacks.of(m) > 0
 	switch {
 	case d.config.Gather == nil:
 	case d.ticking() && m.Ref.State == dialect.StateScheduled:

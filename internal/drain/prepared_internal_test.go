@@ -68,8 +68,8 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 				}
 				for _, how := range []manner{{}, {keep: true}, {lock: true}, {keep: true, lock: true}} {
 					for _, part := range [][]dialect.Ref{refs, refs[:1]} {
-						how.seen = d.seen()
-						_, err := d.remove(t.Context(), part, how)
+						how.seen = d.settle.seen()
+						_, err := d.settle.remove(t.Context(), part, how)
 						require.NoError(t, err)
 						d.prepared.Wait()
 					}

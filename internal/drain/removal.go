@@ -62,35 +62,35 @@ func newRemoval() *removal {
 
 // settleFinished begins to settle the messages that the workers finished, and takes the results of
 // what ended.
-func (d *Drainer) settleFinished(ctx context.Context) error {
-	err := d.takeEnded(ctx)
-	for _, e := range append(d.scheduler.TakeFinished(), d.takeRested()...) {
-		d.revoke(e)
+func (s *settler) settleFinished(ctx context.Context) error {
+	err := s.takeEnded(ctx)
+	for _, e := range append(s.scheduler.TakeFinished(), s.takeRested()...) {
+		s.revoke(e)
 		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() && !e.Locked {
-			d.setBack(ctx, e, e.Outcome.Err)
+			s.setBack(ctx, e, e.Outcome.Err)
 		}
 		if e.Simple() && !e.Locked {
-			d.removal.waiting = append(d.removal.waiting, e)
+			s.removal.waiting = append(s.removal.waiting, e)
 		} else {
-			d.unsettled = append(d.unsettled, e)
+			s.unsettled = append(s.unsettled, e)
 		}
 	}
-	for err == nil && (d.settleBeside(ctx) || d.removeBeside(ctx)) {
-		err = d.takeEnded(ctx)
+	for err == nil && (s.settleBeside(ctx) || s.removeBeside(ctx)) {
+		err = s.takeEnded(ctx)
 	}
 	return err
 }
 
 // takeEnded processes the results of the part and of the removal that have ended.
-func (d *Drainer) takeEnded(ctx context.Context) error {
-	removed := d.takeRemoved(ctx)
-	return cmp.Or(removed, d.takeSettled(ctx))
+func (s *settler) takeEnded(ctx context.Context) error {
+	removed := s.takeRemoved(ctx)
+	return cmp.Or(removed, s.takeSettled(ctx))
 }
 
 // beside runs work on a goroutine of its own, for as long as a statement may take.
-func (d *Drainer) beside(ctx context.Context, work func(ctx context.Context)) (abort context.CancelFunc) {
+func (s *settler) beside(ctx context.Context, work func(ctx context.Context)) (abort context.CancelFunc) {
 	ctx, abort = context.WithTimeout(context.WithoutCancel(ctx), spool.StatementTimeout)
-	d.removal.start(func() {
+	s.removal.start(func() {
 		defer abort()
 		work(ctx)
 	})
@@ -98,18 +98,18 @@ func (d *Drainer) beside(ctx context.Context, work func(ctx context.Context)) (a
 }
 
 // removeBeside begins to remove the messages that are done, and reports whether there were any.
-func (d *Drainer) removeBeside(ctx context.Context) bool {
-	if len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
+func (s *settler) removeBeside(ctx context.Context) bool {
+	if len(s.removal.waiting) == 0 || s.removal.underWay > 0 {
 		return false
 	}
-	entries := d.removal.waiting[:min(d.removal.size.now, len(d.removal.waiting))]
-	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
-	how := d.manner(d.setbacks.anyLocked() || d.lockFirst)
-	d.scheduler.Await(true)
-	d.removal.abort = d.beside(ctx, func(ctx context.Context) {
-		left, err := d.removeEntries(ctx, entries, how)
-		d.removal.ended <- removed{entries: entries, left: left, err: err}
-		d.scheduler.Await(false)
+	entries := s.removal.waiting[:min(s.removal.size.now, len(s.removal.waiting))]
+	s.removal.waiting, s.removal.underWay = s.removal.waiting[len(entries):], len(entries)
+	how := s.manner(s.setbacks.anyLocked() || s.lockFirst)
+	s.scheduler.Await(true)
+	s.removal.abort = s.beside(ctx, func(ctx context.Context) {
+		left, err := s.removeEntries(ctx, entries, how)
+		s.removal.ended <- removed{entries: entries, left: left, err: err}
+		s.scheduler.Await(false)
 	})
 	return true
 }
@@ -121,36 +121,36 @@ type manner struct {
 	lock bool // lock their rows first, since some of them may be locked
 }
 
-func (d *Drainer) manner(lock bool) manner {
-	return manner{keep: d.config.History > 0, seen: d.seen(), lock: lock}
+func (s *settler) manner(lock bool) manner {
+	return manner{keep: s.config.History > 0, seen: s.seen(), lock: lock}
 }
 
 // removeEntries removes messages that are done, and returns those that are left. If some may have to be handled again,
 // it takes back their starts.
-func (d *Drainer) removeEntries(ctx context.Context, entries []*schedule.Entry, how manner) (left leftover, err error) {
-	defer d.settledIn(d.configured.Meter.Now())
-	left, err = d.remove(ctx, refsOf(entries), how)
+func (s *settler) removeEntries(ctx context.Context, entries []*schedule.Entry, how manner) (left leftover, err error) {
+	defer s.settledIn(s.configured.Meter.Now())
+	left, err = s.remove(ctx, refsOf(entries), how)
 	if err != nil || !left.missing {
 		return left, err
 	}
-	locked, err := d.takeBackStarts(ctx, left.others(entries))
+	locked, err := s.takeBackStarts(ctx, left.others(entries))
 	maps.Copy(left.locked, locked)
 	return left, err
 }
 
 // remove removes messages that are done, and returns those that are left. It uses nothing that belongs to the drainer's
 // goroutine.
-func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
+func (s *settler) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
 	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
 	for part := range slices.Chunk(refs, maxSettle) {
-		removed, locked, late, err := d.removePart(ctx, part, how)
+		removed, locked, late, err := s.removePart(ctx, part, how)
 		left.late = left.late || late
 		var kept map[int64]bool
 		if err == nil && int(removed)+len(locked) < len(part) {
-			kept, err = d.findKept(ctx, part, locked, how.seen)
+			kept, err = s.findKept(ctx, part, locked, how.seen)
 		}
 		if err != nil {
-			return left, fmt.Errorf("settle messages of spool %q: %w", d.spool.Name(), err)
+			return left, fmt.Errorf("settle messages of spool %q: %w", s.spool.Name(), err)
 		}
 		left.missing = left.missing || int(removed)+len(locked)+len(kept) < len(part)
 		maps.Copy(left.locked, locked)
@@ -161,24 +161,24 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (l
 
 // findKept returns the ids of messages that the database has not removed for no reason that Postbox knows: their rows
 // exist, were not locked, and their lanes are held. A trigger of the user can cause that.
-func (d *Drainer) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
+func (s *settler) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
 	mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
-	return spool.SelectIDs(ctx, d.db, d.spool.Statements.StandingWhere(d.id, mine, seen))
+	return spool.SelectIDs(ctx, s.db, s.spool.Statements.StandingWhere(s.id, mine, seen))
 }
 
-func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, late bool, err error) {
+func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, late bool, err error) {
 	if !how.lock {
 		var over bool
-		if removed, over, late, err = d.removeInTime(ctx, refs, how); over {
+		if removed, over, late, err = s.removeInTime(ctx, refs, how); over {
 			return removed, nil, false, err
 		}
 	}
-	locked, err = d.inUnlocked(ctx, refs, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+	locked, err = s.inUnlocked(ctx, refs, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
 		mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
 		if removed = 0; len(mine) == 0 {
 			return nil
 		}
-		removed, err = d.removeIn(ctx, tx, d.prepared.InTx, mine, how)
+		removed, err = s.removeIn(ctx, tx, s.prepared.InTx, mine, how)
 		return err
 	})
 	return removed, locked, late && len(locked) == 0, err
@@ -186,29 +186,29 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 
 // removeInTime removes messages without having looked for locks. over is false if some of their rows may be locked.
 // late is true if the time limit ended the removal.
-func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, late bool, err error) {
+func (s *settler) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, late bool, err error) {
 	limited, cancel := ctx, func() {}
-	if d.spool.Statements.LocksRows() {
-		limited, cancel = context.WithTimeout(ctx, d.removal.limit)
+	if s.spool.Statements.LocksRows() {
+		limited, cancel = context.WithTimeout(ctx, s.removal.limit)
 	}
 	defer cancel()
-	removed, err = d.removeAtOnce(limited, refs, how)
-	over = err == nil || ctx.Err() != nil || !d.heldUp(limited, err)
+	removed, err = s.removeAtOnce(limited, refs, how)
+	over = err == nil || ctx.Err() != nil || !s.heldUp(limited, err)
 	return removed, over, limited.Err() != nil, err
 }
 
 // removeAtOnce removes messages without having looked for locks.
-func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, err error) {
-	statements := d.spool.Statements
+func (s *settler) removeAtOnce(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, err error) {
+	statements := s.spool.Statements
 	if !how.keep && !statements.Isolate {
-		return spool.Affected(d.prepared.Exec(ctx, d.db, statements.RemoveWhere(d.id, refs, how.seen)))
+		return spool.Affected(s.prepared.Exec(ctx, s.db, statements.RemoveWhere(s.id, refs, how.seen)))
 	}
 	exec := spool.Directly
 	if how.keep {
-		exec = d.prepared.InTx
+		exec = s.prepared.InTx
 	}
-	err = spool.Once(ctx, d.db, statements, func(tx *sql.Tx) error {
-		removed, err = d.removeIn(ctx, tx, d.spool.Impatiently(exec), refs, how)
+	err = spool.Once(ctx, s.db, statements, func(tx *sql.Tx) error {
+		removed, err = s.removeIn(ctx, tx, s.spool.Impatiently(exec), refs, how)
 		return err
 	})
 	return removed, err
@@ -216,18 +216,18 @@ func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how mann
 
 // removeIn removes messages in a transaction. If a message is only removed, or only added to the history, its lane was
 // lost in between, and both are rolled back.
-func (d *Drainer) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, refs []dialect.Ref, how manner) (int64, error) {
+func (s *settler) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, refs []dialect.Ref, how manner) (int64, error) {
 	if how.keep {
-		return d.spool.KeepAndRemove(ctx, tx, exec, refs, how.seen)
+		return s.spool.KeepAndRemove(ctx, tx, exec, refs, how.seen)
 	}
-	return spool.Affected(exec(ctx, tx, d.spool.Statements.RemoveWhere(d.id, refs, how.seen)))
+	return spool.Affected(exec(ctx, tx, s.spool.Statements.RemoveWhere(s.id, refs, how.seen)))
 }
 
 // takeRemoved processes the result of a removal that has ended.
-func (d *Drainer) takeRemoved(ctx context.Context) error {
+func (s *settler) takeRemoved(ctx context.Context) error {
 	select {
-	case r := <-d.removal.ended:
-		return d.endRemoval(ctx, r)
+	case r := <-s.removal.ended:
+		return s.endRemoval(ctx, r)
 	default:
 		return nil
 	}
@@ -235,75 +235,75 @@ func (d *Drainer) takeRemoved(ctx context.Context) error {
 
 // settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows, and messages that rest,
 // once, and does not wait for them.
-func (d *Drainer) settleRest(ctx context.Context) error {
-	d.setbacks.tryNow()
+func (s *settler) settleRest(ctx context.Context) error {
+	s.setbacks.tryNow()
 	for {
-		err := d.settleFinished(ctx)
-		for d.removal.underWay > 0 || len(d.settling.part) > 0 { // also after an error, so that all messages are counted
-			err = cmp.Or(err, d.awaitEnded(ctx))
+		err := s.settleFinished(ctx)
+		for s.removal.underWay > 0 || len(s.settling.part) > 0 { // also after an error, so that all messages are counted
+			err = cmp.Or(err, s.awaitEnded(ctx))
 		}
-		if err != nil || len(d.removal.waiting)+len(d.unsettled) == 0 {
+		if err != nil || len(s.removal.waiting)+len(s.unsettled) == 0 {
 			return err
 		}
 	}
 }
 
 // awaitEnded waits until the removal or the settlement under way ends, or ctx, which ends both.
-func (d *Drainer) awaitEnded(ctx context.Context) error {
-	for _, abort := range []context.CancelFunc{d.removal.abort, d.settling.abort} {
+func (s *settler) awaitEnded(ctx context.Context) error {
+	for _, abort := range []context.CancelFunc{s.removal.abort, s.settling.abort} {
 		if abort != nil {
 			defer context.AfterFunc(ctx, abort)()
 		}
 	}
 	select {
-	case r := <-d.removal.ended:
-		return d.endRemoval(ctx, r)
-	case r := <-d.settling.ended:
-		return d.endPart(ctx, r)
+	case r := <-s.removal.ended:
+		return s.endRemoval(ctx, r)
+	case r := <-s.settling.ended:
+		return s.endPart(ctx, r)
 	}
 }
 
 // endRemoval processes the result of a removal. A removal that the database refuses is tried again in smaller and
 // smaller parts. A message that is refused by itself rests.
-func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
-	d.removal.underWay, d.removal.failed = 0, r.err != nil && !d.isRefusal(r.err)
+func (s *settler) endRemoval(ctx context.Context, r removed) error {
+	s.removal.underWay, s.removal.failed = 0, r.err != nil && !s.isRefusal(r.err)
 	switch {
 	case r.err == nil:
 		if r.left.late {
-			d.removal.size.halve(len(r.entries))
+			s.removal.size.halve(len(r.entries))
 		} else {
-			d.removal.size.worked(len(r.entries))
+			s.removal.size.worked(len(r.entries))
 		}
-		d.noteLeft(r.entries, r.left)
-		d.conclude(ctx, r.entries, r.left.locked)
-	case d.removal.failed:
-		d.removeAgain(r.entries)
+		s.noteLeft(r.entries, r.left)
+		s.conclude(ctx, r.entries, r.left.locked)
+	case s.removal.failed:
+		s.removeAgain(r.entries)
 		return r.err
 	case len(r.entries) == 1:
-		d.rest(ctx, r.entries[0], r.err)
+		s.rest(ctx, r.entries[0], r.err)
 	default:
-		d.removeAgain(r.entries)
-		d.removal.size.halve(len(r.entries))
+		s.removeAgain(r.entries)
+		s.removal.size.halve(len(r.entries))
 	}
 	return nil
 }
 
 // removeAgain puts messages back whose removal failed. The drainer may have started over since the removal began. Then
 // messages whose outcome is revoked are not removed.
-func (d *Drainer) removeAgain(entries []*schedule.Entry) {
+func (s *settler) removeAgain(entries []*schedule.Entry) {
 	var again []*schedule.Entry
 	for _, e := range entries {
-		if d.revoke(e); e.Outcome.Verdict == spool.Done {
+		if s.revoke(e); e.Outcome.Verdict == spool.Done {
 			again = append(again, e)
 		} else {
-			d.unsettled = append(d.unsettled, e)
+			s.unsettled = append(s.unsettled, e)
 		}
 	}
-	d.removal.waiting = slices.Concat(again, d.removal.waiting)
+	s.removal.waiting = slices.Concat(again, s.removal.waiting)
 }
 
 // noteLeft marks the messages that a removal has left.
-func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
+func (s *settler) noteLeft(entries []*schedule.Entry, left leftover) {
 	for _, e := range entries {
 		e.Kept = left.kept[e.Message.Ref.ID]
 	}
@@ -311,13 +311,13 @@ func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 		return
 	}
 	for _, e := range left.others(entries) { // it is not known which of them are gone: the others are read again
-		d.refused(e)
+		s.refused(e)
 	}
 }
 
 // forget drops messages that are settled.
-func (d *Drainer) forget(entries []*schedule.Entry) {
-	d.overcome(entries)
+func (s *settler) forget(entries []*schedule.Entry) {
+	s.overcome(entries)
 	for _, e := range entries {
 		ref := e.Message.Ref
 		// A message that was put back must be found again. So must the messages behind a message that has released its
@@ -326,24 +326,24 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 		// that is available again.
 		switch {
 		case e.Hidden:
-			d.lanes.lower(ref.Lane, 1)
-			d.pace.now()
+			s.lanes.lower(ref.Lane, 1)
+			s.pace.now()
 		case e.Outcome.Verdict == spool.Postpone || ref.State == dialect.StateRetrying && wayOf(e) != fail:
-			d.readFrom(ref)
+			s.readFrom(ref)
 		}
 		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
-			d.lanes.unload(e.Message) // still exposed, if it was
+			s.lanes.unload(e.Message) // still exposed, if it was
 		} else {
-			d.lanes.settled(e.Message)
+			s.lanes.settled(e.Message)
 		}
 	}
-	for _, ref := range d.scheduler.Settled(entries) {
-		d.readFrom(ref)
+	for _, ref := range s.scheduler.Settled(entries) {
+		s.readFrom(ref)
 	}
 }
 
 // readFrom makes the next read begin with this message, and be soon.
-func (d *Drainer) readFrom(ref dialect.Ref) {
-	d.lanes.lower(ref.Lane, ref.ID)
-	d.pace.now()
+func (c *core) readFrom(ref dialect.Ref) {
+	c.lanes.lower(ref.Lane, ref.ID)
+	c.pace.now()
 }

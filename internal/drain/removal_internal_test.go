@@ -38,7 +38,7 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &Drainer{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}}
+			d := newIdleDrainer(core{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}})
 			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: 3}, c.head
 			d.lanes.held[1].cursor = read
 			retried := ofLane(7, 3)
@@ -46,9 +46,9 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 			entry := schedule.NewEntry(retried)
 			entry.Outcome = c.outcome
 			if entries := []*schedule.Entry{entry}; wayOf(entry) == fail {
-				d.noteFates(settledPart{part: entries, fates: []dialect.Failed{d.fate(entry)}})
+				d.settle.noteFates(settledPart{part: entries, fates: []dialect.Failed{d.settle.fate(entry)}})
 			}
-			d.forget([]*schedule.Entry{entry})
+			d.settle.forget([]*schedule.Entry{entry})
 			require.Equal(t, c.from, d.lanes.held[1].cursor)
 		})
 	}
@@ -83,7 +83,7 @@ func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 			refs[i] = m.Ref
 		}
 		unseen := &dialect.Seen{Given: math.MaxInt64}
-		left, err := c.d.remove(t.Context(), refs, manner{seen: unseen})
+		left, err := c.d.settle.remove(t.Context(), refs, manner{seen: unseen})
 		require.NoError(t, err)
 		require.True(t, left.missing)
 		require.Empty(t, left.kept, "they may have to be handled again")
@@ -91,7 +91,7 @@ func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 
 		database.Exec(t, "DELETE FROM postbox_messages WHERE id = ?", gone[0].Ref.ID)
 		refs[3].Token++
-		left, err = c.d.remove(t.Context(), refs, manner{})
+		left, err = c.d.settle.remove(t.Context(), refs, manner{})
 		require.NoError(t, err)
 		require.True(t, left.missing)
 		require.Equal(t, ids(kept), left.kept)
@@ -99,7 +99,7 @@ func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 		require.Equal(t, remaining, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"), "all others are removed")
 
 		if len(kept) > 0 {
-			left, err = c.d.remove(t.Context(), refs[:2], manner{})
+			left, err = c.d.settle.remove(t.Context(), refs[:2], manner{})
 			require.NoError(t, err)
 			require.False(t, left.missing)
 			require.Equal(t, ids(kept), left.kept)

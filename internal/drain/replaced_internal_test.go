@@ -41,7 +41,7 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 	}
 	for _, keep := range []bool{false, true} {
 		for _, refs := range [][]dialect.Ref{two, two[:1]} {
-			left, err := d.remove(ctx, refs, manner{keep: keep})
+			left, err := d.settle.remove(ctx, refs, manner{keep: keep})
 			require.NoError(t, err)
 			require.True(t, left.missing)
 			require.Empty(t, left.kept, "what stands there are other messages")

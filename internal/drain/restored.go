@@ -97,12 +97,12 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
 	d.past.since = time.Now()
-	d.unsettled = slices.Concat(d.removal.waiting, d.unsettled)
-	d.removal.waiting = nil
-	for _, e := range d.unsettled {
+	d.settle.unsettled = slices.Concat(d.settle.removal.waiting, d.settle.unsettled)
+	d.settle.removal.waiting = nil
+	for _, e := range d.settle.unsettled {
 		d.revoke(e)
 	}
-	d.reopen, d.renewAt, d.pace = true, time.Time{}, pace{pause: d.config.PollMin}
+	d.reopen, d.pace.renewAt, d.pace = true, time.Time{}, pace{pause: d.config.PollMin}
 	d.scheduler.Extend(time.Time{}) // until the held lanes are known
 	d.scheduler.LoseSlots()
 }
@@ -110,21 +110,21 @@ func (d *Drainer) startOver(reason string, lost bool) {
 // revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may
 // have written to the database that was lost. It is called before each try to write the outcome, since a try may be
 // under way when the drainer starts over.
-func (d *Drainer) revoke(e *schedule.Entry) {
-	if d.config.Local && e.Outcome.Verdict == spool.Done && d.scheduler.HasOutlived(e) {
+func (c *core) revoke(e *schedule.Entry) {
+	if c.config.Local && e.Outcome.Verdict == spool.Done && c.scheduler.HasOutlived(e) {
 		e.Outcome = spool.Outcome{Verdict: spool.Postpone}
 	}
 }
 
 // seen returns the condition under which a message may be removed, see [dialect.Statements.RemoveWhere]. It is nil for
 // a forwarder: a message that the broker has confirmed stays done, whatever happens to the database.
-func (d *Drainer) seen() *dialect.Seen {
-	if !d.config.Local {
+func (s *settler) seen() *dialect.Seen {
+	if !s.config.Local {
 		return nil
 	}
-	seen := &dialect.Seen{Given: d.past.given}
-	for server, last := range d.past.incarnations {
-		if !last.Before(d.past.since) {
+	seen := &dialect.Seen{Given: s.past.given}
+	for server, last := range s.past.incarnations {
+		if !last.Before(s.past.since) {
 			seen.Servers = append(seen.Servers, server)
 		}
 	}

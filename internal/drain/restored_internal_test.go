@@ -33,8 +33,8 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			c := newCounter(t, testdb.SQLite(t))
 			d := c.d
 			d.config.Local = true
-			begin, underWay := d.removal.start, 0
-			d.removal.start = func(func()) { underWay++ }
+			begin, underWay := d.settle.removal.start, 0
+			d.settle.removal.start = func(func()) { underWay++ }
 			d.scheduler.Limit(counted)
 			d.scheduler.Load(c.suspects[:2])
 			var entries []*schedule.Entry
@@ -43,17 +43,17 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 				d.scheduler.Finish(batch, one(spool.Done))
 				entries = append(entries, batch...)
 			}
-			require.NoError(t, d.settleFinished(t.Context()))
+			require.NoError(t, d.settle.settleFinished(t.Context()))
 			require.Equal(t, 1, underWay)
 
 			d.startOver("the test says so", true)
-			d.removal.start = begin
+			d.settle.removal.start = begin
 			result := end(entries)
 			result.entries = entries
-			d.removal.ended <- result
+			d.settle.removal.ended <- result
 			require.Eventually(t, func() bool {
-				d.setbacks.lockedUntil = time.Time{}
-				_ = d.settleFinished(t.Context())
+				d.settle.setbacks.lockedUntil = time.Time{}
+				_ = d.settle.settleFinished(t.Context())
 				inMemory, _ := d.scheduler.Size()
 				return inMemory == 0
 			}, time.Minute, time.Millisecond, "they are settled")

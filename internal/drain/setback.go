@@ -140,12 +140,12 @@ func (s *setbacks) forget(m *spool.Message) {
 }
 
 // setBack records a setback of a message.
-func (d *Drainer) setBack(ctx context.Context, e *schedule.Entry, reason error) {
+func (s *settler) setBack(ctx context.Context, e *schedule.Entry, reason error) {
 	if reason == nil {
 		reason = errNotRemoved
 	}
 	now := time.Now()
-	inARow, pause := d.setbacks.add(e.Message, now)
+	inARow, pause := s.setbacks.add(e.Message, now)
 	e.Until = now.Add(pause)
 	if e.Outcome.Verdict == spool.Again {
 		e.Outcome.After = pause
@@ -153,43 +153,43 @@ func (d *Drainer) setBack(ctx context.Context, e *schedule.Entry, reason error) 
 	if inARow < setbacksUntilLogged || inARow%setbacksUntilLogged != 0 || !isPowerOfTwo(inARow/setbacksUntilLogged) {
 		return
 	}
-	d.noteSetback(ctx, e.Message, inARow, reason)
-	if d.setbacks.name(e.Message, now) {
-		d.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, d.setbackFields(e.Message, inARow))
+	s.noteSetback(ctx, e.Message, inARow, reason)
+	if s.setbacks.name(e.Message, now) {
+		s.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, s.setbackFields(e.Message, inARow))
 	}
 }
 
 func isPowerOfTwo(n int) bool { return n&(n-1) == 0 }
 
-func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogFields {
-	return watermill.LogFields{"spool": d.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
+func (s *settler) setbackFields(m *spool.Message, inARow int) watermill.LogFields {
+	return watermill.LogFields{"spool": s.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
 }
 
 // noteSetback writes the number of setbacks to the failures of the message, with attempt 0. It ignores errors.
-func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
+func (s *settler) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
 	text := spool.ErrorText(fmt.Errorf("the message could not be settled %d times in a row, and no attempt is counted: %w", inARow, reason))
-	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: d.config.Process}
-	err := d.inTime(ctx, func(ctx context.Context) error {
-		return spool.Run(ctx, d.db, d.spool.Statements.InsertFailure(note))
+	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: s.config.Process}
+	err := s.inTime(ctx, func(ctx context.Context) error {
+		return spool.Run(ctx, s.db, s.spool.Statements.InsertFailure(note))
 	})
 	if err != nil {
-		d.logger.Debug("Postbox could not record that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
+		s.logger.Debug("Postbox could not record that a message cannot be settled: "+err.Error(), s.setbackFields(m, inARow))
 	}
 }
 
 // overcome forgets the setbacks of messages that have ended, with any outcome.
-func (d *Drainer) overcome(entries []*schedule.Entry) {
-	if len(d.setbacks.known) == 0 {
+func (s *settler) overcome(entries []*schedule.Entry) {
+	if len(s.setbacks.known) == 0 {
 		return
 	}
 	for _, e := range entries {
-		was := d.setbacks.known[e.Message.Identity()]
+		was := s.setbacks.known[e.Message.Identity()]
 		if was.inARow == 0 || e.Outcome.Verdict == spool.Postpone || e.Outcome.Verdict == spool.Again {
 			continue
 		}
-		d.setbacks.forget(e.Message)
+		s.setbacks.forget(e.Message)
 		if was.named {
-			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.Message, was.inARow))
+			s.logger.Info("Postbox has settled a message that it could not settle before", s.setbackFields(e.Message, was.inARow))
 		}
 	}
 }
@@ -199,96 +199,96 @@ var errMemoryFull = errors.New("the memory is full of handled messages that cann
 
 // logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it from time to
 // time. A memory that is full of other messages is usual under load and not logged.
-func (d *Drainer) logFullMemory(page int) {
-	resting := len(d.setbacks.resting)
+func (s *settler) logFullMemory(page int) {
+	resting := len(s.setbacks.resting)
 	_, full := roomBeside(resting-min(resting, page), page)
-	if !full || time.Since(d.setbacks.fullMemoryLogged) < fullMemoryRepeat {
+	if !full || time.Since(s.setbacks.fullMemoryLogged) < fullMemoryRepeat {
 		return
 	}
-	d.setbacks.fullMemoryLogged = time.Now()
-	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting})
+	s.setbacks.fullMemoryLogged = time.Now()
+	s.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": s.spool.Name(), "messages": resting})
 }
 
 // isConflict reports whether an error comes from a conflict with other transactions, which may end at any time.
-func (d *Drainer) isConflict(err error) bool {
-	return errors.Is(err, spool.ErrLost) || d.spool.Statements.Kind.Classify(err) == dialect.Conflict
+func (c *core) isConflict(err error) bool {
+	return errors.Is(err, spool.ErrLost) || c.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
 
 // isRefusal reports whether a settlement that failed with this error may work later, or message by
 // message. Such an error is a conflict, a dead letter that the outbox rejects, a part that was out
 // of time, or a statement that the server refuses, for example because a trigger raises an error
 // for one message.
-func (d *Drainer) isRefusal(err error) bool {
+func (s *settler) isRefusal(err error) bool {
 	var ofHook hookError
 	var late lateError
-	return errors.As(err, &ofHook) || errors.As(err, &late) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
+	return errors.As(err, &ofHook) || errors.As(err, &late) || s.isConflict(err) || dialect.Coded(err) && s.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
 // settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database
 // keeps them without an error, or a process that took the lane has them. Suspects whose starts could not be counted
 // rest, too: if they were read again immediately, they would keep the database busy.
-func (d *Drainer) settled(ctx context.Context, entries []*schedule.Entry) {
+func (s *settler) settled(ctx context.Context, entries []*schedule.Entry) {
 	var through []*schedule.Entry
 	for _, e := range entries {
 		switch {
 		case e.Kept:
-			d.rest(ctx, e, errNotRemoved)
+			s.rest(ctx, e, errNotRemoved)
 		case e.Refused:
-			d.restAgain(ctx, e, errNotRemoved)
+			s.restAgain(ctx, e, errNotRemoved)
 		case e.Outcome.Uncounted:
-			d.restAgain(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
+			s.restAgain(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
 		default:
 			through = append(through, e)
 		}
 	}
-	d.observe(through)
-	d.forget(through)
+	s.observe(through)
+	s.forget(through)
 }
 
 // restAgain lets a message rest that must be read again. It is handled again if it still exists.
-func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
+func (s *settler) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
 	e.Refused, e.Message.Started = false, 0 // its start has been taken back
 	if e.Outcome.Verdict != spool.Again {
 		e.Outcome = spool.Outcome{Verdict: spool.Again}
 		e.Until = time.Time{}
 	}
-	d.rest(ctx, e, reason)
+	s.rest(ctx, e, reason)
 }
 
 // rest lets a message rest that has finished and could not be settled, with its key closed. If it has an outcome, its lane is
 // not handed back meanwhile.
-func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
+func (s *settler) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if errors.Is(reason, spool.ErrLost) { // or its row cannot be removed: if the lane was lost, the renewal finds out now
-		d.pollAgain()
+		s.pollAgain()
 		reason = errNotRemoved
 	}
 	if e.Until.IsZero() {
-		d.setBack(ctx, e, reason)
+		s.setBack(ctx, e, reason)
 	}
 	e.Locked = false
-	d.layDown(e)
+	s.layDown(e)
 }
 
 // layDown adds a message to the resting ones.
-func (d *Drainer) layDown(e *schedule.Entry) {
-	d.setbacks.resting = append(d.setbacks.resting, e)
+func (s *settler) layDown(e *schedule.Entry) {
+	s.setbacks.resting = append(s.setbacks.resting, e)
 	if e.Locked || mustBeStored(e.Outcome.Verdict) {
-		d.keepLane(e)
+		s.keepLane(e)
 	}
-	d.scheduler.Hold(e)
+	s.scheduler.Hold(e)
 }
 
 // takeRested returns the messages that have rested. Messages that must be read again are returned as postponed, the
 // others with their outcome. If the lane is lost, or is handed back, its messages do not rest, and the next holder
 // decides about them.
-func (d *Drainer) takeRested() (rested []*schedule.Entry) {
+func (s *settler) takeRested() (rested []*schedule.Entry) {
 	now := time.Now()
-	slices.SortStableFunc(d.setbacks.resting, byID)
+	slices.SortStableFunc(s.setbacks.resting, byID)
 	waits := map[int64]time.Time{} // until when an earlier message rests, by key
-	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
-		lane := d.lanes.of(e.Message)
+	s.setbacks.resting = slices.DeleteFunc(s.setbacks.resting, func(e *schedule.Entry) bool {
+		lane := s.lanes.of(e.Message)
 		mine := lane != nil && !lane.leaving
-		until := later(d.setbacks.until(e), waits[e.Message.KeyHash])
+		until := later(s.setbacks.until(e), waits[e.Message.KeyHash])
 		if mine && now.Before(until) {
 			if e.Until = until; e.Message.HasKey {
 				waits[e.Message.KeyHash] = until
@@ -306,9 +306,9 @@ func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 }
 
 // nextRested returns when the first of the resting messages is due; zero if there is none.
-func (d *Drainer) nextRested() (next time.Time) {
-	for _, e := range d.setbacks.resting {
-		if until := d.setbacks.until(e); next.IsZero() || until.Before(next) {
+func (s *settler) nextRested() (next time.Time) {
+	for _, e := range s.setbacks.resting {
+		if until := s.setbacks.until(e); next.IsZero() || until.Before(next) {
 			next = until
 		}
 	}

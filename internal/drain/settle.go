@@ -16,31 +16,48 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
+// settler writes the outcomes of messages: which have ended and are not written yet, what is being written, and what
+// rests since it could not be. It belongs to the goroutine of Run.
+type settler struct {
+	*core
+	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
+	settling  settling
+	removal   *removal
+	setbacks  setbacks
+	lockFirst bool // the server would continue to wait for a row after a removal was given up
+}
+
+func newSettler(shared *core) *settler {
+	return &settler{
+		core: shared, removal: newRemoval(), settling: settling{portions: newPortions(), ended: make(chan settledPart, 1)},
+	}
+}
+
 func byID(a, b *schedule.Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) }
 
 // pollAgain makes the drainer read all lanes from the beginning and renew its leases. It is called when a message could
 // not be settled: its lane was lost, or the answer to an earlier try was lost. The state of such messages must be known
 // before later messages of their keys are handed out.
-func (d *Drainer) pollAgain() {
-	d.lanes.rewind()
-	d.renewAt = time.Time{}
+func (c *core) pollAgain() {
+	c.lanes.rewind()
+	c.pace.renewAt = time.Time{}
 }
 
 // refused marks a message that could not be settled and that another process may have by now.
-func (d *Drainer) refused(e *schedule.Entry) {
+func (s *settler) refused(e *schedule.Entry) {
 	e.Refused = true
-	d.pollAgain()
+	s.pollAgain()
 }
 
 // execIsolated executes a statement that must not wait for unrelated rows, see [dialect.Statements.Isolate].
-func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
-	if d.spool.Statements.Isolate {
-		return spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
+func (c *core) execIsolated(ctx context.Context, query dialect.Query) error {
+	if c.spool.Statements.Isolate {
+		return spool.InTx(ctx, c.db, c.spool.Statements, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, query.Text, query.Args...)
 			return err
 		})
 	}
-	_, err := d.prepared.Exec(ctx, d.db, query)
+	_, err := c.prepared.Exec(ctx, c.db, query)
 	return err
 }
 
@@ -55,50 +72,50 @@ const (
 )
 
 // next applies the retry profile, and at its end the policy for the head of a key.
-func (d *Drainer) next(e *schedule.Entry) next {
+func (s *settler) next(e *schedule.Entry) next {
 	if e.Outcome.Verdict == spool.Wait || e.Outcome.Verdict == spool.Again {
 		return wait
 	}
 	over := e.Outcome.Verdict == spool.Dead || e.Outcome.Final
-	if !over && !retries.Exhausted(d.config.Retry, e.Message.Attempts+e.Message.Starts+1) {
+	if !over && !retries.Exhausted(s.config.Retry, e.Message.Attempts+e.Message.Starts+1) {
 		return tryAgain
 	}
 	switch {
-	case d.config.Head == HeadPark:
+	case s.config.Head == HeadPark:
 		return park
-	case d.config.Head == HeadBlock && !over:
+	case s.config.Head == HeadBlock && !over:
 		return tryAgain
 	default:
 		return bury
 	}
 }
 
-func (d *Drainer) delay(e *schedule.Entry) time.Duration {
+func (s *settler) delay(e *schedule.Entry) time.Duration {
 	if e.Outcome.After > 0 {
 		return e.Outcome.After
 	}
-	return retries.Delay(d.config.Retry, e.Message.Attempts+1)
+	return retries.Delay(s.config.Retry, e.Message.Attempts+1)
 }
 
 // waitNote begins the failure entry, with attempt 0, of a message that waits without a counted attempt.
 const waitNote = "the message waits, and no attempt is counted"
 
 // fate returns what is stored of a message that failed.
-func (d *Drainer) fate(e *schedule.Entry) dialect.Failed {
+func (s *settler) fate(e *schedule.Entry) dialect.Failed {
 	m := e.Message
 	f := dialect.Failed{
 		AsRead:      dialect.AsRead{Ref: m.Ref, Attempts: m.Attempts, LeastStarts: m.Started, MostStarts: m.AllStarts()},
 		AddAttempts: 1, TakeBackStarts: m.Started, Noted: true, Attempt: m.Attempts + 1,
 	}
 	reason := e.Outcome.Err
-	switch d.next(e) {
+	switch s.next(e) {
 	case tryAgain:
-		f.Delay = d.delay(e).Microseconds()
+		f.Delay = s.delay(e).Microseconds()
 	case wait:
 		// The reason is recorded when the message begins to wait, so that an operator sees it. It
 		// is not recorded again, because an outage may last for thousands of probes. That of
 		// [spool.Again] is recorded by setback.go.
-		f.Delay, f.AddAttempts, f.Attempt = d.delay(e).Microseconds(), 0, 0
+		f.Delay, f.AddAttempts, f.Attempt = s.delay(e).Microseconds(), 0, 0
 		f.Noted = m.Ref.State != dialect.StateRetrying && reason != nil && e.Outcome.Verdict != spool.Again
 		reason = fmt.Errorf("%s: %w", waitNote, reason)
 	case park:
@@ -113,7 +130,7 @@ func (d *Drainer) fate(e *schedule.Entry) dialect.Failed {
 }
 
 // logEnd says of a message that was settled if it is not tried again by itself.
-func (d *Drainer) logEnd(e *schedule.Entry, f dialect.Failed) {
+func (s *settler) logEnd(e *schedule.Entry, f dialect.Failed) {
 	text := "Postbox moved a message to the dead letters"
 	switch {
 	case f.Dead:
@@ -122,13 +139,13 @@ func (d *Drainer) logEnd(e *schedule.Entry, f dialect.Failed) {
 	default:
 		return
 	}
-	d.logger.Error(text, e.Outcome.Err, watermill.LogFields{
-		"spool": d.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
+	s.logger.Error(text, e.Outcome.Err, watermill.LogFields{
+		"spool": s.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
 	})
 }
 
 // hooked reports whether Buried is called for a message.
-func (d *Drainer) hooked(f dialect.Failed) bool { return f.Dead && d.configured.Buried != nil }
+func (s *settler) hooked(f dialect.Failed) bool { return f.Dead && s.configured.Buried != nil }
 
 // causeOf returns why a message becomes a dead letter.
 func causeOf(e *schedule.Entry) dialect.Cause {
@@ -145,16 +162,16 @@ func causeOf(e *schedule.Entry) dialect.Cause {
 }
 
 // callBuried calls Buried for each dead message, before anything is written of them.
-func (d *Drainer) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
+func (s *settler) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
 	for _, e := range entries {
 		m := e.Message
 		large := !m.Loaded // its payload, see unload
 		if large {
-			if _, err := d.loadPayload(ctx, tx, m); err != nil {
+			if _, err := s.loadPayload(ctx, tx, m); err != nil {
 				return err
 			}
 		}
-		err := d.configured.Buried(ctx, m, m.Attempts+1, e.Outcome.Err)
+		err := s.configured.Buried(ctx, m, m.Attempts+1, e.Outcome.Err)
 		if large {
 			m.Unload() // a part may have many such messages, and many may wait for another try
 		}

@@ -58,11 +58,11 @@ func (p *partSize) worked(n int) {
 
 // partTime returns how long the statements of a part may take. A message by itself gets the time
 // until the next renewal, since that may need the only connection.
-func (d *Drainer) partTime(n int) time.Duration {
+func (c *core) partTime(n int) time.Duration {
 	if n == 1 {
-		return max(d.configured.Renew, LockPatience)
+		return max(c.configured.Renew, LockPatience)
 	}
-	return max(d.configured.Renew/partsPerRenewal, leastPartTime)
+	return max(c.configured.Renew/partsPerRenewal, leastPartTime)
 }
 
 // lateError means that a part was out of time. The database may have been about to answer, so this
@@ -75,13 +75,13 @@ func (e lateError) Unwrap() error { return e.error }
 // inPart runs the settlement of n messages in a transaction, whose statements have the time of a
 // part, or less if the server ends them earlier. It does not count the wait for a connection, which
 // may be long in a small pool.
-func (d *Drainer) inPart(ctx context.Context, n int, settle func(ctx context.Context, tx *sql.Tx) error) error {
+func (c *core) inPart(ctx context.Context, n int, settle func(ctx context.Context, tx *sql.Tx) error) error {
 	late := false
-	err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
-		limited, cancel := context.WithTimeout(ctx, d.partTime(n))
+	err := spool.InTx(ctx, c.db, c.spool.Statements, func(tx *sql.Tx) error {
+		limited, cancel := context.WithTimeout(ctx, c.partTime(n))
 		defer cancel()
 		err := settle(limited, tx)
-		ended := d.spool.Statements.Kind.Classify(err) == dialect.Interrupted // by the server
+		ended := c.spool.Statements.Kind.Classify(err) == dialect.Interrupted // by the server
 		late = err != nil && (ended || limited.Err() != nil) && ctx.Err() == nil
 		return err
 	})
@@ -92,7 +92,7 @@ func (d *Drainer) inPart(ctx context.Context, n int, settle func(ctx context.Con
 }
 
 // inTime runs work with the time that a step has.
-func (d *Drainer) inTime(ctx context.Context, work func(ctx context.Context) error) error {
+func (c *core) inTime(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
 	return work(ctx)
@@ -158,74 +158,74 @@ type settledPart struct {
 }
 
 // settleBeside begins to settle a part, and reports whether there was one.
-func (d *Drainer) settleBeside(ctx context.Context) bool {
-	if len(d.settling.part) > 0 {
+func (s *settler) settleBeside(ctx context.Context) bool {
+	if len(s.settling.part) > 0 {
 		return false
 	}
-	d.stopBehind()
-	if len(d.unsettled) == 0 {
-		d.settling.failed = false
+	s.stopBehind()
+	if len(s.unsettled) == 0 {
+		s.settling.failed = false
 		return false
 	}
-	r := d.nextPart()
+	r := s.nextPart()
 	for _, e := range r.part {
 		e.Refused, e.Kept = false, false
 	}
 	if r.by == nothing {
-		d.conclude(ctx, r.part, nil)
+		s.conclude(ctx, r.part, nil)
 		return true
 	}
-	how := d.manner(true)
-	d.settling.part = r.part
-	d.settling.abort = d.beside(ctx, func(ctx context.Context) {
+	how := s.manner(true)
+	s.settling.part = r.part
+	s.settling.abort = s.beside(ctx, func(ctx context.Context) {
 		began := time.Now()
-		d.settlePart(ctx, &r, how)
+		s.settlePart(ctx, &r, how)
 		r.took = time.Since(began)
-		d.settling.ended <- r
-		d.scheduler.Signal()
+		s.settling.ended <- r
+		s.scheduler.Signal()
 	})
 	return true
 }
 
 // nextPart takes messages that one transaction settles: of those that have waited longest, as many
 // as are settled in the same way. It has them in the order of their ids.
-func (d *Drainer) nextPart() (r settledPart) {
-	r.by = wayOf(d.unsettled[0])
+func (s *settler) nextPart() (r settledPart) {
+	r.by = wayOf(s.unsettled[0])
 	var others []*schedule.Entry
 	hooked := 0
-	for _, e := range d.unsettled {
-		if wayOf(e) != r.by || len(r.part) == d.settling.portions[r.by].now || hooked == maxHooked {
+	for _, e := range s.unsettled {
+		if wayOf(e) != r.by || len(r.part) == s.settling.portions[r.by].now || hooked == maxHooked {
 			others = append(others, e)
 			continue
 		}
-		if r.part = append(r.part, e); r.by == fail && d.hooked(d.fate(e)) {
+		if r.part = append(r.part, e); r.by == fail && s.hooked(s.fate(e)) {
 			hooked++
 		}
 	}
 	slices.SortStableFunc(r.part, byID)
 	if r.by == fail {
 		for _, e := range r.part {
-			r.fates = append(r.fates, d.fate(e))
+			r.fates = append(r.fates, s.fate(e))
 		}
 	}
-	d.unsettled = others
+	s.unsettled = others
 	return r
 }
 
 // stopBehind lets failed messages rest as long as an earlier failed message of their key does. If
 // they were written before it, the next holder of the lane could begin with them.
-func (d *Drainer) stopBehind() {
-	first := firstFailed(d.setbacks.resting)
+func (s *settler) stopBehind() {
+	first := firstFailed(s.setbacks.resting)
 	if len(first) == 0 {
 		return
 	}
-	d.unsettled = slices.DeleteFunc(d.unsettled, func(e *schedule.Entry) bool {
+	s.unsettled = slices.DeleteFunc(s.unsettled, func(e *schedule.Entry) bool {
 		before, behind := first[e.Message.KeyHash]
 		if !behind || !e.Message.HasKey || wayOf(e) != fail || before.Message.Ref.ID >= e.Message.Ref.ID {
 			return false
 		}
-		e.Until = d.setbacks.until(before)
-		d.layDown(e)
+		e.Until = s.setbacks.until(before)
+		s.layDown(e)
 		return true
 	})
 }
@@ -247,23 +247,23 @@ func firstFailed(entries []*schedule.Entry) map[int64]*schedule.Entry {
 }
 
 // settlePart settles a part. It uses nothing that belongs to the drainer's goroutine.
-func (d *Drainer) settlePart(ctx context.Context, r *settledPart, how manner) {
+func (s *settler) settlePart(ctx context.Context, r *settledPart, how manner) {
 	switch r.by {
 	case remove:
-		r.left, r.err = d.removeEntries(ctx, r.part, how)
+		r.left, r.err = s.removeEntries(ctx, r.part, how)
 		r.locked = r.left.locked
 	case fail:
-		r.err = d.settleFailed(ctx, r)
+		r.err = s.settleFailed(ctx, r)
 	default:
-		r.locked, r.err = d.takeBackStarts(ctx, r.part)
+		r.locked, r.err = s.takeBackStarts(ctx, r.part)
 	}
 }
 
 // takeSettled processes the result of a part that has been settled.
-func (d *Drainer) takeSettled(ctx context.Context) error {
+func (s *settler) takeSettled(ctx context.Context) error {
 	select {
-	case r := <-d.settling.ended:
-		return d.endPart(ctx, r)
+	case r := <-s.settling.ended:
+		return s.endPart(ctx, r)
 	default:
 		return nil
 	}
@@ -271,24 +271,24 @@ func (d *Drainer) takeSettled(ctx context.Context) error {
 
 // endPart processes the result of a part. A part that the database refuses is tried again in
 // smaller and smaller ones.
-func (d *Drainer) endPart(ctx context.Context, r settledPart) error {
-	d.settling.part, d.settling.failed = nil, r.err != nil && !d.isRefusal(r.err)
-	size := &d.settling.portions[r.by]
+func (s *settler) endPart(ctx context.Context, r settledPart) error {
+	s.settling.part, s.settling.failed = nil, r.err != nil && !s.isRefusal(r.err)
+	size := &s.settling.portions[r.by]
 	switch {
 	case r.err == nil:
-		if r.took < d.partTime(2)/2 { // a part of half as many again will be in time
+		if r.took < s.partTime(2)/2 { // a part of half as many again will be in time
 			size.worked(len(r.part))
 		}
-		d.noteLeft(r.part, r.left)
-		d.noteFates(r)
-		d.conclude(ctx, r.part, r.locked)
-	case d.settling.failed:
-		d.settleAgain(r.part)
+		s.noteLeft(r.part, r.left)
+		s.noteFates(r)
+		s.conclude(ctx, r.part, r.locked)
+	case s.settling.failed:
+		s.settleAgain(r.part)
 		return r.err
 	case len(r.part) == 1:
-		d.rest(ctx, r.part[0], r.err)
+		s.rest(ctx, r.part[0], r.err)
 	default:
-		d.settleAgain(r.part)
+		s.settleAgain(r.part)
 		size.halve(len(r.part))
 	}
 	return nil
@@ -296,42 +296,42 @@ func (d *Drainer) endPart(ctx context.Context, r settledPart) error {
 
 // settleAgain puts messages back that could not be settled. The drainer may have started over
 // since.
-func (d *Drainer) settleAgain(part []*schedule.Entry) {
+func (s *settler) settleAgain(part []*schedule.Entry) {
 	for _, e := range part {
-		d.revoke(e)
+		s.revoke(e)
 	}
-	d.unsettled = slices.Concat(part, d.unsettled)
+	s.unsettled = slices.Concat(part, s.unsettled)
 }
 
 // noteFates notes what has been written of failed messages. A message that is no longer as it was
 // read may have another process by now, or was settled by a try whose answer was lost: it is read
 // again.
-func (d *Drainer) noteFates(r settledPart) {
+func (s *settler) noteFates(r settledPart) {
 	for _, e := range r.gone {
-		d.refused(e)
+		s.refused(e)
 	}
 	for i, f := range r.fates {
 		e := r.part[i]
 		if e.Refused || r.locked[f.ID] {
 			continue
 		}
-		d.logEnd(e, f)
+		s.logEnd(e, f)
 		if f.Dead && f.State == dialect.StateRetrying { // its key goes on, and was not read behind it
-			d.readFrom(f.Ref)
+			s.readFrom(f.Ref)
 		}
 	}
 }
 
 // settleFailed writes the outcomes of messages that failed.
-func (d *Drainer) settleFailed(ctx context.Context, r *settledPart) error {
-	defer d.settledIn(d.configured.Meter.Now())
+func (s *settler) settleFailed(ctx context.Context, r *settledPart) error {
+	defer s.settledIn(s.configured.Meter.Now())
 	read := make([]dialect.AsRead, len(r.part))
 	for i, f := range r.fates {
 		read[i] = f.AsRead
 	}
 	var committed func()
-	err := d.inPart(ctx, len(r.part), func(ctx context.Context, tx *sql.Tx) error {
-		mine, locked, err := d.spool.LockAsRead(ctx, tx, d.id, read)
+	err := s.inPart(ctx, len(r.part), func(ctx context.Context, tx *sql.Tx) error {
+		mine, locked, err := s.spool.LockAsRead(ctx, tx, s.id, read)
 		if err != nil {
 			return err
 		}
@@ -344,19 +344,19 @@ func (d *Drainer) settleFailed(ctx context.Context, r *settledPart) error {
 			case r.locked[f.ID]:
 			case !mine[f.ID]:
 				r.gone = append(r.gone, e)
-			case d.hooked(f):
+			case s.hooked(f):
 				hooked, dead = append(hooked, f), append(dead, e)
 			default:
 				write = append(write, f)
 			}
 		}
 		ctx, committed = postbox.ContextWithHooks(ctx, tx)
-		err = d.writeFailed(ctx, tx, write)
+		err = s.writeFailed(ctx, tx, write)
 		if err == nil && len(hooked) > 0 {
-			err = d.buryHooked(ctx, tx, dead, hooked)
+			err = s.buryHooked(ctx, tx, dead, hooked)
 		}
 		if err == nil {
-			err = d.takeBackIn(ctx, tx, r.gone)
+			err = s.takeBackIn(ctx, tx, r.gone)
 		}
 		return err
 	})
@@ -366,20 +366,20 @@ func (d *Drainer) settleFailed(ctx context.Context, r *settledPart) error {
 	return err
 }
 
-func (d *Drainer) writeFailed(ctx context.Context, tx *sql.Tx, failed []dialect.Failed) error {
+func (s *settler) writeFailed(ctx context.Context, tx *sql.Tx, failed []dialect.Failed) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return d.spool.SettleFailed(ctx, tx, d.id, d.configured.Process, failed)
+	return s.spool.SettleFailed(ctx, tx, s.id, s.configured.Process, failed)
 }
 
 // buryHooked settles dead messages for which Buried is called. It may take long, so what depends on
 // the lane is written after it.
-func (d *Drainer) buryHooked(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry, failed []dialect.Failed) error {
-	if err := d.callBuried(ctx, tx, entries); err != nil {
+func (s *settler) buryHooked(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry, failed []dialect.Failed) error {
+	if err := s.callBuried(ctx, tx, entries); err != nil {
 		return err
 	}
-	err := d.writeFailed(ctx, tx, failed)
+	err := s.writeFailed(ctx, tx, failed)
 	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
 		return hookError{fmt.Errorf("report that messages are dead: the hook has ended the transaction: %w", err)}
 	}

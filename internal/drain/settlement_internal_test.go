@@ -39,7 +39,7 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 			outcomes[0].Err, outcomes[0].After = errNotAll, time.Hour
 			d.scheduler.Finish(d.scheduler.Take(), outcomes)
 		}
-		d.unsettled = d.scheduler.TakeFinished()
+		d.settle.unsettled = d.scheduler.TakeFinished()
 		require.NoError(t, d.settleUnsettled(t.Context()))
 
 		waiting := func() int {
@@ -50,19 +50,19 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 		if database.Dialect == postbox.PostgreSQL {
 			require.LessOrEqual(t, database.Count(t, "SELECT COUNT(DISTINCT xmin::text) FROM postbox_waiting"), most, "transactions")
 		}
-		require.Len(t, d.setbacks.known, 1, "nothing else had a setback")
-		require.Len(t, d.setbacks.resting, 1)
-		require.Equal(t, "13", d.setbacks.resting[0].Message.MessageID)
+		require.Len(t, d.settle.setbacks.known, 1, "nothing else had a setback")
+		require.Len(t, d.settle.setbacks.resting, 1)
+		require.Equal(t, "13", d.settle.setbacks.resting[0].Message.MessageID)
 		all, _ := d.scheduler.Size()
 		require.Equal(t, 1, all)
 		require.False(t, d.renewalDue(), "no lane was lost")
 
 		end()
-		d.unsettled = d.setbacks.resting
-		d.setbacks.resting = nil
+		d.settle.unsettled = d.settle.setbacks.resting
+		d.settle.setbacks.resting = nil
 		require.NoError(t, d.settleUnsettled(t.Context()))
 		require.Equal(t, failed, waiting())
-		require.Empty(t, d.unsettled)
+		require.Empty(t, d.settle.unsettled)
 	})
 }
 
@@ -81,9 +81,9 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll, After: time.Hour}})
 		}
 		finished := d.scheduler.TakeFinished()
-		d.removal.waiting = finished[:1:1]
-		d.unsettled = finished[1:2:2]
-		d.awaitLock(finished[2])
+		d.settle.removal.waiting = finished[:1:1]
+		d.settle.unsettled = finished[1:2:2]
+		d.settle.awaitLock(finished[2])
 		database.Exec(t, "UPDATE postbox_lanes SET token = token - 1")
 
 		end := d.beginUnsettled(t.Context())
@@ -91,7 +91,7 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 		require.True(t, d.reopen, "it has started over")
 		require.NoError(t, end())
 		inMemory, _ := d.scheduler.Size()
-		require.Equal(t, inMemory, len(d.unsettled)+len(d.removal.waiting)+len(d.setbacks.resting), "each will be settled")
+		require.Equal(t, inMemory, len(d.settle.unsettled)+len(d.settle.removal.waiting)+len(d.settle.setbacks.resting), "each will be settled")
 	})
 }
 
@@ -107,8 +107,8 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 		d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll}})
 	}
 	finished := d.scheduler.TakeFinished()
-	d.unsettled, d.removal.underWay = finished[1:2], 1
-	d.removal.abort = sync.OnceFunc(func() { d.removal.ended <- removed{entries: finished[:1], err: context.Canceled} })
+	d.settle.unsettled, d.settle.removal.underWay = finished[1:2], 1
+	d.settle.removal.abort = sync.OnceFunc(func() { d.settle.removal.ended <- removed{entries: finished[:1], err: context.Canceled} })
 	writer, err := c.database.Open(t).Conn(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = writer.Close() }()
@@ -116,9 +116,9 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	require.NoError(t, err)
 	over, end := context.WithCancel(t.Context())
 	end()
-	require.Error(t, d.settleRest(over))
-	require.Zero(t, d.removal.underWay)
-	require.Empty(t, d.settling.part)
+	require.Error(t, d.settle.settleRest(over))
+	require.Zero(t, d.settle.removal.underWay)
+	require.Empty(t, d.settle.settling.part)
 	require.Equal(t, 2, unrecorded(d.unsettledYet()))
 }
 
@@ -137,12 +137,12 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	d.scheduler.Limit(counted)
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Dead, Err: errNotAll}})
-	d.unsettled = d.scheduler.TakeFinished()
-	m := d.unsettled[0].Message
+	d.settle.unsettled = d.scheduler.TakeFinished()
+	m := d.settle.unsettled[0].Message
 	m.Unload()
 	require.NoError(t, d.settleUnsettled(t.Context()))
 	require.Equal(t, 1, refused)
-	require.Len(t, d.setbacks.resting, 1)
+	require.Len(t, d.settle.setbacks.resting, 1)
 	require.False(t, m.Loaded)
 	require.Nil(t, m.Payload)
 }
@@ -173,7 +173,7 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.scheduler.Limit(counted)
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
-	d.renewAt = time.Time{}
+	d.pace.renewAt = time.Time{}
 	d.stepFailed(errNotAll)
 	require.True(t, d.trouble.renewal)
 	d.trouble.until = time.Now() // its pause is over
@@ -200,14 +200,14 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed'")
 	d.step(t.Context())
 	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Retry, Err: errNotAll}})
-	start := d.removal.start
+	start := d.settle.removal.start
 	var work func()
-	d.removal.start = func(begun func()) { work = begun }
+	d.settle.removal.start = func(begun func()) { work = begun }
 	for range 3 {
 		d.watermark.safe, d.pace.at = firstStride/2, time.Time{} // reads need not return to what they have passed
 		d.step(t.Context())
 	}
-	d.removal.start = start
+	d.settle.removal.start = start
 	work()
 	d.step(t.Context())
 	found := d.scheduler.Snapshot().Messages

@@ -26,7 +26,7 @@ func sleepy(t *testing.T, database *testdb.Database, seconds string) (end func()
 // removeNext removes one message and returns which are locked.
 func (c *counter) removeNext() leftover {
 	c.Helper()
-	left, err := c.d.remove(c.Context(), []dialect.Ref{c.suspects[0].Ref}, manner{})
+	left, err := c.d.settle.remove(c.Context(), []dialect.Ref{c.suspects[0].Ref}, manner{})
 	require.NoError(c, err)
 	require.False(c, left.missing)
 	c.suspects = c.suspects[1:]
@@ -39,7 +39,7 @@ func TestRemoval_is_halved_on_a_slow_server(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	c := newCounter(t, database)
-	c.d.removal.limit = 50 * time.Millisecond
+	c.d.settle.removal.limit = 50 * time.Millisecond
 	end := sleepy(t, database, "0.3")
 	left := c.removeNext()
 	require.True(t, left.late)
@@ -77,7 +77,7 @@ func TestRemoval_is_not_given_up_on_a_slow_MariaDB(t *testing.T) {
 	}
 	c := newCounter(t, database)
 	require.NoError(t, c.d.learnServer(t.Context()))
-	require.Equal(t, mostPatience, c.d.removal.limit)
+	require.Equal(t, mostPatience, c.d.settle.removal.limit)
 	sleepy(t, database, "2.2")
 	require.Empty(t, c.removeNext().locked)
 	require.Equal(t, counted-1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))

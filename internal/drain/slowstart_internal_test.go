@@ -74,7 +74,7 @@ func TestDrainer_spreads_overdue_retries_after_each_standstill(t *testing.T) {
 		for what, standstill := range map[string]func(){
 			"a takeover of lanes": func() {
 				database.Exec(t, "UPDATE postbox_lanes SET token = token + 1")
-				d.renewAt = time.Time{}
+				d.pace.renewAt = time.Time{}
 			},
 			"an outage of the database": func() {
 				d.stepFailed(errNotAll)

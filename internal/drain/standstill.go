@@ -16,14 +16,14 @@ import (
 // renewalDue reports whether the leases must be renewed, by either clock.
 func (d *Drainer) renewalDue() bool {
 	now := time.Now()
-	return !now.Add(d.scheduler.StoodStill(d.renewedAhead, now)).Before(d.renewAt)
+	return !now.Add(d.scheduler.StoodStill(d.renewedAhead, now)).Before(d.pace.renewAt)
 }
 
 // wakeUp is called after the process has stood still. Operators may have changed settings meanwhile. The process
 // applies them before it renews its leases and so hands out messages again.
 func (d *Drainer) wakeUp(ctx context.Context) error {
 	still := d.scheduler.StoodStill(d.renewedAhead, time.Now())
-	if still < controlInterval || d.renewAt.IsZero() {
+	if still < controlInterval || d.pace.renewAt.IsZero() {
 		return nil
 	}
 	d.logger.Info("Postbox was suspended, or the clock was set forward: it renews its leases before it continues", watermill.LogFields{

@@ -61,10 +61,10 @@ func TestDrainer_wall_clock_that_is_set_back_changes_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d, still := sleeper(t, database)
-		renewAt := d.renewAt
+		renewAt := d.pace.renewAt
 		*still = -time.Hour
 		d.step(t.Context())
 		require.False(t, d.scheduler.Snapshot().LeaseOver)
-		require.Equal(t, renewAt, d.renewAt, "nor is it renewed")
+		require.Equal(t, renewAt, d.pace.renewAt, "nor is it renewed")
 	})
 }

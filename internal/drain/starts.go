@@ -15,9 +15,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// starts counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
+// guard counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
 // commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
-type starts struct {
+type guard struct {
+	*core
 	counting sync.Mutex // held by the worker that counts
 	mu       sync.Mutex
 	waiting  []*start
@@ -34,14 +35,14 @@ type start struct {
 
 // countStart counts the start of a suspect before it is handed out. It reports false if the lane was lost, or if a
 // trigger of the user keeps the row unchanged.
-func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error) {
+func (g *guard) countStart(ctx context.Context, m *spool.Message) (bool, error) {
 	if !m.Exposed && !m.Suspect() {
 		return true, nil
 	}
 	s := &start{message: m}
-	d.countInGroup(ctx, s)
+	g.countInGroup(ctx, s)
 	if s.alone {
-		s.counted, s.err = d.countAlone(ctx, m)
+		s.counted, s.err = g.countAlone(ctx, m)
 	}
 	m.Counted = s.counted
 	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // with an unknown commit the start may be counted
@@ -52,21 +53,21 @@ func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error
 
 // countInGroup returns when s has been counted, or the try has failed. The worker that gets the lock first counts for
 // all that wait.
-func (d *Drainer) countInGroup(ctx context.Context, s *start) {
-	d.starts.mu.Lock()
-	d.starts.waiting = append(d.starts.waiting, s)
-	d.starts.mu.Unlock()
+func (g *guard) countInGroup(ctx context.Context, s *start) {
+	g.mu.Lock()
+	g.waiting = append(g.waiting, s)
+	g.mu.Unlock()
 
-	d.starts.counting.Lock()
-	defer d.starts.counting.Unlock()
+	g.counting.Lock()
+	defer g.counting.Unlock()
 	if s.tried {
 		return
 	}
-	d.starts.mu.Lock()
-	group := d.starts.waiting
-	d.starts.waiting = nil
-	d.starts.mu.Unlock()
-	counted, err := d.countTogether(ctx, group)
+	g.mu.Lock()
+	group := g.waiting
+	g.waiting = nil
+	g.mu.Unlock()
+	counted, err := g.countTogether(ctx, group)
 	for _, s := range group {
 		s.tried, s.counted = true, counted[s.message.Ref.ID]
 		if errors.Is(err, postbox.ErrCommitUnknown) {
@@ -80,7 +81,7 @@ func (d *Drainer) countInGroup(ctx context.Context, s *start) {
 // countTogether counts the starts of messages whose rows are not locked. It returns their ids, or an error and none.
 // The other messages, for example one whose row the previous holder of the lane still has locked, are counted alone:
 // then they hold up no others.
-func (d *Drainer) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
+func (g *guard) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
 	read := make([]dialect.AsRead, len(group))
 	for i, s := range group {
 		m := s.message
@@ -88,13 +89,13 @@ func (d *Drainer) countTogether(ctx context.Context, group []*start) (counted ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
-	err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
-		counted, err = spool.SelectIDs(ctx, tx, d.spool.Statements.LockAsRead(d.id, read))
+	err = spool.InTx(ctx, g.db, g.spool.Statements, func(tx *sql.Tx) error {
+		counted, err = spool.SelectIDs(ctx, tx, g.spool.Statements.LockAsRead(g.id, read))
 		if err != nil || len(counted) == 0 {
 			return err
 		}
 		mine := slices.DeleteFunc(read, func(m dialect.AsRead) bool { return !counted[m.ID] })
-		changed, err := spool.ExecPrepared(ctx, tx, d.prepared, d.spool.Statements.CountStarts(d.id, mine))
+		changed, err := spool.ExecPrepared(ctx, tx, g.prepared, g.spool.Statements.CountStarts(g.id, mine))
 		if err == nil && int(changed) < len(mine) {
 			err = errNotAll
 		}
@@ -111,14 +112,14 @@ var errNotAll = errors.New("not all starts were counted")
 
 // countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked and the start is
 // not counted.
-func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
+func (g *guard) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
-	locked, err := d.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+	locked, err := g.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
 		if len(locked) > 0 {
 			return nil
 		}
-		changed, err := spool.Affected(spool.Directly(ctx, tx, d.spool.Statements.CountStart(dialect.CountStartParams{
+		changed, err := spool.Affected(spool.Directly(ctx, tx, g.spool.Statements.CountStart(dialect.CountStartParams{
 			Spool: m.Spool.ID(), Ref: m.Ref, Add: 1, MostStarts: m.Starts,
 		})))
 		counted = changed > 0
@@ -136,12 +137,12 @@ func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted boo
 // takeBackIn takes back the starts of messages that came back, if their outcomes are not written,
 // or could not be written because the lane was lost. They have not crashed their process, and must
 // not be blamed if the next process crashes.
-func (d *Drainer) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
+func (c *core) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
 	refs := refsOf(slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 }))
 	if len(refs) == 0 {
 		return nil
 	}
-	if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStarts(d.id, refs)); err != nil {
+	if err := spool.Run(ctx, tx, c.spool.Statements.TakeBackStarts(c.id, refs)); err != nil {
 		return fmt.Errorf("take back the starts of messages: %w", err)
 	}
 	return nil
@@ -149,12 +150,12 @@ func (d *Drainer) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedul
 
 // takeBackStarts takes back the starts of these messages, each once. It returns the ids of messages whose rows are
 // locked. These include messages that could not be handled because of the lock, and that have no start to take back.
-func (d *Drainer) takeBackStarts(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error) {
+func (c *core) takeBackStarts(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error) {
 	locked = map[int64]bool{}
 	concerned := slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 && !e.Outcome.Locked })
 	for part := range slices.Chunk(concerned, maxSettle) {
-		found, err := d.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
-			return d.takeBackIn(ctx, tx, unlocked(part, locked))
+		found, err := c.inUnlocked(ctx, refsOf(part), func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
+			return c.takeBackIn(ctx, tx, unlocked(part, locked))
 		})
 		if err != nil {
 			return nil, err

@@ -59,10 +59,10 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.Helper()
 	results = make([]bool, len(c.suspects))
 	var workers sync.WaitGroup
-	c.d.starts.counting.Lock()
+	c.d.guard.counting.Lock()
 	for i, m := range c.suspects {
 		workers.Go(func() {
-			ok, err := c.d.countStart(context.WithoutCancel(c.Context()), m)
+			ok, err := c.d.guard.countStart(context.WithoutCancel(c.Context()), m)
 			if err != nil && !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 				c.Error(err)
 			}
@@ -70,11 +70,11 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 		})
 	}
 	require.Eventually(c, func() bool {
-		c.d.starts.mu.Lock()
-		defer c.d.starts.mu.Unlock()
-		return len(c.d.starts.waiting) == len(c.suspects)
+		c.d.guard.mu.Lock()
+		defer c.d.guard.mu.Unlock()
+		return len(c.d.guard.waiting) == len(c.suspects)
 	}, time.Minute, time.Millisecond)
-	c.d.starts.counting.Unlock()
+	c.d.guard.counting.Unlock()
 	return results, workers.Wait
 }
 
@@ -124,14 +124,14 @@ func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 		lost.Ref.Token--
 		entry := schedule.NewEntry(lost)
 		entry.Outcome = spool.Outcome{Verdict: spool.Retry, Err: errNotAll}
-		c.d.unsettled = []*schedule.Entry{entry}
-		c.d.removal.start = func(work func()) { work() }
-		require.NoError(t, c.d.settleFinished(t.Context()))
+		c.d.settle.unsettled = []*schedule.Entry{entry}
+		c.d.settle.removal.start = func(work func()) { work() }
+		require.NoError(t, c.d.settle.settleFinished(t.Context()))
 		require.Equal(t, counted-1, c.starts())
 		database.Exec(t, "UPDATE postbox_messages SET starts = 1 WHERE starts = 0")
-		require.NoError(t, c.d.settleFinished(t.Context()))
+		require.NoError(t, c.d.settle.settleFinished(t.Context()))
 		require.Equal(t, counted, c.starts(), "the start of the next holder stands")
-		require.Empty(t, c.d.setbacks.resting)
+		require.Empty(t, c.d.settle.setbacks.resting)
 	})
 }
 
@@ -149,7 +149,7 @@ func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 		require.Zero(t, c.suspects[7].Started)
 		require.Equal(t, counted-1, c.starts())
 		require.NoError(t, tx.Rollback())
-		again, err := c.d.countStart(t.Context(), c.suspects[7])
+		again, err := c.d.guard.countStart(t.Context(), c.suspects[7])
 		require.NoError(t, err)
 		require.True(t, again)
 		require.Equal(t, counted, c.starts())

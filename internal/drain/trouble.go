@@ -104,8 +104,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 
 // restsUntil returns when a drainer that rests must work again.
 func (d *Drainer) restsUntil() time.Time {
-	if !d.trouble.renewal && d.renewAt.Before(d.trouble.until) {
-		return d.renewAt
+	if !d.trouble.renewal && d.pace.renewAt.Before(d.trouble.until) {
+		return d.pace.renewAt
 	}
 	return d.trouble.until
 }

@@ -33,10 +33,10 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
-			d := &Drainer{
-				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: c.renewAt,
+			d := newIdleDrainer(core{
+				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: c.renewAt},
 				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
-			}
+			})
 			for n, want := range c.seconds {
 				d.stepFailed(spool.ErrLost)
 				require.InDelta(t, want, time.Until(d.pace.at).Round(time.Second).Seconds(), 0.1)
@@ -61,10 +61,10 @@ func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		circuits := circuit.New(circuit.Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
 		defer circuits.Stop()
-		d := &Drainer{
-			spool: spool.New(statements, "outbox"), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now},
+		d := newIdleDrainer(core{
+			spool: spool.New(statements, "outbox"), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil),
 			config: Config{PollMin: time.Second, PollMax: time.Second, Renew: time.Second, Circuits: func() *circuit.Circuits { return circuits }},
-		}
+		})
 		began := time.Now()
 		circuits.Away("topic", circuit.Call{})
 		for range 1000 {
@@ -108,10 +108,10 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
-			d := &Drainer{
-				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: time.Now().Add(time.Minute),
+			d := newIdleDrainer(core{
+				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: time.Now().Add(time.Minute)},
 				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
-			}
+			})
 			for n := range 2 * conflictsUntilLogged {
 				d.stepFailed(c.err)
 				require.LessOrEqual(t, d.wait(), d.config.Renew)
@@ -150,7 +150,7 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 		require.Equal(t, 1, d.trouble.steps)
 		for range 3 {
 			before := renewed()
-			d.renewAt = time.Now()
+			d.pace.renewAt = time.Now()
 			require.Zero(t, d.wait())
 			rest := step()
 			require.Greater(t, renewed(), before, "it is renewed")
@@ -160,7 +160,7 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 
 		endRenewal := conflictOn(t, database, "UPDATE ON postbox_members", "1 = 1")
 		for n := range 3 {
-			d.renewAt = time.Now()
+			d.pace.renewAt = time.Now()
 			rest := step()
 			require.Equal(t, n+2, d.trouble.steps, "the renewal conflicts")
 			require.Greater(t, rest, d.config.Renew/2)
@@ -178,4 +178,9 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 		require.Equal(t, trouble{}, d.trouble, "it goes on")
 		require.Zero(t, database.Count(t, "SELECT suspect FROM postbox_lanes"))
 	})
+}
+
+// newIdleDrainer returns a drainer without a database.
+func newIdleDrainer(shared core) *Drainer {
+	return &Drainer{core: &shared, settle: newSettler(&shared), slowStart: schedule.SlowStart{Now: time.Now}}
 }

@@ -121,7 +121,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 // crash.
 func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
-		if counted, err := d.countStart(ctx, m); !counted {
+		if counted, err := d.guard.countStart(ctx, m); !counted {
 			locked := errors.Is(err, spool.ErrRowLocked)
 			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
 		}

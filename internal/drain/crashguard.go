@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
@@ -23,6 +24,15 @@ import (
 
 // errCrashed is the error in the failure record of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
+
+// guard counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
+// commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
+type guard struct {
+	*core
+	counting sync.Mutex // held by the worker that counts
+	mu       sync.Mutex
+	waiting  []*start
+}
 
 // load marks a message as exposed if its lane still has exposed messages to load.
 func (s *laneSet) load(m *spool.Message) {

@@ -97,22 +97,6 @@ func (c *core) heldUp(limited context.Context, err error) bool {
 	}
 }
 
-// conclude forgets messages that are settled. Those whose rows are locked rest.
-func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locked map[int64]bool) {
-	for _, e := range entries {
-		if locked[e.Message.Ref.ID] {
-			s.awaitLock(e)
-		}
-	}
-	settled := unlocked(entries, locked)
-	for _, e := range settled {
-		if e.Announced {
-			s.logger.Info("Postbox continues with the key of a message whose row was locked", s.lockFields(e))
-		}
-	}
-	s.settled(ctx, settled)
-}
-
 // awaitLock lets a message rest until its row can be locked.
 func (s *settler) awaitLock(e *schedule.Entry) {
 	if !s.setbacks.anyLocked() {

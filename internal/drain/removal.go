@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -58,43 +57,6 @@ func newRemoval() *removal {
 	r := &removal{ended: make(chan removed, 1), limit: LockPatience, size: partSize{now: mostRemoved, most: mostRemoved}}
 	r.start = r.running.Go
 	return r
-}
-
-// settleFinished begins to settle the messages that the workers finished, and takes the results of
-// what ended.
-func (s *settler) settleFinished(ctx context.Context) error {
-	err := s.takeEnded(ctx)
-	for _, e := range append(s.scheduler.TakeFinished(), s.takeRested()...) {
-		s.revoke(e)
-		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() && !e.Locked {
-			s.setBack(ctx, e, e.Outcome.Err)
-		}
-		if e.Simple() && !e.Locked {
-			s.removal.waiting = append(s.removal.waiting, e)
-		} else {
-			s.unsettled = append(s.unsettled, e)
-		}
-	}
-	for err == nil && (s.settleBeside(ctx) || s.removeBeside(ctx)) {
-		err = s.takeEnded(ctx)
-	}
-	return err
-}
-
-// takeEnded processes the results of the part and of the removal that have ended.
-func (s *settler) takeEnded(ctx context.Context) error {
-	removed := s.takeRemoved(ctx)
-	return cmp.Or(removed, s.takeSettled(ctx))
-}
-
-// beside runs work on a goroutine of its own, for as long as a statement may take.
-func (s *settler) beside(ctx context.Context, work func(ctx context.Context)) (abort context.CancelFunc) {
-	ctx, abort = context.WithTimeout(context.WithoutCancel(ctx), spool.StatementTimeout)
-	s.removal.start(func() {
-		defer abort()
-		work(ctx)
-	})
-	return abort
 }
 
 // removeBeside begins to remove the messages that are done, and reports whether there were any.
@@ -233,36 +195,6 @@ func (s *settler) takeRemoved(ctx context.Context) error {
 	}
 }
 
-// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows, and messages that rest,
-// once, and does not wait for them.
-func (s *settler) settleRest(ctx context.Context) error {
-	s.setbacks.tryNow()
-	for {
-		err := s.settleFinished(ctx)
-		for s.removal.underWay > 0 || len(s.settling.part) > 0 { // also after an error, so that all messages are counted
-			err = cmp.Or(err, s.awaitEnded(ctx))
-		}
-		if err != nil || len(s.removal.waiting)+len(s.unsettled) == 0 {
-			return err
-		}
-	}
-}
-
-// awaitEnded waits until the removal or the settlement under way ends, or ctx, which ends both.
-func (s *settler) awaitEnded(ctx context.Context) error {
-	for _, abort := range []context.CancelFunc{s.removal.abort, s.settling.abort} {
-		if abort != nil {
-			defer context.AfterFunc(ctx, abort)()
-		}
-	}
-	select {
-	case r := <-s.removal.ended:
-		return s.endRemoval(ctx, r)
-	case r := <-s.settling.ended:
-		return s.endPart(ctx, r)
-	}
-}
-
 // endRemoval processes the result of a removal. A removal that the database refuses is tried again in smaller and
 // smaller parts. A message that is refused by itself rests.
 func (s *settler) endRemoval(ctx context.Context, r removed) error {
@@ -313,37 +245,4 @@ func (s *settler) noteLeft(entries []*schedule.Entry, left leftover) {
 	for _, e := range left.others(entries) { // it is not known which of them are gone: the others are read again
 		s.refused(e)
 	}
-}
-
-// forget drops messages that are settled.
-func (s *settler) forget(entries []*schedule.Entry) {
-	s.overcome(entries)
-	for _, e := range entries {
-		ref := e.Message.Ref
-		// A message that was put back must be found again. So must the messages behind a message that has released its
-		// key. The messages behind a message that waits again need not be read yet, and they may be many. Of a hidden
-		// key, reads have also left out earlier messages: those of a transaction that committed late, or of a topic
-		// that is available again.
-		switch {
-		case e.Hidden:
-			s.lanes.lower(ref.Lane, 1)
-			s.pace.now()
-		case e.Outcome.Verdict == spool.Postpone || ref.State == dialect.StateRetrying && wayOf(e) != fail:
-			s.readFrom(ref)
-		}
-		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
-			s.lanes.unload(e.Message) // still exposed, if it was
-		} else {
-			s.lanes.settled(e.Message)
-		}
-	}
-	for _, ref := range s.scheduler.Settled(entries) {
-		s.readFrom(ref)
-	}
-}
-
-// readFrom makes the next read begin with this message, and be soon.
-func (c *core) readFrom(ref dialect.Ref) {
-	c.lanes.lower(ref.Lane, ref.ID)
-	c.pace.now()
 }

@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,27 +223,6 @@ func (s *settler) isRefusal(err error) bool {
 	return errors.As(err, &ofHook) || errors.As(err, &late) || s.isConflict(err) || dialect.Coded(err) && s.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
-// settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database
-// keeps them without an error, or a process that took the lane has them. Suspects whose starts could not be counted
-// rest, too: if they were read again immediately, they would keep the database busy.
-func (s *settler) settled(ctx context.Context, entries []*schedule.Entry) {
-	var through []*schedule.Entry
-	for _, e := range entries {
-		switch {
-		case e.Kept:
-			s.rest(ctx, e, errNotRemoved)
-		case e.Refused:
-			s.restAgain(ctx, e, errNotRemoved)
-		case e.Outcome.Uncounted:
-			s.restAgain(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
-		default:
-			through = append(through, e)
-		}
-	}
-	s.observe(through)
-	s.forget(through)
-}
-
 // restAgain lets a message rest that must be read again. It is handled again if it still exists.
 func (s *settler) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
 	e.Refused, e.Message.Started = false, 0 // its start has been taken back
@@ -259,7 +237,7 @@ func (s *settler) restAgain(ctx context.Context, e *schedule.Entry, reason error
 // not handed back meanwhile.
 func (s *settler) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if errors.Is(reason, spool.ErrLost) { // or its row cannot be removed: if the lane was lost, the renewal finds out now
-		s.pollAgain()
+		s.distrustLanes()
 		reason = errNotRemoved
 	}
 	if e.Until.IsZero() {

@@ -7,22 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
-
-// guard counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
-// commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
-type guard struct {
-	*core
-	counting sync.Mutex // held by the worker that counts
-	mu       sync.Mutex
-	waiting  []*start
-}
 
 // start is a message whose start is to be counted.
 type start struct {

@@ -138,8 +138,8 @@ var ofTheEngine = []safeguard{
 		name: "done in the lost database is not done in the new one", guarantees: "G2, G4, F27",
 		edits: []edit{{
 			file: "internal/drain/restored.go",
-			from: "	if !d.config.Local {\n",
-			to:   "	if d.config.Local {\n",
+			from: "	if !s.config.Local {\n",
+			to:   "	if s.config.Local {\n",
 		}},
 		packages: []string{module + "proof/pipeline"}, tests: "finished_only_in_the_lost",
 	},
@@ -147,7 +147,7 @@ var ofTheEngine = []safeguard{
 		name: "a removal that outlives its database is not tried again in the next", guarantees: "G2, G4, F27",
 		edits: []edit{{
 			file: "internal/drain/removal.go",
-			from: "		if d.revoke(e); e.Outcome.Verdict == spool.Done {\n",
+			from: "		if s.revoke(e); e.Outcome.Verdict == spool.Done {\n",
 			to:   "		if e.Outcome.Verdict == spool.Done {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "removal_that_outlives",
@@ -193,8 +193,8 @@ var ofTheEngine = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/drain/removal.go",
-				from: "	locked, err := d.takeBackStarts(ctx, left.others(entries))\n",
-				to:   "	locked, err := d.takeBackStarts(ctx, left.others(nil))\n",
+				from: "	locked, err := s.takeBackStarts(ctx, left.others(entries))\n",
+				to:   "	locked, err := s.takeBackStarts(ctx, left.others(nil))\n",
 			},
 			{
 				file: "internal/drain/settlement.go",
@@ -207,9 +207,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a key that reads left out is read from its beginning", guarantees: "G3, F4",
 		edits: []edit{{
-			file: "internal/drain/removal.go",
-			from: "d.lanes.lower(ref.Lane, 1)",
-			to:   "d.lanes.lower(ref.Lane, ref.ID)",
+			file: "internal/drain/conclude.go",
+			from: "s.lanes.lower(ref.Lane, 1)",
+			to:   "s.lanes.lower(ref.Lane, ref.ID)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "late_committer_of_a_key",
 	},

@@ -14,7 +14,7 @@ var ofOutages = []safeguard{
 	{
 		name: "a conflict counts no attempt", guarantees: "G7",
 		edits: []edit{{
-			file: "internal/drain/settle.go",
+			file: "internal/drain/fate.go",
 			from: "	if e.Outcome.Verdict == spool.Wait || e.Outcome.Verdict == spool.Again {\n",
 			to:   "	if e.Outcome.Verdict == spool.Wait {\n",
 		}},

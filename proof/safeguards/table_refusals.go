@@ -41,7 +41,7 @@ var ofRefusals = []safeguard{
 	{
 		name: "a suspect that was not handled stays one", guarantees: "F5",
 		edits: []edit{{
-			file: "internal/drain/removal.go",
+			file: "internal/drain/conclude.go",
 			from: "	if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {\n",
 			to:   "	if e.Outcome.Verdict == spool.Postpone && false {\n",
 		}},
@@ -78,7 +78,7 @@ var ofRefusals = []safeguard{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
 		edits: []edit{{
 			file: "internal/drain/settlement.go",
-			from: "		return max(d.configured.Renew, LockPatience)\n",
+			from: "		return max(c.configured.Renew, LockPatience)\n",
 			to:   "		return spool.StatementTimeout\n",
 		}},
 		packages: []string{module + "queue"}, tests: "PoisonOutbox_that_hangs",
@@ -86,7 +86,7 @@ var ofRefusals = []safeguard{
 	{
 		name: "a dead letter that is refused leaves the memory", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/drain/settle.go",
+			file: "internal/drain/fate.go",
 			from: "		if large {\n			m.Unload()",
 			to:   "		if large && ctx == nil {\n			m.Unload()",
 		}},

@@ -66,9 +66,9 @@ var ofTheSettlement = []safeguard{
 	{
 		name: "a message whose row is locked rests", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "internal/drain/locked.go",
-			from: "		if locked[e.Message.Ref.ID] {\n			d.awaitLock(e)\n",
-			to:   "		if locked[e.Message.Ref.ID] && e.Locked {\n			d.awaitLock(e)\n",
+			file: "internal/drain/conclude.go",
+			from: "		if locked[e.Message.Ref.ID] {\n			s.awaitLock(e)\n",
+			to:   "		if locked[e.Message.Ref.ID] && e.Locked {\n			s.awaitLock(e)\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "Model",
 	},
@@ -84,9 +84,9 @@ var ofTheSettlement = []safeguard{
 	{
 		name: "a row that is kept is settled again", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "internal/drain/setback.go",
-			from: "			d.rest(ctx, e, errNotRemoved)\n		case",
-			to:   "			d.restAgain(ctx, e, errNotRemoved)\n		case",
+			file: "internal/drain/conclude.go",
+			from: "			s.rest(ctx, e, errNotRemoved)\n		case",
+			to:   "			s.restAgain(ctx, e, errNotRemoved)\n		case",
 		}},
 		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|database_ignores|lasting_conflict",
 	},
@@ -94,8 +94,8 @@ var ofTheSettlement = []safeguard{
 		name: "a message that rests closes its key", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/drain/setback.go",
-			from: "	d.scheduler.Hold(e)\n",
-			to:   "	d.scheduler.Signal()\n",
+			from: "	s.scheduler.Hold(e)\n",
+			to:   "	s.scheduler.Signal()\n",
 		}},
 		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|lasting_conflict",
 	},
@@ -103,8 +103,8 @@ var ofTheSettlement = []safeguard{
 		name: "a kept row is told from a lost one", guarantees: "G6",
 		edits: []edit{{
 			file: "internal/drain/removal.go",
-			from: "d.spool.Statements.StandingWhere(d.id, mine, seen)",
-			to:   "d.spool.Statements.Find(d.id, mine)",
+			from: "s.spool.Statements.StandingWhere(s.id, mine, seen)",
+			to:   "s.spool.Statements.Find(s.id, mine)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestRemoval_G4",
 	},

@@ -16,50 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// settler writes the outcomes of messages: which have ended and are not written yet, what is being written, and what
-// rests since it could not be. It belongs to the goroutine of Run.
-type settler struct {
-	*core
-	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
-	settling  settling
-	removal   *removal
-	setbacks  setbacks
-	lockFirst bool // the server would continue to wait for a row after a removal was given up
-}
-
-func newSettler(shared *core) *settler {
-	return &settler{
-		core: shared, removal: newRemoval(), settling: settling{portions: newPortions(), ended: make(chan settledPart, 1)},
-	}
-}
-
 func byID(a, b *schedule.Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) }
-
-// pollAgain makes the drainer read all lanes from the beginning and renew its leases. It is called when a message could
-// not be settled: its lane was lost, or the answer to an earlier try was lost. The state of such messages must be known
-// before later messages of their keys are handed out.
-func (c *core) pollAgain() {
-	c.lanes.rewind()
-	c.pace.renewAt = time.Time{}
-}
-
-// refused marks a message that could not be settled and that another process may have by now.
-func (s *settler) refused(e *schedule.Entry) {
-	e.Refused = true
-	s.pollAgain()
-}
-
-// execIsolated executes a statement that must not wait for unrelated rows, see [dialect.Statements.Isolate].
-func (c *core) execIsolated(ctx context.Context, query dialect.Query) error {
-	if c.spool.Statements.Isolate {
-		return spool.InTx(ctx, c.db, c.spool.Statements, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, query.Text, query.Args...)
-			return err
-		})
-	}
-	_, err := c.prepared.Exec(ctx, c.db, query)
-	return err
-}
 
 // next is the next step for a message that failed.
 type next int

@@ -93,7 +93,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 // version: if operators change them in between, the next check finds another version, and reads them again.
 func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
 	var paused, keys, topics int
-	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &settings, &keys, &topics)
+	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id.Load()).Scan(&found.version, &paused, &settings, &keys, &topics)
 	found.paused, found.pausedKeys = paused != 0, keys > 0
 	switch {
 	case err != nil || topics == 0:
@@ -107,7 +107,7 @@ func (d *Drainer) readControl(ctx context.Context) (found control, settings stri
 }
 
 func (d *Drainer) readPausedTopics(ctx context.Context) (topics []string, err error) {
-	rows, err := d.db.QueryContext(ctx, d.spool.Statements.PausedTopics, d.id)
+	rows, err := d.db.QueryContext(ctx, d.spool.Statements.PausedTopics, d.id.Load())
 	if err != nil {
 		return nil, err
 	}

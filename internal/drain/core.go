@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -12,17 +13,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// core is what the rooms of the engine share: the spool, and the rooms that each of them may ask. Apart
-// from the scheduler, and what is set once, it belongs to the goroutine of Run.
+// core is what the rooms of the engine share: the spool, and the rooms that each of them may ask. The
+// fields from config on belong to the goroutine of Run.
 type core struct {
 	db         *sql.DB
 	prepared   *spool.Prepared
 	spool      *spool.Spool
-	id         int64
+	id         atomic.Int64 // of the spool; a restored database may have another one
 	configured Config
-	config     Config // with the stored settings
 	logger     watermill.LoggerAdapter
 	scheduler  *schedule.Scheduler
+	config     Config // with the stored settings
 	lanes      *laneSet
 	pace       pace
 	past       past
@@ -30,9 +31,10 @@ type core struct {
 	databaseAhead time.Duration
 }
 
-// distrustLanes makes the drainer read all lanes from the beginning and renew its leases. It is called when a message could
-// not be settled: its lane was lost, or the answer to an earlier try was lost. The state of such messages must be known
-// before later messages of their keys are handed out.
+// distrustLanes makes the drainer read all lanes from the beginning and renew its leases. It is
+// called when a message could not be settled: its lane was lost, or the answer to an earlier try
+// was lost. The state of such messages must be known before later messages of their keys are handed
+// out.
 func (c *core) distrustLanes() {
 	c.lanes.rewind()
 	c.pace.renewAt = time.Time{}

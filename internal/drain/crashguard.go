@@ -72,7 +72,7 @@ func (g *guard) clearSuspects(ctx context.Context) error {
 		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
 			continue
 		}
-		held := dialect.HeldLane{Spool: g.id, Lane: l.number, Token: l.token}
+		held := dialect.HeldLane{Spool: g.id.Load(), Lane: l.number, Token: l.token}
 		if err := spool.Run(ctx, g.db, g.spool.Statements.ClearSuspect(held)); err != nil {
 			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, g.spool.Name(), err)
 		}
@@ -93,7 +93,7 @@ func (g *guard) excuse(ctx context.Context) error {
 			if len(refs) == 0 {
 				return nil
 			}
-			return spool.Run(ctx, tx, g.spool.Statements.TakeBackStarts(g.id, refs))
+			return spool.Run(ctx, tx, g.spool.Statements.TakeBackStarts(g.id.Load(), refs))
 		})
 		if err != nil {
 			return err

@@ -15,6 +15,6 @@
 //
 // A read: poll.go says what it asks for, watermark.go and late.go from which id on, stride.go up to
 // which, together.go whether for all lanes at once, pagesize.go how much, pace.go when. More reasons
-// to read are in tail.go, ticks.go and sweep.go; idle.go says when there is none. An outcome that
-// cannot be stored: locked.go, patience.go, setback.go.
+// to read are in tail.go, ticks.go and sweep.go; idle.go says when there is none. How an outcome is
+// stored: settler.go.
 package drain

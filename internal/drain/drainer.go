@@ -26,7 +26,7 @@ type Drainer struct {
 	pulse   pulse
 	deaf    bool // the last read of messages failed
 
-	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
+	// The fields below belong to the goroutine of Run, except for the channels.
 	others    otherMembers
 	joined    bool // it was a member when it looked last: see enroll
 	control   control
@@ -245,9 +245,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 			return fmt.Errorf("store when batches of spool %q are due: %w", d.spool.Name(), err)
 		}
 	}
-	if d.id != id { // a settlement may be under way, and reads it
-		d.id = id
-	}
+	d.id.Store(id)
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}

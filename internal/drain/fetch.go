@@ -216,7 +216,7 @@ type rowQuerier interface {
 func (c *core) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload spool.Payload
 	var metadata []byte
-	query := c.spool.Statements.LoadPayload(c.id, m.Ref)
+	query := c.spool.Statements.LoadPayload(c.id.Load(), m.Ref)
 	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

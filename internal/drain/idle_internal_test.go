@@ -120,7 +120,7 @@ func TestIdle_polls_at_once_when_the_log_tells_of_a_change(t *testing.T) {
 	w.commit(order("a"))
 	w.hears()
 	require.Empty(t, w.inMemory(), "nothing has told of it")
-	w.configured.Feed.Add(tail.Change{Spool: w.id + 1})
+	w.configured.Feed.Add(tail.Change{Spool: w.id.Load() + 1})
 	w.hears()
 	require.Empty(t, w.inMemory(), "that was of another outbox")
 	w.configured.Feed.Add(tail.Change{})
@@ -245,7 +245,7 @@ func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
 	w := newIdle(t)
 	w.looks()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
-	w.configured.Feed.Add(tail.Change{Spool: w.id})
+	w.configured.Feed.Add(tail.Change{Spool: w.id.Load()})
 	w.rests()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())), "no operator has acted")
 	w.configured.Feed.Add(tail.Change{})
@@ -269,7 +269,7 @@ func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testi
 	w := newIdle(t)
 	require.Greater(t, w.config.PollMax, w.pollMost())
 	w.pace.pause = w.config.PollMax
-	w.configured.Feed.Add(tail.Change{Spool: w.id})
+	w.configured.Feed.Add(tail.Change{Spool: w.id.Load()})
 	w.hears()
 	require.False(t, w.pace.at.After(time.Now().Add(w.pollMost())))
 }

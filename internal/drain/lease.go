@@ -47,7 +47,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 
 // member returns the identity of this drainer in the database.
 func (d *Drainer) member() dialect.Member {
-	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
+	return dialect.Member{Spool: d.id.Load(), Holder: d.config.Holder}
 }
 
 // enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
@@ -128,10 +128,10 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 		return nil
 	}
 	var found int
-	err := d.db.QueryRowContext(ctx, statements.SeekStrays, d.id).Scan(&found)
+	err := d.db.QueryRowContext(ctx, statements.SeekStrays, d.id.Load()).Scan(&found)
 	if err == nil && found > 0 {
 		err = spool.InTx(ctx, d.db, statements, func(tx *sql.Tx) error {
-			_, err := spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{d.id}})
+			_, err := spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{d.id.Load()}})
 			return err
 		})
 	}
@@ -199,7 +199,7 @@ func (d *Drainer) acquire(ctx context.Context) error {
 	if wanted <= 0 {
 		return nil
 	}
-	err := spool.Run(ctx, d.db, d.spool.Statements.ExpireMembers(d.id))
+	err := spool.Run(ctx, d.db, d.spool.Statements.ExpireMembers(d.id.Load()))
 	if err == nil {
 		err = d.take(ctx, dialect.AcquireParams{
 			Member: d.member(), Limit: wanted,
@@ -214,7 +214,7 @@ func (d *Drainer) acquire(ctx context.Context) error {
 
 func (d *Drainer) take(ctx context.Context, lanes dialect.AcquireParams) error {
 	statements := d.spool.Statements
-	search := statements.FreeLanes(d.id, lanes.Limit)
+	search := statements.FreeLanes(d.id.Load(), lanes.Limit)
 	if search.Text == "" {
 		return spool.Run(ctx, d.db, statements.Acquire(lanes))
 	}
@@ -223,7 +223,7 @@ func (d *Drainer) take(ctx context.Context, lanes dialect.AcquireParams) error {
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		locked, err := spool.SelectIDs(ctx, tx, statements.LockLanes(d.id, free))
+		locked, err := spool.SelectIDs(ctx, tx, statements.LockLanes(d.id.Load(), free))
 		if err != nil || len(locked) == 0 {
 			return err
 		}
@@ -239,7 +239,7 @@ func (d *Drainer) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Quer
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		lane := dialect.HeldLane{Spool: d.id}
+		lane := dialect.HeldLane{Spool: d.id.Load()}
 		if err := rows.Scan(&lane.Lane, &lane.Token); err != nil {
 			return nil, err
 		}
@@ -305,7 +305,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 		return nil
 	}
 	slices.Sort(lanes)
-	query := d.spool.Statements.Release(d.id, d.config.Holder, lanes)
+	query := d.spool.Statements.Release(d.id.Load(), d.config.Holder, lanes)
 	if err := d.execIsolated(ctx, query); err != nil {
 		return fmt.Errorf("hand back lanes of spool %q: %w", d.spool.Name(), err)
 	}

@@ -56,12 +56,12 @@ func TestLease_G6_a_lane_is_not_taken_that_somebody_has_taken_meanwhile(t *testi
 	statements := d.spool.Statements
 	database.Exec(t, "DELETE FROM postbox_members")
 	require.NoError(t, spool.InTx(t.Context(), database.DB, statements, func(tx *sql.Tx) error {
-		free, err := d.freeLanes(t.Context(), tx, statements.FreeLanes(d.id, dialect.Lanes))
+		free, err := d.freeLanes(t.Context(), tx, statements.FreeLanes(d.id.Load(), dialect.Lanes))
 		require.NoError(t, err)
 		require.Len(t, free, dialect.Lanes)
 		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'quick', '{}', ? FROM postbox_spools", time.Now().Add(time.Hour).UnixMicro())
 		database.Exec(t, "UPDATE postbox_lanes SET holder = 'quick', token = token + 1 WHERE lane <> 5")
-		locked, err := spool.SelectIDs(t.Context(), tx, statements.LockLanes(d.id, free))
+		locked, err := spool.SelectIDs(t.Context(), tx, statements.LockLanes(d.id.Load(), free))
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{5: true}, locked)
 		return nil

@@ -85,7 +85,7 @@ func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Sl
 
 // takeFrom asks one limit, whose slots were read at this time of the database.
 func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
-	limit, fresh := dialect.Limit{Spool: d.id, Name: a.Topic}, len(slots) == 0
+	limit, fresh := dialect.Limit{Spool: d.id.Load(), Name: a.Topic}, len(slots) == 0
 	var free, back, added []dialect.Slot
 	for _, slot := range slots[min(len(slots), 1):] { // behind the rate
 		switch {

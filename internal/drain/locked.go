@@ -20,7 +20,7 @@ import (
 //
 // Most messages are settled by removing them because they are done, and locking their rows first would cost an
 // additional statement. So as long as no row is known to be locked, a removal first runs without locking, for
-// LockPatience at most.
+// as long as patience.go says.
 //
 // In SQLite a writing transaction locks the whole file, so no statement waits for a row.
 
@@ -62,7 +62,7 @@ func (s *settler) keptLanes() map[int]bool {
 // messages whose rows another transaction has locked. The settlement gets these ids and must not change their messages.
 func (c *core) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
 	err = c.inPart(ctx, len(refs), func(ctx context.Context, tx *sql.Tx) error {
-		if locked, err = c.spool.LockRows(ctx, tx, c.id, refs); err != nil {
+		if locked, err = c.spool.LockRows(ctx, tx, c.id.Load(), refs); err != nil {
 			return err
 		}
 		return settle(ctx, tx, locked)

@@ -43,7 +43,7 @@ func (o *otherMembers) compare(ctx context.Context, d *Drainer) error {
 
 // otherWork returns what other members do with messages, if that differs from what this one does.
 func (d *Drainer) otherWork(ctx context.Context) (work []string, err error) {
-	rows, err := d.db.QueryContext(ctx, d.spool.Statements.MembersOf, d.id)
+	rows, err := d.db.QueryContext(ctx, d.spool.Statements.MembersOf, d.id.Load())
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Spool: d.id.Load(), Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 		LookFrom: d.watermark.lookFrom(),
 	}
 	d.excludes = d.excludedTopics()

@@ -38,7 +38,7 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 				require.NoError(t, err)
 				reads[own.Statements.Fetch(params).Text] = true
 				_, err = d.findFreed(t.Context(), dialect.SweepParams{
-					Spool: d.id, Excluded: params.Excluded, PausedKeys: params.PausedKeys, Held: params.Held,
+					Spool: d.id.Load(), Excluded: params.Excluded, PausedKeys: params.PausedKeys, Held: params.Held,
 				})
 				require.NoError(t, err)
 			}

@@ -125,7 +125,7 @@ func (s *settler) remove(ctx context.Context, refs []dialect.Ref, how manner) (l
 // exist, were not locked, and their lanes are held. A trigger of the user can cause that.
 func (s *settler) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
 	mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
-	return spool.SelectIDs(ctx, s.db, s.spool.Statements.StandingWhere(s.id, mine, seen))
+	return spool.SelectIDs(ctx, s.db, s.spool.Statements.StandingWhere(s.id.Load(), mine, seen))
 }
 
 func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, late bool, err error) {
@@ -163,7 +163,7 @@ func (s *settler) removeInTime(ctx context.Context, refs []dialect.Ref, how mann
 func (s *settler) removeAtOnce(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, err error) {
 	statements := s.spool.Statements
 	if !how.keep && !statements.Isolate {
-		return spool.Affected(s.prepared.Exec(ctx, s.db, statements.RemoveWhere(s.id, refs, how.seen)))
+		return spool.Affected(s.prepared.Exec(ctx, s.db, statements.RemoveWhere(s.id.Load(), refs, how.seen)))
 	}
 	exec := spool.Directly
 	if how.keep {
@@ -182,7 +182,7 @@ func (s *settler) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, ref
 	if how.keep {
 		return s.spool.KeepAndRemove(ctx, tx, exec, refs, how.seen)
 	}
-	return spool.Affected(exec(ctx, tx, s.spool.Statements.RemoveWhere(s.id, refs, how.seen)))
+	return spool.Affected(exec(ctx, tx, s.spool.Statements.RemoveWhere(s.id.Load(), refs, how.seen)))
 }
 
 // takeRemoved processes the result of a removal that has ended.

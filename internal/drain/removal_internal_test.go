@@ -38,7 +38,7 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newIdleDrainer(core{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}})
+			d := newIdleDrainer(&core{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}})
 			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: 3}, c.head
 			d.lanes.held[1].cursor = read
 			retried := ofLane(7, 3)

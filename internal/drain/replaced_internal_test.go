@@ -54,12 +54,12 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 	for _, dead := range []bool{false, true} {
 		failed := []dialect.Failed{{AsRead: dialect.AsRead{Ref: m.Ref}, Dead: dead}}
 		inTx(func(tx *sql.Tx) error {
-			mine, locked, err := d.spool.LockAsRead(ctx, tx, d.id, []dialect.AsRead{failed[0].AsRead})
+			mine, locked, err := d.spool.LockAsRead(ctx, tx, d.id.Load(), []dialect.AsRead{failed[0].AsRead})
 			require.Empty(t, mine)
 			require.Empty(t, locked)
 			return err
 		})
-		err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error { return d.spool.SettleFailed(ctx, tx, d.id, "one", failed) })
+		err := spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error { return d.spool.SettleFailed(ctx, tx, d.id.Load(), "one", failed) })
 		require.ErrorIs(t, err, spool.ErrLost)
 	}
 	found, err := d.loadPayload(ctx, d.db, m)
@@ -70,12 +70,12 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 	require.NotContains(t, results, true)
 	require.Zero(t, c.starts())
 	inTx(func(tx *sql.Tx) error {
-		locked, err := spool.SelectIDs(ctx, tx, d.spool.Statements.LockAsRead(d.id, []dialect.AsRead{{Ref: m.Ref}}))
+		locked, err := spool.SelectIDs(ctx, tx, d.spool.Statements.LockAsRead(d.id.Load(), []dialect.AsRead{{Ref: m.Ref}}))
 		require.Empty(t, locked)
 		return err
 	})
 	inTx(func(tx *sql.Tx) error {
-		changed, err := spool.ExecPrepared(ctx, tx, nil, d.spool.Statements.CountStarts(d.id, []dialect.AsRead{{Ref: m.Ref}}))
+		changed, err := spool.ExecPrepared(ctx, tx, nil, d.spool.Statements.CountStarts(d.id.Load(), []dialect.AsRead{{Ref: m.Ref}}))
 		require.Zero(t, changed)
 		return err
 	})

@@ -142,7 +142,7 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return d.spool.OpenError(err)
 	}
-	if err != nil || id != d.id {
+	if err != nil || id != d.id.Load() {
 		d.spool.Forget()
 	}
 	if err := d.tryOpen(ctx); err != nil {

@@ -331,7 +331,7 @@ func (s *settler) settleFailed(ctx context.Context, r *settledPart) error {
 	}
 	var committed func()
 	err := s.inPart(ctx, len(r.part), func(ctx context.Context, tx *sql.Tx) error {
-		mine, locked, err := s.spool.LockAsRead(ctx, tx, s.id, read)
+		mine, locked, err := s.spool.LockAsRead(ctx, tx, s.id.Load(), read)
 		if err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ func (s *settler) writeFailed(ctx context.Context, tx *sql.Tx, failed []dialect.
 	if len(failed) == 0 {
 		return nil
 	}
-	return s.spool.SettleFailed(ctx, tx, s.id, s.configured.Process, failed)
+	return s.spool.SettleFailed(ctx, tx, s.id.Load(), s.configured.Process, failed)
 }
 
 // buryHooked settles dead messages for which Buried is called. It may take long, so what depends on

@@ -8,8 +8,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// settler writes the outcomes of messages: which have ended and are not written yet, what is being written, and what
-// rests since it could not be. It belongs to the goroutine of Run.
+// settler is the room that writes the outcomes of messages. It knows which have ended and are not
+// written yet, what is being written, and what rests since it could not be. It belongs to the
+// goroutine of Run.
+//
+//	fate.go        what becomes of a message that failed
+//	removal.go     messages that are simply done
+//	settlement.go  all other outcomes, in parts
+//	setback.go     what the database refuses, and rests
+//	locked.go      rows that others have locked
+//	conclude.go    what is settled, and forgotten
 type settler struct {
 	*core
 	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
@@ -62,8 +70,8 @@ func (s *settler) beside(ctx context.Context, work func(ctx context.Context)) (a
 	return abort
 }
 
-// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows, and messages that rest,
-// once, and does not wait for them.
+// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows,
+// and messages that rest, once, and does not wait for them.
 func (s *settler) settleRest(ctx context.Context) error {
 	s.setbacks.tryNow()
 	for {

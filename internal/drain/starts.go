@@ -80,12 +80,12 @@ func (g *guard) countTogether(ctx context.Context, group []*start) (counted map[
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
 	err = spool.InTx(ctx, g.db, g.spool.Statements, func(tx *sql.Tx) error {
-		counted, err = spool.SelectIDs(ctx, tx, g.spool.Statements.LockAsRead(g.id, read))
+		counted, err = spool.SelectIDs(ctx, tx, g.spool.Statements.LockAsRead(g.id.Load(), read))
 		if err != nil || len(counted) == 0 {
 			return err
 		}
 		mine := slices.DeleteFunc(read, func(m dialect.AsRead) bool { return !counted[m.ID] })
-		changed, err := spool.ExecPrepared(ctx, tx, g.prepared, g.spool.Statements.CountStarts(g.id, mine))
+		changed, err := spool.ExecPrepared(ctx, tx, g.prepared, g.spool.Statements.CountStarts(g.id.Load(), mine))
 		if err == nil && int(changed) < len(mine) {
 			err = errNotAll
 		}
@@ -132,7 +132,7 @@ func (c *core) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedule.E
 	if len(refs) == 0 {
 		return nil
 	}
-	if err := spool.Run(ctx, tx, c.spool.Statements.TakeBackStarts(c.id, refs)); err != nil {
+	if err := spool.Run(ctx, tx, c.spool.Statements.TakeBackStarts(c.id.Load(), refs)); err != nil {
 		return fmt.Errorf("take back the starts of messages: %w", err)
 	}
 	return nil

@@ -174,7 +174,7 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: c.d.spool.Statements.Isolation})
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
-		locked, err := spool.SelectIDs(t.Context(), tx, c.d.spool.Statements.LockAsRead(c.d.id, read))
+		locked, err := spool.SelectIDs(t.Context(), tx, c.d.spool.Statements.LockAsRead(c.d.id.Load(), read))
 		require.NoError(t, err)
 		require.Len(t, locked, counted)
 	})

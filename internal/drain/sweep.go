@@ -127,7 +127,7 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 	}
 	upTo = s.after + s.span
 	params = dialect.SweepParams{
-		Spool: d.id, Excluded: merged(d.excludedTopics(), d.leftOut), Unordered: d.config.Unordered,
+		Spool: d.id.Load(), Excluded: merged(d.excludedTopics(), d.leftOut), Unordered: d.config.Unordered,
 		PausedKeys: d.control.pausedKeys, Held: d.settle.hiddenKeys(),
 	}
 	for _, number := range lanes {

@@ -177,7 +177,7 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 	_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
 	require.NoError(t, err)
 	database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
-		SELECT ?, 0, 0, 0, 0, 'orders', '', '', '{}' FROM generate_series(1, ?)`, d.id, entries)
+		SELECT ?, 0, 0, 0, 0, 'orders', '', '', '{}' FROM generate_series(1, ?)`, d.id.Load(), entries)
 	database.Exec(t, "DELETE FROM postbox_messages")
 	write := func(id string) {
 		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))

@@ -102,7 +102,7 @@ func (w *tailed) tx() *sql.Tx {
 
 // tell tells the feed of a transaction that has stored a message.
 func (w *tailed) tell(transaction uint32) {
-	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id, Message: true, Lane: w.written[transaction]})
+	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id.Load(), Message: true, Lane: w.written[transaction]})
 }
 
 // inMemory returns the messages that the drainer has, in the order of their ids.
@@ -124,7 +124,7 @@ func TestTailing_polls_when_the_log_tells_of_a_message(t *testing.T) {
 	transaction := w.commit(order("a"))
 	w.stepOnly()
 	require.Empty(t, w.inMemory(), "nothing has told of it")
-	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id + 1, Message: true})
+	w.configured.Feed.Add(tail.Change{Transaction: transaction, Spool: w.id.Load() + 1, Message: true})
 	w.stepOnly()
 	require.Empty(t, w.inMemory(), "that was of another outbox")
 	w.tell(transaction)
@@ -157,7 +157,7 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 		w.stepOnly()
 		require.Equal(t, []string{"b"}, w.inMemory())
 		require.False(t, w.pace.at.After(later(w.pace.rested, time.Now().Add(invisibleMax))), "the next poll comes soon")
-		w.configured.Feed.Add(tail.Change{Spool: w.id}) // it is time for it
+		w.configured.Feed.Add(tail.Change{Spool: w.id.Load()}) // it is time for it
 	}
 	require.NoError(t, tx.Commit())
 	for tries := 0; w.configured.Feed.Pending(); tries++ { // a read may be thrown away, since it finds that one has ended late

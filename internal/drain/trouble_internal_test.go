@@ -33,7 +33,7 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
-			d := newIdleDrainer(core{
+			d := newIdleDrainer(&core{
 				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: c.renewAt},
 				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
 			})
@@ -61,7 +61,7 @@ func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		circuits := circuit.New(circuit.Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
 		defer circuits.Stop()
-		d := newIdleDrainer(core{
+		d := newIdleDrainer(&core{
 			spool: spool.New(statements, "outbox"), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil),
 			config: Config{PollMin: time.Second, PollMax: time.Second, Renew: time.Second, Circuits: func() *circuit.Circuits { return circuits }},
 		})
@@ -108,7 +108,7 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
-			d := newIdleDrainer(core{
+			d := newIdleDrainer(&core{
 				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: time.Now().Add(time.Minute)},
 				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
 			})
@@ -181,6 +181,6 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 }
 
 // newIdleDrainer returns a drainer without a database.
-func newIdleDrainer(shared core) *Drainer {
-	return &Drainer{core: &shared, settle: newSettler(&shared), slowStart: schedule.SlowStart{Now: time.Now}}
+func newIdleDrainer(shared *core) *Drainer {
+	return &Drainer{core: shared, settle: newSettler(shared), slowStart: schedule.SlowStart{Now: time.Now}}
 }

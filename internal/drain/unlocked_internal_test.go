@@ -39,20 +39,20 @@ func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
 		require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), locked.Ref.ID).Scan(&id))
 
 		s := d.spool.Statements
-		failed := s.SettleFailed(d.id, "one", []dialect.Failed{{AsRead: dialect.AsRead{Ref: free.Ref}, Dead: true}})
-		retried := s.SettleFailed(d.id, "one", []dialect.Failed{{AsRead: dialect.AsRead{Ref: free.Ref}}})
+		failed := s.SettleFailed(d.id.Load(), "one", []dialect.Failed{{AsRead: dialect.AsRead{Ref: free.Ref}, Dead: true}})
+		retried := s.SettleFailed(d.id.Load(), "one", []dialect.Failed{{AsRead: dialect.AsRead{Ref: free.Ref}}})
 		check := func(state string) {
 			for name, statement := range map[string]dialect.Query{
-				"lock":       s.LockAsRead(d.id, []dialect.AsRead{{Ref: free.Ref}}),
-				"standing":   s.StandingAsRead(d.id, []dialect.AsRead{{Ref: free.Ref}}),
+				"lock":       s.LockAsRead(d.id.Load(), []dialect.AsRead{{Ref: free.Ref}}),
+				"standing":   s.StandingAsRead(d.id.Load(), []dialect.AsRead{{Ref: free.Ref}}),
 				"together":   failed.Together,
 				"retry":      retried.Retry,
 				"bury":       failed.Bury,
 				"note":       failed.Note,
 				"remove":     failed.Remove,
-				"start":      s.CountStart(dialect.CountStartParams{Spool: d.id, Ref: free.Ref, Add: 1}),
-				"take back":  s.TakeBackStarts(d.id, []dialect.Ref{free.Ref}),
-				"reschedule": s.SetDue(dialect.SetDueParams{Spool: d.id, Ref: free.Ref}),
+				"start":      s.CountStart(dialect.CountStartParams{Spool: d.id.Load(), Ref: free.Ref, Add: 1}),
+				"take back":  s.TakeBackStarts(d.id.Load(), []dialect.Ref{free.Ref}),
+				"reschedule": s.SetDue(dialect.SetDueParams{Spool: d.id.Load(), Ref: free.Ref}),
 			} {
 				if statement.Text == "" {
 					continue // this database has another one

@@ -103,8 +103,8 @@ var ofTheSettlement = []safeguard{
 		name: "a kept row is told from a lost one", guarantees: "G6",
 		edits: []edit{{
 			file: "internal/drain/removal.go",
-			from: "s.spool.Statements.StandingWhere(s.id, mine, seen)",
-			to:   "s.spool.Statements.Find(s.id, mine)",
+			from: "s.spool.Statements.StandingWhere(s.id.Load(), mine, seen)",
+			to:   "s.spool.Statements.Find(s.id.Load(), mine)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestRemoval_G4",
 	},

@@ -59,9 +59,9 @@ type circuit struct {
 	timer  *time.Timer
 	hung   time.Time // when the latest of the calls began that had not returned when Hung was last called; zero if there is none
 
-	told     bool        // of the outage, see settle
-	settled  *time.Timer // until then a message would have tried whether it is over
-	settleAt time.Time   // when it ends
+	told      bool        // of the outage, see endUntried
+	untried   *time.Timer // until then a message would have tried whether it is over
+	untriedAt time.Time   // when it ends
 
 	running map[int64]time.Time // when the probes began that have not ended, by their starts
 
@@ -124,7 +124,7 @@ func (c *Circuits) Open(topic string) bool {
 	return state != nil && state.open
 }
 
-// Outages returns the topics that have an outage, and since when. A topic without messages has none: see settle.
+// Outages returns the topics that have an outage, and since when. A topic without messages has none: see endUntried.
 func (c *Circuits) Outages() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,15 +269,15 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 // waits for one of them at most, unless its error asks for more.
 const untriedPauses = 2
 
-// await lets settle look after a wait, and the time in which a message would have begun a probe.
+// await lets endUntried look after a wait, and the time in which a message would have begun a probe.
 func (c *Circuits) await(state *circuit, wait time.Duration) {
-	if state.settled != nil {
-		state.settled.Stop()
+	if state.untried != nil {
+		state.untried.Stop()
 	}
 	now := c.config.Now()
 	wait = max(wait, state.until.Sub(now)) + untriedPauses*c.config.ProbeMax
-	state.settleAt = now.Add(wait)
-	state.settled = time.AfterFunc(wait, func() { c.settle(state) })
+	state.untriedAt = now.Add(wait)
+	state.untried = time.AfterFunc(wait, func() { c.endUntried(state) })
 }
 
 // Unread records that no messages can be read now, since the database is away. That none tries a topic then shows nothing about its outage.
@@ -286,18 +286,18 @@ func (c *Circuits) Unread() {
 	defer c.mu.Unlock()
 	awaited := c.config.Now().Add(untriedPauses * c.config.ProbeMax)
 	for _, state := range c.topics {
-		if state.told && state.settleAt.Before(awaited) {
+		if state.told && state.untriedAt.Before(awaited) {
 			c.await(state, 0)
 		}
 	}
 }
 
-// settle ends what is told of an outage if no message has tried for long whether it is over: operators have buried or moved those that were there, or
+// endUntried ends what is told of an outage if no message has tried for long whether it is over: operators have buried or moved those that were there, or
 // other processes have them. The circuit stays open, so that the next message is a probe, and it does not count as a failure if the topic is still away.
-func (c *Circuits) settle(state *circuit) {
+func (c *Circuits) endUntried(state *circuit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state.told && len(state.running) == 0 && state.hung.IsZero() && !c.config.Now().Before(state.settleAt) {
+	if state.told && len(state.running) == 0 && state.hung.IsZero() && !c.config.Now().Before(state.untriedAt) {
 		state.told = false
 		c.changed(state.topic, false)
 	}
@@ -320,7 +320,7 @@ func (c *Circuits) close(topic string) bool {
 		return false
 	}
 	state.timer.Stop()
-	state.settled.Stop()
+	state.untried.Stop()
 	if state.told {
 		c.changed(topic, false)
 	}
@@ -372,7 +372,7 @@ func (c *Circuits) Stop() {
 		if state.told {
 			c.changed(state.topic, false)
 		}
-		for _, timer := range []*time.Timer{state.timer, state.settled, state.forgetting} {
+		for _, timer := range []*time.Timer{state.timer, state.untried, state.forgetting} {
 			if timer != nil {
 				timer.Stop()
 			}

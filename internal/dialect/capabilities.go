@@ -1,7 +1,7 @@
 package dialect
 
-// Capabilities are the differences between databases. Code outside this package asks for capabilities and not for the
-// [Kind], so a further database is one more entry in the list below.
+// Capabilities are the differences between databases. Code outside this package asks for capabilities
+// and not for the [Kind].
 type Capabilities struct {
 	// Name is the common name of the database.
 	Name string

@@ -1,4 +1,5 @@
-// Package dialect contains the SQL text of Postbox, one file for each database, and no code that executes it.
+// Package dialect contains the SQL text of Postbox. It executes only what recognises a server and
+// checks that it fits.
 //
 // Statements are written with ? for each argument and {name} for each table. Both are replaced once, when a
 // [Statements] is made. common.go contains the statements that all databases share. Each database's own file contains

@@ -69,7 +69,7 @@ func (s *settler) forget(entries []*schedule.Entry) {
 			s.readFrom(ref)
 		}
 		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
-			s.lanes.unload(e.Message) // still exposed, if it was
+			s.lanes.unexpose(e.Message) // still exposed, if it was
 		} else {
 			s.lanes.settled(e.Message)
 		}

@@ -80,7 +80,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	d.scheduler.SetLimits(d.config.Limits)
 	d.permit()
 	for _, m := range d.scheduler.DropAll() {
-		d.lanes.unload(m)
+		d.lanes.unexpose(m)
 	}
 	d.resize() // after the waiting messages are dropped, so that new workers do not take them
 	d.lanes.rewind()

@@ -34,8 +34,8 @@ type guard struct {
 	waiting  []*start
 }
 
-// load marks a message as exposed if its lane still has exposed messages to load.
-func (s *laneSet) load(m *spool.Message) {
+// expose marks a message as exposed if its lane still has exposed messages to load.
+func (s *laneSet) expose(m *spool.Message) {
 	if l := s.of(m); l != nil && l.exposedToRead > 0 {
 		m.Exposed = true
 		l.exposedToRead--
@@ -43,8 +43,8 @@ func (s *laneSet) load(m *spool.Message) {
 	}
 }
 
-// unload reverses load: the message will be read again.
-func (s *laneSet) unload(m *spool.Message) {
+// unexpose reverses expose: the message will be read again.
+func (s *laneSet) unexpose(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedToRead++
 		l.exposedInMemory--

@@ -293,7 +293,7 @@ func (d *Drainer) step(live context.Context) {
 		err = d.releaseLeaving(ctx)
 	}
 	if err == nil {
-		err = d.takeTokens(ctx)
+		err = d.takeFromLimits(ctx)
 	}
 	if err == nil {
 		err = d.poll(ctx)

@@ -80,7 +80,7 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	defer renew.Stop()
 
 	d.giveAway()
-	d.whileStopping(patience, d.enroll, d.releaseLeaving, d.takeTokens)
+	d.whileStopping(patience, d.enroll, d.releaseLeaving, d.takeFromLimits)
 	for {
 		select {
 		case <-ended:
@@ -89,9 +89,9 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 			d.tellOfHandlersLeft()
 			return
 		case <-renew.C:
-			d.whileStopping(patience, d.upkeep, d.settle.settleFinished, d.releaseLeaving, d.takeTokens)
+			d.whileStopping(patience, d.upkeep, d.settle.settleFinished, d.releaseLeaving, d.takeFromLimits)
 		case <-d.scheduler.Changed:
-			d.whileStopping(patience, d.settle.settleFinished, d.releaseLeaving, d.takeTokens)
+			d.whileStopping(patience, d.settle.settleFinished, d.releaseLeaving, d.takeFromLimits)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func causeOf(e *schedule.Entry) dialect.Cause {
 func (s *settler) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
 	for _, e := range entries {
 		m := e.Message
-		large := !m.Loaded // its payload, see unload
+		large := !m.Loaded // its payload, see dropPayloads
 		if large {
 			if _, err := s.loadPayload(ctx, tx, m); err != nil {
 				return err

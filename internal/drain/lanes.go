@@ -37,8 +37,8 @@ func (l *lane) lower(id int64) {
 	l.cursor, l.leftOut, l.passed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1)
 }
 
-// goBack makes the lane be read again from where something was left out.
-func (l *lane) goBack() {
+// rereadLeftOut makes the lane be read again from where something was left out.
+func (l *lane) rereadLeftOut() {
 	passed := max(l.passed, l.cursor)
 	l.lower(l.leftOut + 1)
 	l.passed = passed

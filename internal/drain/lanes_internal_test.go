@@ -27,17 +27,17 @@ func TestLaneSet_messages_that_the_previous_holder_may_have_started_are_exposed(
 	set := held(2)
 	first, second, third := ofLane(1, 3), ofLane(2, 3), ofLane(3, 3)
 	for _, m := range []*spool.Message{first, second, third} {
-		set.load(m)
+		set.expose(m)
 	}
 	require.True(t, first.Exposed)
 	require.True(t, second.Exposed)
 	require.False(t, third.Exposed, "a drainer has no more messages in memory")
-	set.unload(third)
-	set.unload(second) // left where it is: it is a suspect when it is read again
+	set.unexpose(third)
+	set.unexpose(second) // left where it is: it is a suspect when it is read again
 	require.Equal(t, 1, set.held[1].exposedToRead)
 	require.Equal(t, 1, set.held[1].exposedInMemory)
 	again := ofLane(2, 3)
-	set.load(again)
+	set.expose(again)
 	require.True(t, again.Exposed)
 	set.settled(first)
 	set.settled(again)
@@ -48,11 +48,11 @@ func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	t.Parallel()
 	set := held(2)
 	m := ofLane(1, 2)
-	set.load(m)
+	set.expose(m)
 	require.False(t, m.Exposed)
 	m.Exposed = true
 	set.settled(m)
-	set.unload(m)
+	set.unexpose(m)
 	require.Equal(t, 2, set.held[1].exposedToRead)
 	require.Zero(t, set.held[1].exposedInMemory)
 }

@@ -67,9 +67,9 @@ func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 	return place, some
 }
 
-// goBack moves lanes back if a late transaction has ended. It reports true for a read that began beyond the messages of
+// rereadLate moves lanes back if a late transaction has ended. It reports true for a read that began beyond the messages of
 // that transaction.
-func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
+func (d *Drainer) rereadLate(params dialect.FetchParams, found *page) bool {
 	place, some := d.watermark.late.ended(found.running, time.Now())
 	if !some {
 		return false

@@ -115,7 +115,7 @@ func (d *Drainer) giveAway() {
 		d.lanes.held[number].leaving = true
 	}
 	for _, m := range d.scheduler.Drop(leaving) { // they are read again if the lane stays after all
-		d.lanes.unload(m)
+		d.lanes.unexpose(m)
 	}
 	d.scheduler.Signal()
 }

@@ -36,9 +36,9 @@ func ValidLimits(l postbox.Limits) (problems []error) {
 	return problems
 }
 
-// takeTokens takes from the database what the limits ask for, and gives back slots that this
+// takeFromLimits takes from the database what the limits ask for, and gives back slots that this
 // process does not use.
-func (d *Drainer) takeTokens(ctx context.Context) error {
+func (d *Drainer) takeFromLimits(ctx context.Context) error {
 	asks, at := d.scheduler.Asks(d.members)
 	asked := time.Now()
 	if at.IsZero() || at.After(asked) || !d.joined {
@@ -173,9 +173,10 @@ func (d *Drainer) leaveOut() {
 	if missing(d.leftOut, left) {
 		d.notePassing()
 		for _, l := range d.lanes.held {
-			l.goBack()
+			l.rereadLeftOut()
 		}
-		d.pace.at, d.readmits = time.Time{}, true
+		d.readmits = true
+		d.pace.now()
 	}
 	if !before {
 		for _, l := range d.lanes.held {
@@ -211,7 +212,7 @@ func (d *Drainer) makeRoom() {
 		return
 	}
 	for _, m := range d.scheduler.MakeRoom() {
-		d.lanes.unload(m)
+		d.lanes.unexpose(m)
 		if l := d.lanes.held[m.Ref.Lane]; l != nil {
 			l.leftOut = min(l.leftOut, m.Ref.ID-1)
 		}

@@ -3,7 +3,7 @@ package drain
 import "time"
 
 // pace says when the next poll of all lanes is due. Each reason to read again is a call of now, by
-// or wakeSoon.
+// or wakeSoon; idle.go and trouble.go put the poll off.
 type pace struct {
 	at     time.Time     // of the next poll
 	pause  time.Duration // between two polls that find nothing
@@ -76,4 +76,18 @@ func (d *Drainer) wakeSoon() {
 		d.pace.pause = d.pollMost() / 2
 	}
 	d.pace.by(d.pace.rested)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

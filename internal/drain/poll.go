@@ -182,7 +182,7 @@ func (d *Drainer) readAgain(excluded []string) {
 // were not read. It reports false for a read that is thrown away, because a late transaction has
 // ended or because the database went back.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
-	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
+	if reason, lost := d.databaseWentBack(found, time.Now()); reason != "" {
 		d.startOver(reason, lost)
 		return false
 	}
@@ -198,7 +198,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if params.Mark {
 		d.watermark.set(found.next, d.marked(found), found.running, now)
 	}
-	if d.goBack(params, found) || d.tick(found) {
+	if d.rereadLate(params, found) || d.tick(found) {
 		return false
 	}
 	found.leaveSurplus(params, &d.surplus)
@@ -213,8 +213,8 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if params.PerLane > 0 {
 		d.remember(params, found, safe)
 	}
-	for _, m := range d.load(params, found) {
-		d.lanes.unload(m)
+	for _, m := range d.loadPage(params, found) {
+		d.lanes.unexpose(m)
 		if l := d.lanes.of(m); l != nil && l.suspect { // each read finds it, so that it stays exposed
 			l.lower(m.Ref.ID)
 		}
@@ -272,5 +272,18 @@ func (d *Drainer) prepareToLoad(m *spool.Message) {
 	if d.crashedTooOften(m) {
 		m.Doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
 	}
-	d.lanes.load(m)
+	d.lanes.expose(m)
+}
+
+// loadPage gives the messages of a page to the scheduler, and returns those that it left out.
+func (d *Drainer) loadPage(params dialect.FetchParams, found *page) []*spool.Message {
+	t, w := &d.ticks, &d.watermark
+	switch {
+	case d.config.Gather == nil:
+		return d.scheduler.Load(found.messages)
+	case params.PerLane > 0 && params.Due > 0 && len(params.Cursors) == len(d.lanes.numbers()):
+		committed := (w.final > t.mark || !w.pending && !w.lags()) && len(w.late.places) == 0
+		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore() && found.waited < params.Due
+	}
+	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
 }

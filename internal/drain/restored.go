@@ -50,9 +50,9 @@ type past struct {
 	since        time.Time // when this process last started over
 }
 
-// wentBack returns how a read shows that the database is another one, or an older one, than the previous reads saw. The
+// databaseWentBack returns how a read shows that the database is another one, or an older one, than the previous reads saw. The
 // reason is empty if it does not. lost is true if data was certainly lost.
-func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool) {
+func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, lost bool) {
 	p := &d.past
 	last, met := p.incarnations[found.incarnation]
 	first := len(p.incarnations) == 0
@@ -91,7 +91,7 @@ func (d *Drainer) startOver(reason string, lost bool) {
 		d.logger.Info("Postbox starts over, since its database may have gone back to an earlier state", fields)
 	}
 	for _, m := range d.scheduler.Outlive() {
-		d.lanes.unload(m)
+		d.lanes.unexpose(m)
 	}
 	d.lanes.rewind()
 	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil

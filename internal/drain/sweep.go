@@ -58,20 +58,6 @@ func (s *sweep) stepped(upTo, highest int64, now time.Time, took time.Duration) 
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // stopped plans the next step after a step that failed: smaller, and later each time.
 func (s *sweep) stopped(now time.Time) {
 	s.failed = true

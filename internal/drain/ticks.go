@@ -83,19 +83,6 @@ func (l *lane) before(upTo int64) int64 {
 	return upTo
 }
 
-// load gives the messages of a page to the scheduler, and returns those that it left out.
-func (d *Drainer) load(params dialect.FetchParams, found *page) []*spool.Message {
-	t, w := &d.ticks, &d.watermark
-	switch {
-	case d.config.Gather == nil:
-		return d.scheduler.Load(found.messages)
-	case params.PerLane > 0 && params.Due > 0 && len(params.Cursors) == len(d.lanes.numbers()):
-		committed := (w.final > t.mark || !w.pending && !w.lags()) && len(w.late.places) == 0
-		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore() && found.waited < params.Due
-	}
-	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
-}
-
 // untilTick returns when to poll: at the given time, or earlier if a scheduled time comes before it,
 // or if due messages must still be read.
 func (d *Drainer) untilTick(at, now time.Time) time.Time {

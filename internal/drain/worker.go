@@ -26,7 +26,7 @@ func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	ended := true
 	defer func() {
 		d.stay(outcomes)
-		d.unload(batch)
+		d.dropPayloads(batch)
 		d.scheduler.Finish(batch, outcomes)
 		if ended {
 			d.workers.Go(func() { d.work(ctx) })
@@ -36,8 +36,8 @@ func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	ended = false
 }
 
-// unload releases large payloads, because up to two pages of messages wait for a settlement that takes long.
-func (d *Drainer) unload(batch []*schedule.Entry) {
+// dropPayloads releases large payloads, because up to two pages of messages wait for a settlement that takes long.
+func (d *Drainer) dropPayloads(batch []*schedule.Entry) {
 	for _, e := range batch {
 		if m := e.Message; e.Bytes > 0 || m.Size > d.configured.InlineBytes {
 			m.Unload()

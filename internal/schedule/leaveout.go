@@ -50,7 +50,7 @@ func (s *Scheduler) LeftOut(page int) (left []string) {
 	return left
 }
 
-// besideGates returns how many messages of each topic lost workers have: see stuck.go.
+// besideGates returns how many messages of each topic lost workers have: see hung.go.
 func (s *Scheduler) besideGates() map[*gate]int {
 	counts := map[*gate]int{}
 	for e := range s.strayed {

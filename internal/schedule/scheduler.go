@@ -29,7 +29,7 @@ type Scheduler struct {
 	running  int             // number of running messages
 	batches  int             // number of running batches
 	most     int             // maximum number of running batches
-	lost     int             // workers with stuck batches, which do not count as running: see stuck.go
+	lost     int             // workers with stuck batches, which do not count as running: see hung.go
 	beside   int             // messages of these batches
 	strayed  map[*Entry]bool // these messages, until they are settled
 	beyond   int             // how many more of them there may be than batches that run

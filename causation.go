@@ -18,28 +18,32 @@ type Hop struct{ Module, EventType string }
 // String returns the hop in the form that it has in a causation path: see [CausationPath].
 func (h Hop) String() string { return url.PathEscape(h.Module) + "/" + url.PathEscape(h.EventType) }
 
-// Causation says where the messages come from that one run of a handler produces. It travels from the handler to the publisher in a
-// context, and from process to process in metadata.
+// Causation says where the messages come from that one run of a handler produces. It travels from
+// the handler to the publisher in a context, and from process to process in metadata.
 //
-// middleware.Causation makes one for each message that it handles. Make one yourself where a chain begins, with the
-// id of an HTTP request as its CorrelationID. It is a value: code that has received one must not change its Path, and may
-// use it concurrently.
+// middleware.Causation makes one for each message that it handles. Make one yourself where a chain
+// begins, with the id of an HTTP request as its CorrelationID. It is a value: code that has
+// received one must not change its Path, and may use it concurrently.
 type Causation struct {
-	// CorrelationID is the correlation id of the handled message. All messages of a chain have the same one.
+	// CorrelationID is the correlation id of the handled message. All messages of a chain have the
+	// same one.
 	CorrelationID string
 	// CausationID is the UUID of the handled message.
 	CausationID string
 	// Path leads from the first message of the chain to the handled one, oldest hop first.
 	Path []Hop
 
-	// handled holds what the metadata of the handled message said. A copy of that message still says it.
+	// handled holds what the metadata of the handled message said. A copy of that message still
+	// says it.
 	handled struct{ causationID, path string }
 }
 
-// CausationOf returns the causation of all messages that are produced when hop handles msg: the correlation id of msg, or else its
-// UUID; the UUID of msg as causation id; and the path of msg with the hop at the end. It does not change msg.
+// CausationOf returns the causation of all messages that are produced when hop handles msg: the
+// correlation id of msg, or else its UUID; the UUID of msg as causation id; and the path of msg
+// with the hop at the end. It does not change msg.
 //
-// If the path cannot be read, the error is a [PermanentError]: with a new path in its place, a loop could go on for ever.
+// If the path cannot be read, the error is a [PermanentError]: with a new path in its place, a loop
+// could go on for ever.
 func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	causation := Causation{CorrelationID: msg.Metadata.Get(CorrelationID), CausationID: msg.UUID}
 	if causation.CorrelationID == "" {
@@ -55,9 +59,10 @@ func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	return causation, nil
 }
 
-// Stamp returns a copy of metadata, which may be nil, with the values of the causation added. A key that already has a value is kept: set
-// the path to "[]" for a message that begins a new chain. Stamp replaces only values that a copy of the handled message still has from
-// that message, because a handler that hands messages on would otherwise hide a loop.
+// Stamp returns a copy of metadata, which may be nil, with the values of the causation added. A key
+// that already has a value is kept: set the path to "[]" for a message that begins a new chain.
+// Stamp replaces only values that a copy of the handled message still has from that message,
+// because a handler that hands messages on would otherwise hide a loop.
 func (c Causation) Stamp(metadata message.Metadata) message.Metadata {
 	stamped := maps.Clone(metadata)
 	if stamped == nil {
@@ -76,8 +81,8 @@ func (c Causation) Stamp(metadata message.Metadata) message.Metadata {
 
 type causationKey struct{}
 
-// ContextWithCausation returns a context that carries the causation. A forwarder.Publisher stamps each message whose
-// context has one.
+// ContextWithCausation returns a context that carries the causation. A forwarder.Publisher stamps
+// each message whose context has one.
 func ContextWithCausation(ctx context.Context, causation Causation) context.Context {
 	return context.WithValue(ctx, causationKey{}, causation)
 }
@@ -101,8 +106,8 @@ func encodePath(path []Hop) string {
 	return string(text)
 }
 
-// decodePath reads a path that encodePath, or another program, wrote in this format. Its errors do not quote the text,
-// since the metadata may hold anything.
+// decodePath reads a path that encodePath, or another program, wrote in this format. Its errors do
+// not quote the text, since the metadata may hold anything.
 func decodePath(text string) ([]Hop, error) {
 	if text == "" {
 		return nil, nil

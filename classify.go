@@ -11,11 +11,12 @@ import (
 type ErrorClass int
 
 const (
-	// Unclassified errors may be the message's fault or the destination's. They count as an attempt only after another
-	// message to the same destination got through, or after a time limit: see forwarder.Config.OutageLimit.
+	// Unclassified errors may be the message's fault or the destination's. They count as an attempt
+	// only after another message to the same destination got through, or after a time limit: see
+	// forwarder.Config.OutageLimit.
 	Unclassified ErrorClass = iota
-	// Outage errors are about the connection or the service, not about the message. Messages to the destination wait
-	// for a while, and no attempt is counted.
+	// Outage errors are about the connection or the service, not about the message. Messages to the
+	// destination wait for a while, and no attempt is counted.
 	Outage
 	// MessageFault errors are about the message: too large, not encodable. They count at once.
 	MessageFault
@@ -35,12 +36,12 @@ func (c ErrorClass) String() string {
 	}
 }
 
-// Classifier returns the class of an error, or Unclassified for an error that it does not know, so that
-// classifiers can be chained with [Classifiers].
+// Classifier returns the class of an error, or Unclassified for an error that it does not know, so
+// that classifiers can be chained with [Classifiers].
 type Classifier func(error) ErrorClass
 
-// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified. A nil classifier is
-// ignored.
+// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified. A
+// nil classifier is ignored.
 func Classifiers(all ...Classifier) Classifier {
 	all = slices.DeleteFunc(slices.Clone(all), func(classify Classifier) bool { return classify == nil })
 	return func(err error) ErrorClass {

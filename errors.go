@@ -10,16 +10,18 @@ import (
 )
 
 var (
-	// ErrNoTransaction is returned when a write needs the user's transaction and the context carries none, or none any more because the function that had it has returned.
-	// Put one there with [ContextWithTx], or use postbox.InTx.
+	// ErrNoTransaction is returned when a write needs the user's transaction and the context
+	// carries none, or none any more because the function that had it has returned. Put one there
+	// with [ContextWithTx], or use postbox.InTx.
 	ErrNoTransaction = errors.New("no transaction in the context")
-	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer or subscribe.
+	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer
+	// or subscribe.
 	ErrClosed = errors.New("closed")
-	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may or may not
-	// have taken effect. Look for its effect before doing it again.
+	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction
+	// may or may not have taken effect. Look for its effect before doing it again.
 	ErrCommitUnknown = commit.ErrUnknown
-	// ErrDeployment is returned when the tables belong to another deployment than the configured one, as the tables of a copied
-	// database do. See [Database] and docs/security.md.
+	// ErrDeployment is returned when the tables belong to another deployment than the configured
+	// one, as the tables of a copied database do. See [Database] and docs/security.md.
 	ErrDeployment = dialect.ErrDeployment
 )
 
@@ -62,8 +64,8 @@ func (e *RetryAfterError) Error() string {
 // Unwrap returns the wrapped error.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
-// RetryAfter makes the next attempt wait for d instead of the pause of the retry profile. The attempt counts.
-// It returns nil for nil.
+// RetryAfter makes the next attempt wait for d instead of the pause of the retry profile. The
+// attempt counts. It returns nil for nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

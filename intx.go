@@ -12,39 +12,51 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// InTx runs fn in a transaction of db. The context that fn gets carries the transaction: messages that are published with
-// that context are committed with fn's other writes, and forwarders are woken after the commit.
+// InTx runs fn in a transaction of db. The context that fn gets carries the transaction: messages
+// that are published with that context are committed with fn's other writes, and forwarders are
+// woken after the commit.
 //
-// If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that transaction: its writes commit with the rest, when the
-// owner of the transaction commits it after InTx has returned. While fn works, a second InTx in the same transaction returns an error. Postbox does not notice
-// a second one if a subscriber of watermill-sql put the transaction into ctx and no inbox is around the handler.
+// If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that
+// transaction: its writes commit with the rest, when the owner of the transaction commits it after
+// InTx has returned. While fn works, a second InTx in the same transaction returns an error.
+// Postbox does not notice a second one if a subscriber of watermill-sql put the transaction into
+// ctx and no inbox is around the handler.
 //
-// InTx begins a transaction of its own, for which it needs a further connection, if the one that ctx carries
+// InTx begins a transaction of its own, for which it needs a further connection, if the one that
+// ctx carries
 //
 //   - began on another *sql.DB, since two databases cannot commit as one,
 //   - has committed, as in a hook of [AfterCommit], or
 //   - was taken out of ctx by [ContextWithTx] with a nil transaction.
 //
-// The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
-// [ErrNoTransaction], until the transaction has committed. fn must not return while another goroutine is in a call of InTx, of Publish or of an inbox with that
-// context. Otherwise InTx rolls back the whole transaction, even one that another function began, and returns an error that says so. Do not use tx after fn has returned.
+// The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned,
+// InTx and Publish with that context return an error that is [ErrNoTransaction], until the
+// transaction has committed. fn must not return while another goroutine is in a call of InTx, of
+// Publish or of an inbox with that context. Otherwise InTx rolls back the whole transaction, even
+// one that another function began, and returns an error that says so. Do not use tx after fn has
+// returned.
 //
-// If ctx carries a transaction of another library (see [Executor]), InTx returns [ErrNoTransaction]. It cannot work in that transaction, and it must not
-// begin a second one unnoticed.
+// If ctx carries a transaction of another library (see [Executor]), InTx returns
+// [ErrNoTransaction]. It cannot work in that transaction, and it must not begin a second one
+// unnoticed.
 //
-// An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any other error, and
-// the caller may run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
-// ([context.Canceled] or [context.DeadlineExceeded]).
+// An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like
+// any other error, and the caller may run InTx again. If ctx ends before the commit begins, InTx
+// rolls back, and on every database its error is that of ctx ([context.Canceled] or
+// [context.DeadlineExceeded]).
 //
-// The error is [ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn returns nil after it has ended the transaction, by a statement or a
-// method of tx. So it is if fn returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back. In both cases the statements that fn executed
-// afterwards are committed. A driver that is wrapped by another one may hide that.
+// The error is [ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn
+// returns nil after it has ended the transaction, by a statement or a method of tx. So it is if fn
+// returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back.
+// In both cases the statements that fn executed afterwards are committed. A driver that is wrapped
+// by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
 }
 
-// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the default. It returns an error if ctx carries a transaction
-// that did not begin with the same options, or whose options are not known.
+// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the
+// default. It returns an error if ctx carries a transaction that did not begin with the same
+// options, or whose options are not known.
 func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if db == nil || fn == nil {
 		return errors.New("in transaction: the database or the function is nil")

@@ -1,7 +1,7 @@
 package postbox
 
-// Metadata keys that Postbox reads or writes. Only metadata survives every Watermill Pub/Sub, so values that must travel with
-// a message are kept there.
+// Metadata keys that Postbox reads or writes. Only metadata survives every Watermill Pub/Sub, so
+// values that must travel with a message are kept there.
 const (
 	// OrderingKey holds the key of the message: messages with the same key are published, and
 	// processed, one at a time and oldest first. It has the name that Watermill's own Kafka tests
@@ -16,22 +16,24 @@ const (
 	// kafkabroker.Capture. A value that comes with a message is removed.
 	KafkaKey = "kafka_key"
 
-	// Receipt marks a message that says that a consumer has handled another one: see package receipts. No receipt is published for it.
+	// Receipt marks a message that says that a consumer has handled another one: see package
+	// receipts. No receipt is published for it.
 	Receipt = "postbox_receipt"
 
-	// CorrelationID holds a value that all messages of a chain share: the UUID of the first one, or the id of a
-	// request. It has the name that Watermill's CorrelationID middleware uses.
+	// CorrelationID holds a value that all messages of a chain share: the UUID of the first one, or
+	// the id of a request. It has the name that Watermill's CorrelationID middleware uses.
 	CorrelationID = "correlation_id"
 	// CausationID holds the UUID of the message whose handler produced this one.
 	CausationID = "causation_id"
-	// CausationPath holds the hops that led to the message, oldest first, as a JSON array of "module/event type":
+	// CausationPath holds the hops that led to the message, oldest first, as a JSON array of
+	// "module/event type":
 	//
 	//	["orders/OrderPlaced","payments/PaymentTaken"]
 	//
-	// In a name, each character other than an ASCII letter, a digit or one of -_.~$&+=:@ is percent-encoded as in the path of
-	// a URL, so that every name survives every broker.
+	// In a name, each character other than an ASCII letter, a digit or one of -_.~$&+=:@ is
+	// percent-encoded as in the path of a URL, so that every name survives every broker.
 	CausationPath = "causation_path"
-	// SchemaVersion holds the version of the payload's schema. The producer sets it and consumers read it. Postbox
-	// treats it like all other metadata.
+	// SchemaVersion holds the version of the payload's schema. The producer sets it and consumers
+	// read it. Postbox treats it like all other metadata.
 	SchemaVersion = "schema_version"
 )

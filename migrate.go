@@ -121,7 +121,8 @@ func forgetActs(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 // actsAtATime bounds a transaction that deletes them.
 const actsAtATime = 1000
 
-// nameDeployment stores the name of the deployment with the tables. If they already have a name, it must be the same.
+// nameDeployment stores the name of the deployment with the tables. If they already have a name, it
+// must be the same.
 func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	if statements.Names.Deployment == "" {
 		return nil
@@ -133,8 +134,8 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 	return statements.CheckDeployment(ctx, db)
 }
 
-// migrationLock lets one process at a time migrate a set of tables. It waits in the database, and the
-// database lets go of it when the connection ends.
+// migrationLock lets one process at a time migrate a set of tables. It waits in the database, and
+// the database lets go of it when the connection ends.
 type migrationLock struct{ statements *dialect.Statements }
 
 // SessionLock waits for the lock.
@@ -160,8 +161,8 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
-// WriteMigrations prints the migrations after version from, in order, as plain SQL, for use with another migration tool.
-// WriteMigrations needs no connection: db.DB may be nil.
+// WriteMigrations prints the migrations after version from, in order, as plain SQL, for use with
+// another migration tool. WriteMigrations needs no connection: db.DB may be nil.
 //
 // The SQL also notes each migration in the table of versions, so [Migrate] and the command postbox
 // know what has run, and both ways can be mixed. Programs that use such a tool need not call

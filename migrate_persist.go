@@ -17,8 +17,9 @@ type persistence struct {
 	always bool
 }
 
-// persistences: on PostgreSQL and MySQL producers have the tables for themselves during a pause. SQLite has no lock that spans transactions, so a process that
-// starts second finds the file busy, or a table that the first one has just created. It tries again, and then sees the new version.
+// persistences: on PostgreSQL and MySQL producers have the tables for themselves during a pause.
+// SQLite has no lock that spans transactions, so a process that starts second finds the file busy,
+// or a table that the first one has just created. It tries again, and then sees the new version.
 var persistences = map[dialect.Kind]persistence{
 	dialect.PostgreSQL: {pause: time.Second, patience: 10 * time.Minute},
 	dialect.MySQL:      {pause: time.Second, patience: 10 * time.Minute},
@@ -28,7 +29,8 @@ var persistences = map[dialect.Kind]persistence{
 // finalError is an error that does not come from others.
 type finalError struct{ error }
 
-// persist runs migrate again while other transactions, or other processes that migrate, are in its way.
+// persist runs migrate again while other transactions, or other processes that migrate, are in its
+// way.
 func persist(ctx context.Context, kind dialect.Kind, migrate func() error) error {
 	p := persistences[kind]
 	until := time.Now().Add(p.patience)

@@ -4,8 +4,8 @@ import "hash/fnv"
 
 // KeyHash returns the 64-bit hash by which Postbox finds ordering keys and spreads them over lanes:
 // FNV-1a over the bytes of the key, read as a signed number because SQL has no unsigned ones. It is
-// computed here and not in the database, so it is the same on every one of them, and it never changes:
-// a row written by an older version must land in the same lane.
+// computed here and not in the database, so it is the same on every one of them, and it never
+// changes: a row written by an older version must land in the same lane.
 //
 // Two keys are one if their texts are equal. With the same hash they share a lane.
 func KeyHash(key string) int64 {
@@ -14,8 +14,8 @@ func KeyHash(key string) int64 {
 	return int64(h.Sum64())     //nolint:gosec // the bits are kept, the sign has no meaning
 }
 
-// Lane returns the lane of a key hash in a spool with that many lanes. The upper half is folded into
-// the lower one because the low bits of FNV-1a alone spread short keys badly.
+// Lane returns the lane of a key hash in a spool with that many lanes. The upper half is folded
+// into the lower one because the low bits of FNV-1a alone spread short keys badly.
 func Lane(keyHash int64, lanes int) int {
 	bits := uint64(keyHash)                       //nolint:gosec // the bits are kept, the sign has no meaning
 	return int((bits ^ bits>>32) % uint64(lanes)) //nolint:gosec // lanes is positive, the result below it

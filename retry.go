@@ -11,15 +11,16 @@ const (
 	NoJitter = -1
 )
 
-// RetryProfile says how often a failed message is tried, and with which pauses. The pause after the first failure is Base. Each further
-// pause is Multiplier times as long, up to Cap. A random part of the pause is used, see Jitter. Pauses count from the failure. A zero field
-// has its default, so RetryProfile{Attempts: 3} is the default with three attempts.
+// RetryProfile says how often a failed message is tried, and with which pauses. The pause after the
+// first failure is Base. Each further pause is Multiplier times as long, up to Cap. A random part
+// of the pause is used, see Jitter. Pauses count from the failure. A zero field has its default, so
+// RetryProfile{Attempts: 3} is the default with three attempts.
 //
-// A random part, "full jitter", prevents messages that failed together from coming back together; the technique is described in the
-// AWS Architecture Blog, "Exponential Backoff And Jitter".
+// A random part, "full jitter", prevents messages that failed together from coming back together;
+// the technique is described in the AWS Architecture Blog, "Exponential Backoff And Jitter".
 type RetryProfile struct {
-	// Attempts is the number of failures, in all processes together, after which a message is a dead letter.
-	// [Unlimited] never gives up. Defaults to 15, for an outbox to 10.
+	// Attempts is the number of failures, in all processes together, after which a message is a
+	// dead letter. [Unlimited] never gives up. Defaults to 15, for an outbox to 10.
 	Attempts int
 	// Base is the pause after the first failure. Defaults to 1 s.
 	Base time.Duration
@@ -27,12 +28,13 @@ type RetryProfile struct {
 	Multiplier float64
 	// Cap is the longest pause. Defaults to 60 s, or to Base if that is longer.
 	Cap time.Duration
-	// Jitter is the share of a pause that is random, up to 1. Defaults to 1; [NoJitter] makes it exact.
+	// Jitter is the share of a pause that is random, up to 1. Defaults to 1; [NoJitter] makes it
+	// exact.
 	Jitter float64
 }
 
-// RetryPatiently is for work that can as well be done later: 15 attempts with jitter. The first pauses are 2, 4 and 8 seconds. The last
-// ones are hours, since there is no cap.
+// RetryPatiently is for work that can as well be done later: 15 attempts with jitter. The first
+// pauses are 2, 4 and 8 seconds. The last ones are hours, since there is no cap.
 func RetryPatiently() RetryProfile {
 	return RetryProfile{Attempts: 15, Base: 2 * time.Second, Cap: 24 * time.Hour}
 }

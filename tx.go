@@ -10,18 +10,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Executor executes statements in an open transaction. A *sql.Tx is one, and so are the transactions of sqlx, bun and ent, and the connection of a gorm.DB in a
-// transaction (tx.Statement.ConnPool). For a transaction with another method, such as pgx.Tx, see [ExecFunc]. Like a transaction, it is used by one goroutine at a time.
+// Executor executes statements in an open transaction. A *sql.Tx is one, and so are the
+// transactions of sqlx, bun and ent, and the connection of a gorm.DB in a transaction
+// (tx.Statement.ConnPool). For a transaction with another method, such as pgx.Tx, see [ExecFunc].
+// Like a transaction, it is used by one goroutine at a time.
 type Executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExecFunc returns an [Executor] that calls a method of another library's transaction. For pgx, write postbox.ExecFunc(tx.Exec). Of the result it needs at most
-// the number of changed rows, if the result has a method RowsAffected (see forwarder.WhenSkipped). It must be that of the statement: whether a message of a unique key waits is told by it. The
-// statements are written for database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
+// ExecFunc returns an [Executor] that calls a method of another library's transaction. For pgx,
+// write postbox.ExecFunc(tx.Exec). Of the result it needs at most the number of changed rows, if
+// the result has a method RowsAffected (see forwarder.WhenSkipped). It must be that of the
+// statement: whether a message of a unique key waits is told by it. The statements are written for
+// database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
 //
-// The method must be that of a transaction, never of a pool: a pool commits each statement by itself, and Postbox cannot see the difference. Call ExecFunc once
-// for a transaction, since the messages of one call of Publish must carry the same executor.
+// The method must be that of a transaction, never of a pool: a pool commits each statement by
+// itself, and Postbox cannot see the difference. Call ExecFunc once for a transaction, since the
+// messages of one call of Publish must carry the same executor.
 func ExecFunc[Result any](exec func(ctx context.Context, query string, args ...any) (Result, error)) Executor {
 	if exec == nil {
 		return nil
@@ -57,21 +62,24 @@ func resultOf(result any) sql.Result {
 	}
 }
 
-// ContextWithTx returns a context that carries tx. A Publisher writes its messages through tx, and an
-// inbox joins it in a savepoint instead of opening a transaction of its own.
+// ContextWithTx returns a context that carries tx. A Publisher writes its messages through tx, and
+// an inbox joins it in a savepoint instead of opening a transaction of its own.
 //
-// The caller ends the transaction. Postbox is not told about that commit, so forwarders find the messages by polling, without a
-// wake-up; postbox.InTx both commits and wakes them.
+// The caller ends the transaction. Postbox is not told about that commit, so forwarders find the
+// messages by polling, without a wake-up; postbox.InTx both commits and wakes them.
 //
 // An inbox records failures in this transaction too. So commit it after an error of the inbox as
 // well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
 //
-// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in a transaction of another library,
-// in any way in which that executes a statement (see [Executor]). An inbox and postbox.InTx cannot work in such a transaction, and return [ErrNoTransaction].
-// The connection of a gorm.DB is a *sql.Tx unless gorm prepares statements.
+// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages
+// can also be published in a transaction of another library, in any way in which that executes a
+// statement (see [Executor]). An inbox and postbox.InTx cannot work in such a transaction, and
+// return [ErrNoTransaction]. The connection of a gorm.DB is a *sql.Tx unless gorm prepares
+// statements.
 //
-// If tx is nil, of whatever type, the new context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
-// postbox.InTx opens a transaction of its own.
+// If tx is nil, of whatever type, the new context carries no transaction, even if ctx does: a
+// Publisher returns [ErrNoTransaction], and an inbox or postbox.InTx opens a transaction of its
+// own.
 func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	carried := txscope.Of(tx)
 	if scope := txscope.From(ctx); scope != nil && carried.Other() == nil && scope.Other() == nil && scope.Tx == carried.Tx {
@@ -80,20 +88,25 @@ func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	return carried.Context(ctx)
 }
 
-// ContextWithHooks returns a context that carries tx and collects the functions that [AfterCommit] registers. The
-// returned function runs them; call it once, after a successful commit. Give ContextWithHooks the context that tx began with: tx ends
-// when that context ends, and the driver then does not have to watch the context again for each statement.
+// ContextWithHooks returns a context that carries tx and collects the functions that [AfterCommit]
+// registers. The returned function runs them; call it once, after a successful commit. Give
+// ContextWithHooks the context that tx began with: tx ends when that context ends, and the driver
+// then does not have to watch the context again for each statement.
 func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, committed func()) {
 	scope := txscope.Hooked(ctx, tx)
 	return scope.Context(ctx), scope.Committed
 }
 
-// TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx], postbox.InTx, an inbox, or the
-// subscriber of watermill-sql v3 put it there; for the subscriber of v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
-// TxFromContext returns nil and false: look at the second result, and return [ErrNoTransaction], before you use the transaction.
+// TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx],
+// postbox.InTx, an inbox, or the subscriber of watermill-sql v3 put it there; for the subscriber of
+// v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
+// TxFromContext returns nil and false: look at the second result, and return [ErrNoTransaction],
+// before you use the transaction.
 //
-// A transaction of Postbox is carried only until the function of postbox.InTx, or the handler of the inbox, that got the context has returned. So a hook of
-// [AfterCommit], and a goroutine that the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until its function is called.
+// A transaction of Postbox is carried only until the function of postbox.InTx, or the handler of
+// the inbox, that got the context has returned. So a hook of [AfterCommit], and a goroutine that
+// the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until
+// its function is called.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
 		tx, err := scope.Live()
@@ -102,8 +115,9 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return wmsql.TxFromContext(ctx)
 }
 
-// AfterCommit runs hook after the context's transaction has committed. It returns false if it will not run hook, because the owner of the
-// transaction collects no hooks. Like a transaction, AfterCommit is used by one goroutine at a time.
+// AfterCommit runs hook after the context's transaction has committed. It returns false if it will
+// not run hook, because the owner of the transaction collects no hooks. Like a transaction,
+// AfterCommit is used by one goroutine at a time.
 func AfterCommit(ctx context.Context, hook func()) bool {
 	return txscope.From(ctx).AfterCommit(hook)
 }

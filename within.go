@@ -13,8 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// carried returns the transaction in ctx that serves a caller who needs one on db with these options, or nil if there is none. A second transaction
-// would not be atomic with the first. If each handler held a connection and waited for another one, none would be left.
+// carried returns the transaction in ctx that serves a caller who needs one on db with these
+// options, or nil if there is none. A second transaction would not be atomic with the first. If
+// each handler held a connection and waited for another one, none would be left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {
 		return nil, fmt.Errorf("in transaction: %w: %w", ErrNoTransaction, err)
@@ -30,8 +31,9 @@ func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, 
 	return tx, nil
 }
 
-// isGone says whether an error of going back to a savepoint means that the savepoint no longer exists, because the function has ended the transaction. If the
-// connection was lost, the database has rolled back.
+// isGone says whether an error of going back to a savepoint means that the savepoint no longer
+// exists, because the function has ended the transaction. If the connection was lost, the database
+// has rolled back.
 func isGone(err error) bool { return errors.Is(err, sql.ErrTxDone) || dialect.Coded(err) }
 
 // savepoints numbers savepoints: one may stand within another one.

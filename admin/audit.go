@@ -14,8 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ContextWithActor returns a context in which the actor acts: [Admin.Audit] shows the name with each action that is called with this context. A web
-// application passes the name of the user who is logged in. Without an actor in the context it is [Config.Actor]. Nothing checks the name.
+// ContextWithActor returns a context in which the actor acts: [Admin.Audit] shows the name with
+// each action that is called with this context. A web application passes the name of the user who
+// is logged in. Without an actor in the context it is [Config.Actor]. Nothing checks the name.
 func ContextWithActor(ctx context.Context, actor string) context.Context {
 	return audit.ContextWithActor(ctx, actor)
 }
@@ -34,15 +35,18 @@ type AuditEntry struct {
 	Action string
 	// Target is the outbox or the queue, and the zero value if the action has none or several.
 	Target Target
-	// Subject is the one thing that the action concerns, such as "message 12"; it is empty for an action on many things.
+	// Subject is the one thing that the action concerns, such as "message 12"; it is empty for an
+	// action on many things.
 	Subject string
 	// Filter is how an action on many things chose them.
 	Filter string
-	// Affected is the number of things that the action has changed. It is 0 if there was nothing to change, such as for a pause of a queue that
-	// is paused. For an action on many things it is counted up in each of its transactions, so it is true also while the action
-	// runs, and after a crash.
+	// Affected is the number of things that the action has changed. It is 0 if there was nothing to
+	// change, such as for a pause of a queue that is paused. For an action on many things it is
+	// counted up in each of its transactions, so it is true also while the action runs, and after a
+	// crash.
 	Affected int
-	// Note has the rest, such as the reason that the operator gave. Up to 4096 bytes are kept, and as many of Subject and Filter.
+	// Note has the rest, such as the reason that the operator gave. Up to 4096 bytes are kept, and
+	// as many of Subject and Filter.
 	Note string
 }
 

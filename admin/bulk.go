@@ -18,8 +18,8 @@ import (
 // the letters; the comment of the package says how. It takes the one with the filter's ID, or the
 // unresolved ones that match, in the order of their ids, and returns their number. Each message
 // comes after those of its key that are pending now. A message that came from a broker to an inbox
-// is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is not
-// known of it, an [Again] says.
+// is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is
+// not known of it, an [Again] says.
 //
 // With an ID, Requeue is one transaction, and fails with [ErrNotFound], [ErrResolved] or
 // [ErrCannotRequeue]; then it changes nothing. After [postbox.ErrCommitUnknown] it may or may not
@@ -48,9 +48,9 @@ func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progres
 // takes the one with the filter's ID, or the unresolved ones that match, and returns their number.
 // The reason is required, and is cut off at 4096 bytes. A resolved letter cannot be requeued.
 //
-// With an ID it fails with [ErrNotFound], or with [ErrResolved] if another operator was faster; that
-// operator's reason is then kept. Otherwise transactions, progress, limit and errors are those of
-// [Admin.Requeue].
+// With an ID it fails with [ErrNotFound], or with [ErrResolved] if another operator was faster;
+// that operator's reason is then kept. Otherwise transactions, progress, limit and errors are those
+// of [Admin.Requeue].
 func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {
 	wrong := checkReason(reason)
 	if filter.ID != 0 {
@@ -65,10 +65,10 @@ func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progr
 	})
 }
 
-// Delete deletes dead letters with their payloads: the one with the filter's ID, resolved or not, or
-// those that match, and returns their number. [Filter.Resolved] may have any value. If it is empty,
-// a letter that another operator resolves meanwhile stays. An inbox still recognises the message as
-// delivered for as long as it keeps claims.
+// Delete deletes dead letters with their payloads: the one with the filter's ID, resolved or not,
+// or those that match, and returns their number. [Filter.Resolved] may have any value. If it is
+// empty, a letter that another operator resolves meanwhile stays. An inbox still recognises the
+// message as delivered for as long as it keeps claims.
 //
 // With an ID it fails with [ErrNotFound]. Otherwise transactions, progress, limit and errors are
 // those of [Admin.Requeue].
@@ -117,8 +117,8 @@ func (a *Admin) onLetters(
 	return did.Done, nil
 }
 
-// open requires letters that are not resolved. The rest of the sentence says what is to be done with
-// them.
+// open requires letters that are not resolved. The rest of the sentence says what is to be done
+// with them.
 func (f Filter) open(done string) error {
 	if f.Resolved != "" {
 		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)

@@ -15,21 +15,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// RunNow makes messages due that are scheduled, retrying or parked: the one with the filter's ID, or
-// those that match. It returns their number. A parked message gets all its attempts again. RunNow
-// does not change a ready message, since that is handled as soon as possible, nor one that an
-// operator has paused. The messages of a key are still handled one after the other, in their order.
+// RunNow makes messages due that are scheduled, retrying or parked: the one with the filter's ID,
+// or those that match. It returns their number. A parked message gets all its attempts again.
+// RunNow does not change a ready message, since that is handled as soon as possible, nor one that
+// an operator has paused. The messages of a key are still handled one after the other, in their
+// order.
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
 // been handled at the same moment.
 //
-// Otherwise it works in transactions of at most 100 messages and, unless a single message is larger,
-// 4 MiB. After each of them it reports the progress. The counted messages stay changed when a later
-// transaction fails. Call it again to go on after an error or a crash. When ctx ends, it finishes the
-// running transaction, within five seconds, and returns the error of ctx. It ignores messages that
-// are written after it began, and skips those that a handler or another operator takes meanwhile,
-// and those that are due already. A message that it has made due, and that fails again, may be made
-// due once more. A filter that asks for ready messages is an error.
+// Otherwise it works in transactions of at most 100 messages and, unless a single message is
+// larger, 4 MiB. After each of them it reports the progress. The counted messages stay changed when
+// a later transaction fails. Call it again to go on after an error or a crash. When ctx ends, it
+// finishes the running transaction, within five seconds, and returns the error of ctx. It ignores
+// messages that are written after it began, and skips those that a handler or another operator
+// takes meanwhile, and those that are due already. A message that it has made due, and that fails
+// again, may be made due once more. A filter that asks for ready messages is an error.
 func (a *Admin) RunNow(ctx context.Context, filter Filter, progress ...func(Progress)) (int, error) {
 	if filter.ID != 0 {
 		return a.onMessage(filter, "An operator made a message due now", nil, func(name string, id int64) (int, error) {
@@ -77,8 +78,8 @@ func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, pro
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: a handler, or
 // another operator, was faster. Otherwise transactions, progress, limit and errors are those of
-// [Admin.RunNow]. Failed messages are buried first, then ready ones, and scheduled ones last. So the
-// dead letters of a key are in the order of its messages, apart from scheduled ones, and
+// [Admin.RunNow]. Failed messages are buried first, then ready ones, and scheduled ones last. So
+// the dead letters of a key are in the order of its messages, apart from scheduled ones, and
 // [Admin.Requeue] brings them back in that order. But as soon as the failed message of a key is
 // buried, the ready ones behind it may be handled.
 func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {

@@ -6,11 +6,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// HangsAfter is how long a call of a publisher or a handler may run until the dashboard and "postbox doctor" say that it may hang.
+// HangsAfter is how long a call of a publisher or a handler may run until the dashboard and
+// "postbox doctor" say that it may hang.
 const HangsAfter = 5 * time.Minute
 
-// Call is a call of a forwarder's publisher, or of a queue's handler, that has not returned yet. It is what its process said of it in its last heartbeat, a
-// few seconds ago at most. A process tells of the one that has not returned for longest, once that has run for two heartbeats: 10 s by default.
+// Call is a call of a forwarder's publisher, or of a queue's handler, that has not returned yet. It
+// is what its process said of it in its last heartbeat, a few seconds ago at most. A process tells
+// of the one that has not returned for longest, once that has run for two heartbeats: 10 s by
+// default.
 type Call struct {
 	// Since is when the call began, by the clock of its process.
 	Since time.Time

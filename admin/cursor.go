@@ -60,7 +60,8 @@ func (p cursor) parseReplay() (after replayCursor, err error) {
 	return after, nil
 }
 
-// pageLimit refuses a limit that is too large. Otherwise it would return a short page that looks like the last one.
+// pageLimit refuses a limit that is too large. Otherwise it would return a short page that looks
+// like the last one.
 func pageLimit(limit int) (int, error) {
 	switch {
 	case limit == 0:

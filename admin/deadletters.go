@@ -20,12 +20,15 @@ import (
 type DeadLetter struct {
 	// ID identifies the dead letter. Later ones have higher ids, and no id is given out twice.
 	ID int64
-	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message of an outbox.
+	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message
+	// of an outbox.
 	Consumer string
-	// Outbox is the outbox or queue in the database that the message was in. It is empty for a message that came from a broker to an
-	// inbox: such a message is requeued through the outbox that [Config.Outbox] names.
+	// Outbox is the outbox or queue in the database that the message was in. It is empty for a
+	// message that came from a broker to an inbox: such a message is requeued through the outbox
+	// that [Config.Outbox] names.
 	Outbox string
-	// Target is the same outbox or queue. It is the zero value for a message that came from a broker to an inbox.
+	// Target is the same outbox or queue. It is the zero value for a message that came from a
+	// broker to an inbox.
 	Target Target
 
 	// Topic and MessageID are those of the message in an outbox or a queue. Of a message of an
@@ -41,42 +44,47 @@ type DeadLetter struct {
 	// Key is the ordering key, or "" for none.
 	Key string
 
-	// CreatedAt is when the message was written to the outbox; for an inbox, when the dead letter was written.
+	// CreatedAt is when the message was written to the outbox; for an inbox, when the dead letter
+	// was written.
 	CreatedAt time.Time
 	// DiedAt is when the message became a dead letter, by the database's clock.
 	DiedAt time.Time
-	// Attempts is the number of attempts that failed since the message was written or last requeued.
+	// Attempts is the number of attempts that failed since the message was written or last
+	// requeued.
 	Attempts int
-	// Cause says why the message died: "attempts" if they are used up, "permanent" if its error says
-	// that no retry can cure it ([postbox.Permanent], or the answer of a broker), "crash" if it was
-	// handed out too often without an end, "unreadable" if it cannot be decoded, "operator" if
-	// [Admin.Bury] has buried it, and "unknown" if the cause is not stored.
+	// Cause says why the message died: "attempts" if they are used up, "permanent" if its error
+	// says that no retry can cure it ([postbox.Permanent], or the answer of a broker), "crash" if
+	// it was handed out too often without an end, "unreadable" if it cannot be decoded, "operator"
+	// if [Admin.Bury] has buried it, and "unknown" if the cause is not stored.
 	Cause string
 	// Error is the error of the last attempt.
 	Error string
 	// Shape is the error without what differs from one message to the next: see [Group.Shape].
 	Shape string
 
-	// ResolvedAt is when an operator resolved the letter, zero if it is not resolved. Resolution is the operator's reason.
+	// ResolvedAt is when an operator resolved the letter, zero if it is not resolved. Resolution is
+	// the operator's reason.
 	ResolvedAt time.Time
 	Resolution string
 
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
-	// Payload and Metadata are nil in the results of [Admin.DeadLetters]; [Admin.DeadLetter] reads them. Metadata
-	// stays nil if it cannot be decoded; then Error says so.
+	// Payload and Metadata are nil in the results of [Admin.DeadLetters]; [Admin.DeadLetter] reads
+	// them. Metadata stays nil if it cannot be decoded; then Error says so.
 	Payload  message.Payload
 	Metadata message.Metadata
-	// Failures is the history, oldest first, at most the 100 latest; only [Admin.DeadLetter] reads it. A message of an outbox
-	// starts a new history when it is requeued; a message of an inbox continues its own.
+	// Failures is the history, oldest first, at most the 100 latest; only [Admin.DeadLetter] reads
+	// it. A message of an outbox starts a new history when it is requeued; a message of an inbox
+	// continues its own.
 	Failures []Failure
 }
 
 // Failure is one failed attempt.
 type Failure struct {
-	// Attempt counts from 1. An entry with 0 is no attempt. Its Error says what an operator did: requeue the message, resume
-	// it, so that attempts count again from there, or bury it. Or it says why the message waits although no attempt is
-	// counted; such an entry is written once, when the message begins to wait.
+	// Attempt counts from 1. An entry with 0 is no attempt. Its Error says what an operator did:
+	// requeue the message, resume it, so that attempts count again from there, or bury it. Or it
+	// says why the message waits although no attempt is counted; such an entry is written once,
+	// when the message begins to wait.
 	Attempt int
 	// At is when the attempt failed, by the database's clock.
 	At    time.Time
@@ -86,8 +94,9 @@ type Failure struct {
 }
 
 // DeadLetters lists the dead letters that match the filter, in the order of their ids, and returns
-// the cursor of the next page, which is empty after the last one. Payload, metadata and failures are
-// left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter].
+// the cursor of the next page, which is empty after the last one. Payload, metadata and failures
+// are left out, so that memory is bounded however large the dead letters are: see
+// [Admin.DeadLetter].
 //
 // A page looks at up to 10,000 dead letters: if few of them match, it is short or empty, and the
 // list goes on all the same. It costs up to three statements. DeadLetters fails with [ErrNotFound]
@@ -122,7 +131,8 @@ func (f Filter) ofInbox() error {
 	return f.Target.check()
 }
 
-// DeadLetter returns one dead letter with its payload, metadata and failure history, or [ErrNotFound].
+// DeadLetter returns one dead letter with its payload, metadata and failure history, or
+// [ErrNotFound].
 func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	found, failures, err := a.letters.Get(ctx, id)
 	if err != nil {

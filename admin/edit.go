@@ -18,15 +18,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// editedFrom is the key of the metadata in which a message that was edited names the letter that it came from.
+// editedFrom is the key of the metadata in which a message that was edited names the letter that it
+// came from.
 const editedFrom = "postbox_edited_from"
 
 // Edit is what replaces payload and metadata of a message.
 type Edit struct {
-	// Payload replaces the payload; nil keeps it. An empty payload that is not nil is a new payload.
+	// Payload replaces the payload; nil keeps it. An empty payload that is not nil is a new
+	// payload.
 	Payload message.Payload
-	// Metadata replaces all metadata; nil keeps it. The ordering key cannot be changed, and is added if it is missing. Metadata that
-	// cannot be decoded has to be replaced. An edited message has no unique key, so [postbox.UniqueKey] and [postbox.UniqueMode] are refused with
+	// Metadata replaces all metadata; nil keeps it. The ordering key cannot be changed, and is
+	// added if it is missing. Metadata that cannot be decoded has to be replaced. An edited message
+	// has no unique key, so [postbox.UniqueKey] and [postbox.UniqueMode] are refused with
 	// [ErrInvalid].
 	Metadata message.Metadata
 }
@@ -37,12 +40,14 @@ type Edit struct {
 // keeps its id, so the inboxes of other consumers, which have handled the first version, ignore it
 // as long as they have claims. It names the letter in its metadata "postbox_edited_from".
 //
-// The letter keeps the first payload and metadata, and is resolved: [DeadLetter.Resolution] says that it was edited and by whom. So one of
-// several operators who edit the same letter succeeds. The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its
+// The letter keeps the first payload and metadata, and is resolved: [DeadLetter.Resolution] says
+// that it was edited and by whom. So one of several operators who edit the same letter succeeds.
+// The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its
 // own letter.
 //
-// EditAndRequeue fails with [ErrEditNotAllowed] unless [Config.AllowEdit] is set, and with [ErrNotFound], [ErrResolved], [ErrCannotRequeue]
-// or [ErrKeyChanged]; then nothing has changed. After [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrEdited] then
+// EditAndRequeue fails with [ErrEditNotAllowed] unless [Config.AllowEdit] is set, and with
+// [ErrNotFound], [ErrResolved], [ErrCannotRequeue] or [ErrKeyChanged]; then nothing has changed.
+// After [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrEdited] then
 // means that it, or another edit, had happened.
 func (a *Admin) EditAndRequeue(ctx context.Context, id int64, edit Edit, again ...Again) error {
 	if !a.config.AllowEdit {

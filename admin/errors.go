@@ -8,13 +8,16 @@ import (
 )
 
 var (
-	// ErrNotFound is returned if there is no dead letter with that id: there never was one, or it has been
-	// requeued or deleted, maybe by another operator at the same moment. It is also returned for a message that does not exist or
-	// has been handled. And it is returned if there is no outbox or queue of that name; then the error lists the existing ones.
+	// ErrNotFound is returned if there is no dead letter with that id: there never was one, or it
+	// has been requeued or deleted, maybe by another operator at the same moment. It is also
+	// returned for a message that does not exist or has been handled. And it is returned if there
+	// is no outbox or queue of that name; then the error lists the existing ones.
 	ErrNotFound = errors.New("not found")
-	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved nor requeued.
+	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved
+	// nor requeued.
 	ErrResolved = errors.New("dead letter is resolved already")
-	// ErrEdited is returned if the message of a dead letter has already been edited and requeued. It is an [ErrResolved], too.
+	// ErrEdited is returned if the message of a dead letter has already been edited and requeued.
+	// It is an [ErrResolved], too.
 	ErrEdited = fmt.Errorf("dead letter has been edited and requeued: %w", ErrResolved)
 	// ErrKeyChanged is returned for an edit that changes the ordering key of a message.
 	ErrKeyChanged = errors.New("the ordering key cannot be changed, since the order of its messages would be lost")
@@ -28,7 +31,8 @@ var (
 	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrCannotRequeue], too.
 	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
 		ErrCannotRequeue)
-	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes: the same request fails again.
+	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes:
+	// the same request fails again.
 	ErrInvalid = errors.New("invalid request")
 	// ErrInHandler is returned for an attempt to reschedule a message that is handled as soon as
 	// possible, and may be in a handler already.

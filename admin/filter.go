@@ -52,14 +52,14 @@ type Filter struct {
 	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the
 	// range, and 0 is no bound. Messages have no upper one.
 	MinAttempts, MaxAttempts int
-	// From and Until bound a time, by the database's clock: when a pending message was written, when
-	// one of the history was done, when a dead letter died, or when an operator acted. From is part
-	// of the span, and Until is not.
+	// From and Until bound a time, by the database's clock: when a pending message was written,
+	// when one of the history was done, when a dead letter died, or when an operator acted. From is
+	// part of the span, and Until is not.
 	From, Until time.Time
 	// Actor and Action are those of an [AuditEntry].
 	Actor, Action string
-	// OlderThan chooses missing receipts of messages that were sent longer ago than this, overdue or
-	// not. By default the time that the producer has set decides.
+	// OlderThan chooses missing receipts of messages that were sent longer ago than this, overdue
+	// or not. By default the time that the producer has set decides.
 	OlderThan time.Duration
 	// All is for an action on all that there is: without any condition it changes nothing and
 	// returns an error. Lists ignore it. Target alone is a condition for dead letters.
@@ -68,8 +68,8 @@ type Filter struct {
 	// After is the cursor that the list has returned for its next page.
 	After string
 	// Limit is the largest number of entries on a page: 100 by default, and an error above
-	// [MaxLimit]. For an action it is the largest number of things to change, without a maximum, and
-	// 0 for all.
+	// [MaxLimit]. For an action it is the largest number of things to change, without a maximum,
+	// and 0 for all.
 	Limit int
 }
 
@@ -198,7 +198,8 @@ func notNegative(limit int) error {
 	return nil
 }
 
-// checkAttempts refuses a number of attempts that no column holds, which some databases would refuse.
+// checkAttempts refuses a number of attempts that no column holds, which some databases would
+// refuse.
 func checkAttempts(n int) error {
 	if n > math.MaxInt32 {
 		return fmt.Errorf("attempts: %d is above %d: use a smaller number", n, math.MaxInt32)
@@ -206,7 +207,8 @@ func checkAttempts(n int) error {
 	return nil
 }
 
-// checkText refuses a value of a field that nothing stored has, and that some databases do not take.
+// checkText refuses a value of a field that nothing stored has, and that some databases do not
+// take.
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 		return fmt.Errorf("%s: %.60q is not text: use UTF-8 without NUL", field, text)

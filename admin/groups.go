@@ -18,7 +18,8 @@ import (
 // consumer, with the same topic, and with errors that differ only in ids, long numbers and quoted
 // values.
 type Group struct {
-	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is Target.
+	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is
+	// Target.
 	Consumer string
 	Target   Target
 	Topic    string
@@ -43,15 +44,17 @@ type Groups struct {
 	Groups []Group
 	// Letters is the number of letters in all groups, also in those beyond the limit.
 	Letters int
-	// Capped is set if there are more letters than were looked at: the counts are then those of the latest ones.
+	// Capped is set if there are more letters than were looked at: the counts are then those of the
+	// latest ones.
 	Capped bool
 	// More is the number of groups beyond the limit.
 	More int
 }
 
-// Groups sorts the dead letters that match the filter by the way in which they failed. It takes the latest 10,000 that match among the latest 20,000, and
-// says so if there may be more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
-// [Group.Filter].
+// Groups sorts the dead letters that match the filter by the way in which they failed. It takes the
+// latest 10,000 that match among the latest 20,000, and says so if there may be more.
+// [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above
+// 1000. To act on a group, take [Group.Filter].
 //
 // Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {

@@ -11,10 +11,11 @@ import (
 // InboxInfo is the state of the inboxes of one consumer.
 type InboxInfo struct {
 	Consumer string
-	// Dead is the number of dead letters that no operator has resolved, among the latest ones of all
-	// inboxes together, up to [CountedUpTo].
+	// Dead is the number of dead letters that no operator has resolved, among the latest ones of
+	// all inboxes together, up to [CountedUpTo].
 	Dead int
-	// HasHistory tells whether a history was ever kept. Without one, [Admin.Messages] and [Admin.Replay] fail with [ErrNotFound].
+	// HasHistory tells whether a history was ever kept. Without one, [Admin.Messages] and
+	// [Admin.Replay] fail with [ErrNotFound].
 	HasHistory bool
 	// Done is the number of messages in the history up to [CountedUpTo], 0 if none is kept.
 	// [Admin.Messages] lists them, for the target [Inbox].
@@ -23,8 +24,9 @@ type InboxInfo struct {
 	Settings Settings
 }
 
-// Inboxes returns the consumers whose inboxes have unresolved dead letters or have ever kept a history, by name. It executes two statements for
-// each history, and four others. It reads at most some 10,000 entries of an index for each number, however many there are.
+// Inboxes returns the consumers whose inboxes have unresolved dead letters or have ever kept a
+// history, by name. It executes two statements for each history, and four others. It reads at most
+// some 10,000 entries of an index for each number, however many there are.
 func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
 	letters, err := a.operator.counts.Inboxes(ctx)
 	if err != nil {

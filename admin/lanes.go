@@ -11,28 +11,32 @@ import (
 
 // LaneHolders says which processes share an outbox or a queue, and who has which of its lanes.
 type LaneHolders struct {
-	// Lanes are in the order of their numbers. An outbox or a queue that no process has drained yet has none.
+	// Lanes are in the order of their numbers. An outbox or a queue that no process has drained yet
+	// has none.
 	Lanes []Lane
-	// Members are the forwarders, or subscribers, that have sent a heartbeat within their lease, by name. One without lanes waits for its
-	// share: others hand lanes over, or there are more members than lanes.
+	// Members are the forwarders, or subscribers, that have sent a heartbeat within their lease, by
+	// name. One without lanes waits for its share: others hand lanes over, or there are more
+	// members than lanes.
 	Members []Member
 }
 
 // Lane is a share of an outbox or a queue.
 type Lane struct {
 	Number int
-	// Holder is the name of the member that holds the lane, or, if Held is false, that has held it and did not hand it back. It is ""
-	// for a lane that was handed back.
+	// Holder is the name of the member that holds the lane, or, if Held is false, that has held it
+	// and did not hand it back. It is "" for a lane that was handed back.
 	Holder string
-	// Held is true while the holder's lease lasts. A lane that is not held is taken by the next member that looks for lanes.
+	// Held is true while the holder's lease lasts. A lane that is not held is taken by the next
+	// member that looks for lanes.
 	Held bool
 	// Until is when the lease of the holder ends, or has ended; the holder extends it while it
 	// lives. It is zero for a lane that was handed back, and for one whose holder was found dead.
 	Until time.Time
-	// Token is the fencing token of the last holder: it grows each time the lane changes its holder.
+	// Token is the fencing token of the last holder: it grows each time the lane changes its
+	// holder.
 	Token int64
-	// Suspect is true from when a member takes the lane of a process that did not hand it back, until it is clear that no message
-	// of the lane has crashed that process.
+	// Suspect is true from when a member takes the lane of a process that did not hand it back,
+	// until it is clear that no message of the lane has crashed that process.
 	Suspect bool
 }
 
@@ -50,8 +54,9 @@ type Member struct {
 	LongCall *Call
 }
 
-// LaneHolders lists the lanes and the live members of an outbox or a queue. All times are of the database's clock. The two are read one after the
-// other, so a lane may have a holder that is no member yet.
+// LaneHolders lists the lanes and the live members of an outbox or a queue. All times are of the
+// database's clock. The two are read one after the other, so a lane may have a holder that is no
+// member yet.
 func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, error) {
 	lanes, members, err := a.operator.LaneHolders(ctx, target.spool)
 	if err != nil {

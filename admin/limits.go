@@ -16,15 +16,17 @@ const (
 
 // LimitInfo is a limit of an outbox or a queue, over all its processes together.
 type LimitInfo struct {
-	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an outbox.
+	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an
+	// outbox.
 	Scope string
 	// Topic is set for the scope "topic".
 	Topic string
 	// PerSecond and AtOnce are as in [postbox.Limit]; 0 is no limit.
 	PerSecond float64
 	AtOnce    int
-	// PerSecondStored and AtOnceStored tell where they come from: true if an operator has stored the value, as [Settings.PerSecond] or [Settings.AtOnce],
-	// and false if processes are configured with it. A stored value may be no limit, in place of a configured one.
+	// PerSecondStored and AtOnceStored tell where they come from: true if an operator has stored
+	// the value, as [Settings.PerSecond] or [Settings.AtOnce], and false if processes are
+	// configured with it. A stored value may be no limit, in place of a configured one.
 	PerSecondStored, AtOnceStored bool
 }
 

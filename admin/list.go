@@ -19,8 +19,8 @@ type storedMessage struct {
 	Place dialect.Place
 }
 
-// Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
-// message that is pending all the time is on at least one of the pages.
+// Messages lists pending messages, in the order of state, lane and id. A message only moves forward
+// in this order, so a message that is pending all the time is on at least one of the pages.
 func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
 		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
@@ -69,7 +69,8 @@ func (o *operator) listed(ctx context.Context, query dialect.Query) (messages []
 	return messages, err
 }
 
-// Message returns one message, pending or done, with payload and metadata, and its latest failures, oldest first.
+// Message returns one message, pending or done, with payload and metadata, and its latest failures,
+// oldest first.
 func (o *operator) Message(ctx context.Context, name string, id int64) (*storedMessage, []Failure, error) {
 	what := fmt.Sprintf("read message %d of", id)
 	s, err := o.find(ctx, name)

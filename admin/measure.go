@@ -10,14 +10,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// Measure counts what the database has of each outbox and queue, and gives the numbers to a recorder: those instruments of package metrics
-// whose field Database is true. The recorders in metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
+// Measure counts what the database has of each outbox and queue, and gives the numbers to a
+// recorder: those instruments of package metrics whose field Database is true. The recorders in
+// metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
 //
-// Measure reads what [Admin.Queues] and [Admin.Inboxes] read, which does not depend on the number of messages. It needs one connection, and the rights of
-// the role operator to read: see docs/security.md.
+// Measure reads what [Admin.Queues] and [Admin.Inboxes] read, which does not depend on the number
+// of messages. It needs one connection, and the rights of the role operator to read: see
+// docs/security.md.
 //
-// If the database does not answer before ctx ends, Measure records that the database is not up, and returns an error. It returns in time even
-// where the driver does not. Up to four calls wait for a database that hangs; further ones return an error at once. Measure is safe for concurrent use.
+// If the database does not answer before ctx ends, Measure records that the database is not up, and
+// returns an error. It returns in time even where the driver does not. Up to four calls wait for a
+// database that hangs; further ones return an error at once. Measure is safe for concurrent use.
 func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 	found, err := a.countInTime(ctx)
 	recorder.Record(metrics.DatabaseUp, number(err == nil))
@@ -57,7 +60,8 @@ func callAge(q QueueInfo) float64 {
 	return max(0, time.Since(q.LongCall.Since).Seconds())
 }
 
-// maxCounts is the number of calls of Measure that may count at a time. It bounds what a database that hangs can hold.
+// maxCounts is the number of calls of Measure that may count at a time. It bounds what a database
+// that hangs can hold.
 const maxCounts = 4
 
 var errCounting = errors.New("earlier calls still wait for the database")

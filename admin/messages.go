@@ -16,26 +16,28 @@ import (
 
 // Status says what a message waits for.
 //
-// Other systems have the states PENDING, SENT (or PROCESSED) and FAILED. The first four states here correspond to PENDING, and Done to SENT.
-// FAILED corresponds to a [DeadLetter].
+// Other systems have the states PENDING, SENT (or PROCESSED) and FAILED. The first four states here
+// correspond to PENDING, and Done to SENT. FAILED corresponds to a [DeadLetter].
 type Status string
 
 const (
 	// Ready is a message that is handled as soon as possible, and may be in a handler now.
 	Ready Status = "READY"
-	// Scheduled is a message that waits for the time that its producer, or an operator, asked for. It holds no other message back. From
-	// that time on it is handled as soon as possible.
+	// Scheduled is a message that waits for the time that its producer, or an operator, asked for.
+	// It holds no other message back. From that time on it is handled as soon as possible.
 	Scheduled Status = "SCHEDULED"
-	// Retrying is a message that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
+	// Retrying is a message that failed and waits for its next attempt, or is in it. Later messages
+	// of its key wait for it.
 	Retrying Status = "RETRYING"
-	// Parked is a message that has used up its attempts, in a queue with queue.ParkHead. It waits for an operator, and
-	// later messages of its key wait for it.
+	// Parked is a message that has used up its attempts, in a queue with queue.ParkHead. It waits
+	// for an operator, and later messages of its key wait for it.
 	Parked Status = "PARKED"
 	// Done is a message that was handled and is in the history.
 	Done Status = "DONE"
 )
 
-// Message is a message of an outbox or a queue that is pending, or that is done and kept in the history.
+// Message is a message of an outbox or a queue that is pending, or that is done and kept in the
+// history.
 type Message struct {
 	// ID identifies the message in its outbox or queue. No id is given out twice.
 	ID     int64
@@ -45,24 +47,29 @@ type Message struct {
 	MessageID string
 	// Key is the ordering key, or "" for none.
 	Key string
-	// Attempts is the number of attempts that failed since the message was written, or since an operator gave it all attempts
-	// again. For a message that is done, it is the number of all attempts.
+	// Attempts is the number of attempts that failed since the message was written, or since an
+	// operator gave it all attempts again. For a message that is done, it is the number of all
+	// attempts.
 	Attempts  int
 	CreatedAt time.Time
-	// DueAt is the time from which the message may be handled. It is zero for a message that is parked or done.
+	// DueAt is the time from which the message may be handled. It is zero for a message that is
+	// parked or done.
 	DueAt time.Time
-	// DoneAt is when the message was done; it is zero for a pending one. All times are of the database's clock.
+	// DoneAt is when the message was done; it is zero for a pending one. All times are of the
+	// database's clock.
 	DoneAt time.Time
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
-	// Omitted is the number of further bytes that the history of an inbox has not kept, because the message was larger than
-	// InboxConfig.HistoryPayload. Then Payload is empty, and so is Metadata if it alone was larger. Such a message cannot be replayed.
+	// Omitted is the number of further bytes that the history of an inbox has not kept, because the
+	// message was larger than InboxConfig.HistoryPayload. Then Payload is empty, and so is Metadata
+	// if it alone was larger. Such a message cannot be replayed.
 	Omitted int
 	// Cursor is the position of the message in the list. A filter with this position in After
 	// returns the messages that follow.
 	Cursor string
 
-	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil if it cannot be decoded.
+	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil if it
+	// cannot be decoded.
 	Payload  message.Payload
 	Metadata message.Metadata
 	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
@@ -70,8 +77,9 @@ type Message struct {
 	// SourceTopic and UUID are those with which a message of an inbox is replayed: see
 	// [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.
 	SourceTopic, UUID string
-	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and [Admin.UniqueMessage] read it. The tables have a hash of each
-	// unique key, so Message finds it only if it is also the ordering key, as it is unless the producer has set another one.
+	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and
+	// [Admin.UniqueMessage] read it. The tables have a hash of each unique key, so Message finds it
+	// only if it is also the ordering key, as it is unless the producer has set another one.
 	UniqueKey string
 }
 
@@ -125,14 +133,16 @@ func (a *Admin) Messages(ctx context.Context, filter Filter) (messages []Message
 	return messages, next, nil
 }
 
-// Message returns one message, pending or done, with its payload, metadata and failure history. It returns [ErrNotFound] if
-// there never was such a message, if it is a dead letter, or if it is done and not kept.
+// Message returns one message, pending or done, with its payload, metadata and failure history. It
+// returns [ErrNotFound] if there never was such a message, if it is a dead letter, or if it is done
+// and not kept.
 func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
 	return publicWithFailures(a.operator.Message(ctx, target.spool, id))
 }
 
-// UniqueMessage returns the message that waits under a unique key of an outbox and a topic, with its payload, metadata and failure history. It returns
-// [ErrNotFound] if none waits: then the key is free.
+// UniqueMessage returns the message that waits under a unique key of an outbox and a topic, with
+// its payload, metadata and failure history. It returns [ErrNotFound] if none waits: then the key
+// is free.
 func (a *Admin) UniqueMessage(ctx context.Context, outbox Target, topic, key string) (*Message, error) {
 	err := checkName("topic", topic)
 	if outbox.IsQueue() || outbox.IsInbox() {

@@ -25,7 +25,8 @@ func described(name string) string {
 }
 
 const (
-	// resumeNote and buryNote are failure entries with attempt 0, which record the action of an operator.
+	// resumeNote and buryNote are failure entries with attempt 0, which record the action of an
+	// operator.
 	resumeNote = "resumed by an operator"
 	buryNote   = "buried by an operator: "
 	// resumePage is the number of parked messages of a key that one transaction resumes.
@@ -35,8 +36,9 @@ const (
 // operator contains the commands and queries of operators for the spools of one set of tables. It
 // is safe for concurrent use.
 //
-// A command commits its change together with a new version of the spool, by which the spool's drainers notice within a
-// second. It also wakes them. If the answer to the commit is lost, the error is [postbox.ErrCommitUnknown].
+// A command commits its change together with a new version of the spool, by which the spool's
+// drainers notice within a second. It also wakes them. If the answer to the commit is lost, the
+// error is [postbox.ErrCommitUnknown].
 type operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -76,8 +78,9 @@ func (o *operator) Resume(ctx context.Context, name string) error {
 	})
 }
 
-// Set changes the stored settings of a spool. No other operator changes them between what change gets and what it leaves, because the
-// row of the spool is locked meanwhile. Settings that cannot be read count as none, as in [Overview].
+// Set changes the stored settings of a spool. No other operator changes them between what change
+// gets and what it leaves, because the row of the spool is locked meanwhile. Settings that cannot
+// be read count as none, as in [Overview].
 func (o *operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
 	act := audit.NewAct(audit.ActSet, name)
 	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
@@ -119,7 +122,8 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 	err := o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(spool.Directly(ctx, tx, o.statements.ResumeKey(keyOf(s, key))))
 	})
-	// Usually there is at most one. Each page is bounded, and a message that is parked again does not come twice.
+	// Usually there is at most one. Each page is bounded, and a message that is parked again does
+	// not come twice.
 	for after, more := int64(0), true; err == nil && more; {
 		err = o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 			act.Affected = 0 // of this page
@@ -167,9 +171,9 @@ func (o *operator) PausedKeys(ctx context.Context, name string) ([]Paused, error
 	return keys, nil
 }
 
-// change changes the target of an action in a transaction, and writes the row of the action, for which do sets the number of things
-// that it changes. If do reports true, the spool's drainers are notified. The spool's row is locked last, to avoid deadlocks between
-// operators.
+// change changes the target of an action in a transaction, and writes the row of the action, for
+// which do sets the number of things that it changes. If do reports true, the spool's drainers are
+// notified. The spool's row is locked last, to avoid deadlocks between operators.
 func (o *operator) change(ctx context.Context, what string, act *audit.Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
 	name := act.Target
 	if kind, _ := spool.Named(name); kind == spool.KindInbox && act.Action != audit.ActSet {

@@ -22,17 +22,19 @@ type overview struct {
 	PausedKeys  int
 	// PausedTopics is the number of paused topics.
 	PausedTopics int
-	// StuckKeys is the number of keys with a retrying message, and StuckAge how long ago the first of these failed: among
-	// maxStuckCounted messages.
+	// StuckKeys is the number of keys with a retrying message, and StuckAge how long ago the first
+	// of these failed: among maxStuckCounted messages.
 	StuckKeys int
 	StuckAge  time.Duration
 	Settings  spool.Settings
 
-	// InFlight is that of the last heartbeats, and at most Pending: some of the messages may have been settled since.
+	// InFlight is that of the last heartbeats, and at most Pending: some of the messages may have
+	// been settled since.
 	InFlight int
 	// Outages are the topics for which a live drainer sees an outage, by name.
 	Outages []Outage
-	// Configured are the limits that a live drainer is configured with, and LimitsDiffer says whether others have other ones.
+	// Configured are the limits that a live drainer is configured with, and LimitsDiffer says
+	// whether others have other ones.
 	Configured   postbox.Limits
 	LimitsDiffer bool
 	// LongCall is the call that has not returned for longest, or nil.
@@ -44,7 +46,8 @@ type overview struct {
 	id int64
 }
 
-// Overviews returns all outboxes and queues by name, at a cost that does not grow with the number of messages.
+// Overviews returns all outboxes and queues by name, at a cost that does not grow with the number
+// of messages.
 func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
@@ -108,7 +111,8 @@ func (o *operator) spools(ctx context.Context) ([]*overview, error) {
 	return byName(spools), rows.Err()
 }
 
-// countMembers counts live drainers, and adds up the messages they had in flight at their last heartbeats.
+// countMembers counts live drainers, and adds up the messages they had in flight at their last
+// heartbeats.
 func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview) error {
 	rows, err := o.db.QueryContext(ctx, o.statements.LiveMembers)
 	if err != nil {
@@ -146,7 +150,8 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 	return rows.Err()
 }
 
-// addOutages adds those that one drainer sees. Several may see that of one topic, one after the other.
+// addOutages adds those that one drainer sees. Several may see that of one topic, one after the
+// other.
 func (o *overview) addOutages(outages map[string]time.Time) {
 	for topic, since := range outages {
 		i, found := slices.BinarySearchFunc(o.Outages, topic, func(known Outage, topic string) int { return strings.Compare(known.Topic, topic) })

@@ -22,9 +22,9 @@ import (
 // messages of the topic itself keep the order of their keys. But a message of the topic that has
 // failed, and waits for its next attempt, still holds back the later messages of its key in all
 // topics: see [Admin.StuckKeys]. The number of messages of the topic that wait does not slow the
-// others down while these are ready. Messages of the topic that were scheduled, and whose time comes
-// during the pause, are passed over by each poll. At most 1000 topics of an outbox can be paused. The
-// outbox may have no message of the topic yet.
+// others down while these are ready. Messages of the topic that were scheduled, and whose time
+// comes during the pause, are passed over by each poll. At most 1000 topics of an outbox can be
+// paused. The outbox may have no message of the topic yet.
 //
 // Pause fails with [ErrNotFound], and lists the existing names, if there is no outbox or queue of
 // this name. The same holds for the other methods that take a [Target].
@@ -36,9 +36,9 @@ func (a *Admin) Pause(ctx context.Context, filter Filter) error {
 	})
 }
 
-// Resume ends a pause, if there is one, of the whole outbox or queue with [Filter.All], or of one key
-// or one topic. Processes notice within a second. Keys and topics that were paused by themselves stay
-// paused when the whole is resumed.
+// Resume ends a pause, if there is one, of the whole outbox or queue with [Filter.All], or of one
+// key or one topic. Processes notice within a second. Keys and topics that were paused by
+// themselves stay paused when the whole is resumed.
 //
 // Of a key it also gives a parked message all its attempts again, from now on: a queue with
 // queue.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be

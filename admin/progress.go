@@ -1,16 +1,19 @@
 package admin
 
-// Progress says how far an action on many things has got. It is reported after each transaction, by the goroutine that runs the action, which
-// goes on when the function returns.
+// Progress says how far an action on many things has got. It is reported after each transaction, by
+// the goroutine that runs the action, which goes on when the function returns.
 type Progress struct {
-	// Done is the number of things that the action has changed so far. They stay changed, whatever happens next.
+	// Done is the number of things that the action has changed so far. They stay changed, whatever
+	// happens next.
 	Done int
-	// Skipped is the number of things that match the filter and cannot be changed. Those that another operator has changed meanwhile do
-	// not count. A replay skips messages whose metadata cannot be decoded, or whose retention ended.
+	// Skipped is the number of things that match the filter and cannot be changed. Those that
+	// another operator has changed meanwhile do not count. A replay skips messages whose metadata
+	// cannot be decoded, or whose retention ended.
 	Skipped int
-	// Cursor is the position of the last message of a replay. With it as [ReplayParams.After] another
-	// call goes on. It is empty with the error [postbox.ErrCommitUnknown]: the last transaction may
-	// have been committed, and the entry of [Admin.Audit] has the right cursor. Other actions have none.
+	// Cursor is the position of the last message of a replay. With it as [ReplayParams.After]
+	// another call goes on. It is empty with the error [postbox.ErrCommitUnknown]: the last
+	// transaction may have been committed, and the entry of [Admin.Audit] has the right cursor.
+	// Other actions have none.
 	Cursor string
 }
 

@@ -13,37 +13,46 @@ import (
 // One more, 10,001, means that there are more than 10,000.
 const CountedUpTo = counts.Cap
 
-// QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
+// QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for
+// it.
 type QueueInfo struct {
 	Target Target
-	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat within their lease.
+	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat
+	// within their lease.
 	Processes int
 
-	// PausedSince is when an operator paused it, by the database's clock; it is zero while it is not paused.
+	// PausedSince is when an operator paused it, by the database's clock; it is zero while it is
+	// not paused.
 	PausedSince time.Time
 	// PausedKeys is the number of keys that are paused.
 	PausedKeys int
 	// PausedTopics is the number of topics that are paused; 0 for a queue.
 	PausedTopics int
-	// StuckKeys is the number of keys whose first message has failed and waits for its next attempt, or is parked: see [Admin.StuckKeys].
-	// Up to 1000 failed messages are looked at.
+	// StuckKeys is the number of keys whose first message has failed and waits for its next
+	// attempt, or is parked: see [Admin.StuckKeys]. Up to 1000 failed messages are looked at.
 	StuckKeys int
-	// StuckAge is how long ago the first of these failed for the first time, by the database's clock; 0 if no key is stuck.
+	// StuckAge is how long ago the first of these failed for the first time, by the database's
+	// clock; 0 if no key is stuck.
 	StuckAge time.Duration
-	// Outages are the topics for which a process sees an outage: the broker, or what the handler of a queue needs, is away. They are those of the last
-	// heartbeat of each process, a few seconds ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
+	// Outages are the topics for which a process sees an outage: the broker, or what the handler of
+	// a queue needs, is away. They are those of the last heartbeat of each process, a few seconds
+	// ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
 	Outages []Outage
-	// Limits are those in force over all processes together, each with where it comes from; none without a limit. Configured ones are those of the last heartbeat of a
-	// process, a few seconds ago at most, and at most 100 of topics. Without a process that runs, only those are known that operators have stored.
+	// Limits are those in force over all processes together, each with where it comes from; none
+	// without a limit. Configured ones are those of the last heartbeat of a process, a few seconds
+	// ago at most, and at most 100 of topics. Without a process that runs, only those are known
+	// that operators have stored.
 	Limits []LimitInfo
-	// LimitsDiffer tells whether processes are configured with different limits, as during a deployment. Limits then has the smallest ones.
+	// LimitsDiffer tells whether processes are configured with different limits, as during a
+	// deployment. Limits then has the smallest ones.
 	LimitsDiffer bool
 	// Work is what its processes do with the messages, in words: the program, and for an outbox
 	// what is published to. More than one entry means that services share it that have the same
 	// name for it without meaning to, or that a deployment is under way: see Destination of
 	// forwarder.Config.
 	Work []string
-	// LongCall is the call of all its processes that has not returned for longest, or nil while none takes long. A handler that hangs shows here.
+	// LongCall is the call of all its processes that has not returned for longest, or nil while
+	// none takes long. A handler that hangs shows here.
 	LongCall *Call
 	// Settings are what operators have stored.
 	Settings Settings
@@ -56,12 +65,14 @@ type QueueInfo struct {
 	// nor for their next attempt. While no ready message of a queue with batches has waited until
 	// the time of its batch, none of them is due.
 	Due int
-	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most, and never more than Pending: some may
-	// have been handled since. Processes that stop do not count.
+	// InFlight is the number of messages that were being handled at the last heartbeat of each
+	// process, a few seconds ago at most, and never more than Pending: some may have been handled
+	// since. Processes that stop do not count.
 	InFlight int
 	// Failing is the number of messages with a failed attempt.
 	Failing int
-	// Parked is the number of messages that have used up their attempts and wait for an operator. Their keys wait, too.
+	// Parked is the number of messages that have used up their attempts and wait for an operator.
+	// Their keys wait, too.
 	Parked int
 	// Dead is the number of dead letters that no operator has resolved. Of more than CountedUpTo
 	// letters, resolved or not, the latest are looked at.
@@ -74,8 +85,9 @@ type QueueInfo struct {
 	// or on a schedule, since the time of its batch, also while no process runs. A scheduled or
 	// failed message is due since its time, or its next attempt, has come.
 	DueAge time.Duration
-	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending. It includes scheduled
-	// messages. Of messages that were written by transactions at the same time, it may be that of another one than the first.
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0
+	// if none is pending. It includes scheduled messages. Of messages that were written by
+	// transactions at the same time, it may be that of another one than the first.
 	OldestAge time.Duration
 }
 
@@ -86,8 +98,8 @@ type Outage struct {
 	Since time.Time
 }
 
-// Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
-// and each group is sorted by name.
+// Queues returns all outboxes and queues to which a message was ever written, or which a process
+// has drained. Outboxes come first, and each group is sorted by name.
 //
 // The numbers of an outbox or a queue are counted at one moment. Queues executes
 // six statements, and on MySQL and MariaDB three more for each 25 outboxes and queues. It reads
@@ -107,8 +119,9 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	return queues, nil
 }
 
-// Targets returns the outboxes and queues that [Admin.Queues] counts, and the inboxes that have ever kept a history: outboxes first, then queues, then inboxes,
-// each sorted by name. It executes one statement, and counts no messages.
+// Targets returns the outboxes and queues that [Admin.Queues] counts, and the inboxes that have
+// ever kept a history: outboxes first, then queues, then inboxes, each sorted by name. It executes
+// one statement, and counts no messages.
 func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 	spools, err := a.operator.spools(ctx)
 	if err != nil {
@@ -150,8 +163,8 @@ func kind(target Target) int {
 //
 // Pending and Dead are counted at one moment, so the pending, dead and published messages add up to
 // the written ones. Stats reads each pending message and each dead letter, so with millions of them
-// it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no outbox
-// or queue of this name.
+// it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no
+// outbox or queue of this name.
 func (a *Admin) Stats(ctx context.Context, target Target) ([]TopicStats, error) {
 	if _, err := a.operator.find(ctx, target.spool); err != nil {
 		return nil, failed(failedTo("count messages of", target.spool, err))
@@ -180,20 +193,22 @@ type Account struct {
 	Pending int
 	// Done is the number of messages in the history.
 	Done int
-	// Dead is the number of dead letters that no operator has resolved, and Resolved is the number of the resolved ones.
+	// Dead is the number of dead letters that no operator has resolved, and Resolved is the number
+	// of the resolved ones.
 	Dead, Resolved int
 }
 
-// Account counts all messages of an outbox or a queue in one statement, and so at one moment. While messages are handled,
-// fail, are requeued or become dead letters, their sum stays the same.
+// Account counts all messages of an outbox or a queue in one statement, and so at one moment. While
+// messages are handled, fail, are requeued or become dead letters, their sum stays the same.
 //
-// While a history is kept, Written is the number of messages that were written since its start. It does not include messages whose retention
-// is over, or dead letters that were deleted. Without a history no row is left of a message that is done: then Done is 0,
-// or the rest of an earlier history, and Written is the number of pending and dead messages.
+// While a history is kept, Written is the number of messages that were written since its start. It
+// does not include messages whose retention is over, or dead letters that were deleted. Without a
+// history no row is left of a message that is done: then Done is 0, or the rest of an earlier
+// history, and Written is the number of pending and dead messages.
 //
-// Account reads an index entry of each message, since a balance is of use only if it is exact: with millions of messages it takes seconds, and for a
-// dashboard there is [Admin.Queues]. It fails with [ErrNotFound] if there is no outbox or
-// queue of this name.
+// Account reads an index entry of each message, since a balance is of use only if it is exact: with
+// millions of messages it takes seconds, and for a dashboard there is [Admin.Queues]. It fails with
+// [ErrNotFound] if there is no outbox or queue of this name.
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	var found Account
 	s, err := a.operator.find(ctx, target.spool)

@@ -23,11 +23,12 @@ type Receipt struct {
 	// "MISSING" if it has not come, which was counted and reported, and "RECEIVED" if it has come:
 	// the consumer has handled the message.
 	Status string
-	// SentAt is when the message was written to the outbox, or the time that its producer gave it, and DueAt is until when the receipt was awaited. They are
-	// zero if nothing awaited it.
+	// SentAt is when the message was written to the outbox, or the time that its producer gave it,
+	// and DueAt is until when the receipt was awaited. They are zero if nothing awaited it.
 	SentAt, DueAt time.Time
-	// HandledAt is when the consumer handled the message, by the clock of its process, and ReceivedAt when the receipt was stored. They are zero if it has
-	// not come. The other times are of the producer's database.
+	// HandledAt is when the consumer handled the message, by the clock of its process, and
+	// ReceivedAt when the receipt was stored. They are zero if it has not come. The other times are
+	// of the producer's database.
 	HandledAt, ReceivedAt time.Time
 }
 
@@ -45,8 +46,8 @@ func receiptOf(s receipt.Stored) Receipt {
 const missingPage = 1000
 
 // Receipts returns which consumers have handled a message, and which are still awaited, on all
-// topics, at most 1000. It is empty if no receipt of the message has come, and none is awaited, or if
-// they are older than the retention of the receiver. It costs one read by an index.
+// topics, at most 1000. It is empty if no receipt of the message has come, and none is awaited, or
+// if they are older than the retention of the receiver. It costs one read by an index.
 func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
 	if messageID == "" {
 		return nil, fmt.Errorf("admin: list receipts: %w", invalid(errors.New("message id: is empty")))
@@ -63,8 +64,8 @@ func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, erro
 }
 
 // MissingReceipts lists the receipts that have not come: first those whose time-out was reported,
-// then those that are still awaited and overdue, each in the order of their due times. It returns the
-// cursor of the next page, which is empty after the last one.
+// then those that are still awaited and overdue, each in the order of their due times. It returns
+// the cursor of the next page, which is empty after the last one.
 //
 // It reads by an index, in statements of up to 1000 rows each: as many as the page needs, and those
 // that the filter leaves out.

@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// replayedFrom is the key of the metadata in which a message that was replayed names the [Message.ID] in the history that it came from.
+// replayedFrom is the key of the metadata in which a message that was replayed names the
+// [Message.ID] in the history that it came from.
 const replayedFrom = "postbox_replayed_from"
 
 // ErrNoTopic is returned if a message of a queue or an inbox is to be published again, and nothing
@@ -27,37 +28,46 @@ var ErrNoTopic = errors.New("the message does not say from which topic it came")
 
 // ReplayParams say what becomes of messages of the history.
 type ReplayParams struct {
-	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself. Messages of an inbox need one, or a queue whose
-	// handler works on them.
+	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself.
+	// Messages of an inbox need one, or a queue whose handler works on them.
 	To Target
 	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of
 	// an outbox had, and to the topic from which a message of a queue or an inbox came: its
 	// metadata [postbox.SourceTopic], or [Message.SourceTopic].
 	Topic string
-	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have handled, as long as they remember it.
+	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have
+	// handled, as long as they remember it.
 	NewIDs bool
-	// After goes on with the replay that returned this [Progress.Cursor], after its last message. What is done since that replay began is
-	// ignored, and so are its copies.
+	// After goes on with the replay that returned this [Progress.Cursor], after its last message.
+	// What is done since that replay began is ignored, and so are its copies.
 	After string
 	// Limit is the largest number of messages to replay, 0 for all.
 	Limit int
 }
 
-// Replay lets messages of the history be handled or published again: it appends copies of those that match the filter, in the order in which they were
-// written, and so in the order of each key. [Filter.After] and [Filter.Limit] must be zero, and [Filter.Status] may be Done. It returns how far it got, also with an error.
+// Replay lets messages of the history be handled or published again: it appends copies of those
+// that match the filter, in the order in which they were written, and so in the order of each key.
+// [Filter.After] and [Filter.Limit] must be zero, and [Filter.Status] may be Done. It returns how
+// far it got, also with an error.
 //
-// A queue handles a copy again, whatever its id: its handler must expect that, such as by being written for it. With the id of the first time, an inbox
-// behind an outbox recognises a copy as a duplicate and ignores it, for as long as it keeps claims. So a replay through an outbox reaches
-// consumers without an inbox, and inboxes that never got the message; with [ReplayParams.NewIDs] it reaches every consumer. Each copy
-// names its original in its metadata "postbox_replayed_from".
+// A queue handles a copy again, whatever its id: its handler must expect that, such as by being
+// written for it. With the id of the first time, an inbox behind an outbox recognises a copy as a
+// duplicate and ignores it, for as long as it keeps claims. So a replay through an outbox reaches
+// consumers without an inbox, and inboxes that never got the message; with [ReplayParams.NewIDs] it
+// reaches every consumer. Each copy names its original in its metadata "postbox_replayed_from".
 //
-// It works in transactions of at most 100 messages and, unless a single one is larger, 4 MiB, and reports the progress after each, if progress is
-// not nil. Messages that are done after it began are ignored. The originals stay in the history, so a second call replays them again: to go on after an
-// error or a crash, pass the last cursor as [ReplayParams.After]. The entry of [Admin.Audit] has it, too. When ctx ends, Replay finishes the
-// running transaction, within five seconds, and returns the error of ctx. If the answer to a commit is lost, Replay looks in the audit log whether the
-// transaction was committed, and goes on. Only if the database does not answer for 30 s, the error is [postbox.ErrCommitUnknown]. Several operators who replay the same messages replay them several times.
+// It works in transactions of at most 100 messages and, unless a single one is larger, 4 MiB, and
+// reports the progress after each, if progress is not nil. Messages that are done after it began
+// are ignored. The originals stay in the history, so a second call replays them again: to go on
+// after an error or a crash, pass the last cursor as [ReplayParams.After]. The entry of
+// [Admin.Audit] has it, too. When ctx ends, Replay finishes the running transaction, within five
+// seconds, and returns the error of ctx. If the answer to a commit is lost, Replay looks in the
+// audit log whether the transaction was committed, and goes on. Only if the database does not
+// answer for 30 s, the error is [postbox.ErrCommitUnknown]. Several operators who replay the same
+// messages replay them several times.
 //
-// Replay reads the history in the order of ids: the cost grows with the messages that match and with those that the filter leaves out.
+// Replay reads the history in the order of ids: the cost grows with the messages that match and
+// with those that the filter leaves out.
 func (a *Admin) Replay(ctx context.Context, filter Filter, params ReplayParams, progress ...func(Progress)) (Progress, error) {
 	target := filter.Target
 	chosen, after, err := params.check(filter)

@@ -15,8 +15,8 @@ import (
 // requeueNote is the failure entry, with attempt 0, from which attempts count again.
 const requeueNote = "requeued"
 
-// Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
-// can be deleted only once, so only one of two concurrent operators succeeds.
+// Requeue makes a dead letter the last message of its spool. It deletes the letter in the same
+// transaction. A letter can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *letterStore) Requeue(ctx context.Context, id int64, again Again) error {
 	var s *spool.Spool
 	act := audit.NewAct(audit.ActRequeue, "").On("dead letter %d", id)

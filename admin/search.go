@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// searchAmong is how many messages, dead letters or entries of the audit log a search looks at: see docs/performance.md.
+// searchAmong is how many messages, dead letters or entries of the audit log a search looks at: see
+// docs/performance.md.
 const searchAmong = 10_000
 
 // foundMessages is what a search has found.

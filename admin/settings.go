@@ -12,27 +12,32 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Settings are settings that operators store for an outbox or a queue, for all processes. They override the configuration
-// of the processes. A field that is zero leaves the setting to each process.
+// Settings are settings that operators store for an outbox or a queue, for all processes. They
+// override the configuration of the processes. A field that is zero leaves the setting to each
+// process.
 type Settings struct {
-	// PageSize is the number of messages to read at once, up to 10,000. Up to three times as many are held in memory. For a
-	// queue of batches it is at least the size of a batch.
+	// PageSize is the number of messages to read at once, up to 10,000. Up to three times as many
+	// are held in memory. For a queue of batches it is at least the size of a batch.
 	PageSize int
-	// Concurrency is the number of handlers, or calls to the broker, at a time in each process, up to 10,000.
+	// Concurrency is the number of handlers, or calls to the broker, at a time in each process, up
+	// to 10,000.
 	Concurrency int
-	// PollMax is the longest pause between two polls that find nothing, from 1 ms to 1 h. A lower bound above it is lowered.
+	// PollMax is the longest pause between two polls that find nothing, from 1 ms to 1 h. A lower
+	// bound above it is lowered.
 	PollMax time.Duration
-	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited] never gives up. Failures
-	// from before the change count, too.
+	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited]
+	// never gives up. Failures from before the change count, too.
 	Attempts int
-	// PerSecond and AtOnce limit the whole outbox or queue, over all processes: see [postbox.Limits.Total]. A negative
-	// value sets no limit, whatever is configured.
+	// PerSecond and AtOnce limit the whole outbox or queue, over all processes: see
+	// [postbox.Limits.Total]. A negative value sets no limit, whatever is configured.
 	PerSecond float64
 	AtOnce    int
-	// History is how long messages that are done are kept, at least 1 s. A negative value turns it off and deletes the kept messages.
+	// History is how long messages that are done are kept, at least 1 s. A negative value turns it
+	// off and deletes the kept messages.
 	History time.Duration
-	// Retention is how long dead letters are kept, at least 1 s. A negative value keeps them for ever. Their failure histories are deleted after
-	// the retention that processes are configured with.
+	// Retention is how long dead letters are kept, at least 1 s. A negative value keeps them for
+	// ever. Their failure histories are deleted after the retention that processes are configured
+	// with.
 	Retention time.Duration
 }
 
@@ -84,9 +89,10 @@ func (s Settings) validFor(target Target) error {
 	return err
 }
 
-// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a part of them, use [Admin.ChangeSettings].
-// Processes notice within a second, and apply the settings from the next message on. Additional handlers start at
-// once; a lower number takes effect as handlers end. For an inbox, which has only the setting History, others are [ErrInvalid].
+// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a
+// part of them, use [Admin.ChangeSettings]. Processes notice within a second, and apply the
+// settings from the next message on. Additional handlers start at once; a lower number takes effect
+// as handlers end. For an inbox, which has only the setting History, others are [ErrInvalid].
 func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
 	_, err := a.ChangeSettings(ctx, target, func(stored *Settings) error {
 		*stored = settings
@@ -95,12 +101,15 @@ func (a *Admin) SetSettings(ctx context.Context, target Target, settings Setting
 	return err
 }
 
-// ChangeSettings changes the stored settings of an outbox or a queue, and returns what is stored then. The function gets the stored settings, and
-// changes those that it wants to. No other operator can change any between, so two who change different settings at once both have what they asked for. If
-// the function returns an error, nothing changes, and ChangeSettings returns an error that wraps it.
+// ChangeSettings changes the stored settings of an outbox or a queue, and returns what is stored
+// then. The function gets the stored settings, and changes those that it wants to. No other
+// operator can change any between, so two who change different settings at once both have what they
+// asked for. If the function returns an error, nothing changes, and ChangeSettings returns an error
+// that wraps it.
 //
-// The function runs in a transaction that has locked the settings, so it must be quick, and must not use the Admin. After a conflict in the database it is
-// called again. Processes apply the settings as after [Admin.SetSettings].
+// The function runs in a transaction that has locked the settings, so it must be quick, and must
+// not use the Admin. After a conflict in the database it is called again. Processes apply the
+// settings as after [Admin.SetSettings].
 func (a *Admin) ChangeSettings(ctx context.Context, target Target, change func(stored *Settings) error) (Settings, error) {
 	var settings Settings
 	err := a.operator.Set(ctx, target.spool, func(stored *spool.Settings) error {

@@ -151,7 +151,8 @@ func (s *shaper) opens(r rune) bool {
 	}
 }
 
-// closing returns where the quotation at the current place ends, or -1. A character after a backslash does not end it.
+// closing returns where the quotation at the current place ends, or -1. A character after a
+// backslash does not end it.
 func (s *shaper) closing(quote rune) int {
 	for i := s.at + 1; i < len(s.in); i++ {
 		switch s.in[i] {

@@ -8,18 +8,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Target names an outbox, a queue of an inbox, or the history of an inbox, by [Outbox], [Queue] or [Inbox]. Targets can be compared.
+// Target names an outbox, a queue of an inbox, or the history of an inbox, by [Outbox], [Queue] or
+// [Inbox]. Targets can be compared.
 type Target struct{ spool string }
 
-// Outbox is the outbox with this name, such as "outbox", the usual one. Names that begin with "inbox " or "received:" are reserved for queues and inboxes, so
-// there is no such outbox: methods return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
+// Outbox is the outbox with this name, such as "outbox", the usual one. Names that begin with
+// "inbox " or "received:" are reserved for queues and inboxes, so there is no such outbox: methods
+// return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
 func Outbox(name string) Target { return Target{spool: spool.OutboxName(name)} }
 
 // Queue is the queue of deferred messages with this name.
 func Queue(name string) Target { return Target{spool: spool.QueuePrefix + name} }
 
-// Inbox is the history of the inboxes of this consumer, which has the messages that they have handled: see middleware.InboxConfig. It has no messages
-// that wait, so it can only be listed and replayed, and its [Settings.History] can be set.
+// Inbox is the history of the inboxes of this consumer, which has the messages that they have
+// handled: see middleware.InboxConfig. It has no messages that wait, so it can only be listed and
+// replayed, and its [Settings.History] can be set.
 func Inbox(consumer string) Target { return Target{spool: spool.InboxName(consumer)} }
 
 // Name returns the name of the outbox or the queue, or of the consumer of the inbox.

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// UniqueMessage returns the message that waits under a unique key of an outbox, and its latest failures, oldest first.
+// UniqueMessage returns the message that waits under a unique key of an outbox, and its latest
+// failures, oldest first.
 func (o *operator) UniqueMessage(ctx context.Context, name, topic, key string) (*storedMessage, []Failure, error) {
 	what := fmt.Sprintf("find the message with the unique key %.60q in", key)
 	s, err := o.find(ctx, name)
@@ -29,7 +30,8 @@ func (o *operator) UniqueMessage(ctx context.Context, name, topic, key string) (
 	return m, failures, nil
 }
 
-// waitingUnder reads the message that was stored last under a unique key. If it is gone, the key is free.
+// waitingUnder reads the message that was stored last under a unique key. If it is gone, the key is
+// free.
 func (o *operator) waitingUnder(ctx context.Context, s *spool.Spool, topic, key string) (*storedMessage, error) {
 	id, createdAt, err := o.storedUnder(ctx, s, topic, key)
 	if err != nil {
@@ -51,7 +53,8 @@ func (o *operator) storedUnder(ctx context.Context, s *spool.Spool, topic, key s
 	return id, createdAt, err
 }
 
-// orderingKeyIfUnique returns the ordering key of a pending message if it is also its unique key. It is, unless the producer has set two different ones.
+// orderingKeyIfUnique returns the ordering key of a pending message if it is also its unique key.
+// It is, unless the producer has set two different ones.
 func (o *operator) orderingKeyIfUnique(ctx context.Context, s *spool.Spool, m *storedMessage) (string, error) {
 	if kind, _ := spool.Named(s.Name()); kind != spool.KindOutbox || m.Key == "" {
 		return "", nil

@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/server"
 )
 
-// servers are those that the benchmark has started, each when it was first needed. A server whose log can be read is one of its own, since it
-// writes more log than the others are measured with.
+// servers are those that the benchmark has started, each when it was first needed. A server whose
+// log can be read is one of its own, since it writes more log than the others are measured with.
 type servers struct {
 	options     measure.Options
 	usual, logs *server.Postgres

@@ -45,8 +45,8 @@ func (k bulkKind) Noun() string { return k.of.noun }
 // section is the page of the navigation to which the pages of the action belong.
 func (k bulkKind) section() string { return k.of.list }
 
-// bulkOrder carries out what a user has confirmed, and returns how many things were changed. The cursor is where it has got if a second run would not go on
-// by itself.
+// bulkOrder carries out what a user has confirmed, and returns how many things were changed. The
+// cursor is where it has got if a second run would not go on by itself.
 type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cursor string, err error)
 
 func (h *Handler) bulkKinds() map[string]bulkKind {
@@ -151,11 +151,13 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 	return kind, nil
 }
 
-// bulkForm are the fields of the forms of bulk actions. One that has another field is a request that was made by hand, with conditions that would choose nothing.
+// bulkForm are the fields of the forms of bulk actions. One that has another field is a request
+// that was made by hand, with conditions that would choose nothing.
 var bulkForm = []string{"reason", "at", "to", "to-topic", "new-ids", "older-than-claims", afterField}
 
-// runBulk carries out a bulk action, and sends lines about its progress to the browser. The action ends if the browser goes away. What it has done
-// by then stays done, and the user can start it again for the rest.
+// runBulk carries out a bulk action, and sends lines about its progress to the browser. The action
+// ends if the browser goes away. What it has done by then stays done, and the user can start it
+// again for the rest.
 func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 	q.Body = http.MaxBytesReader(w, q.Body, maxForm)
 	if err := q.ParseForm(); err != nil {

@@ -12,7 +12,8 @@ import (
 const (
 	chartWidth  = 360
 	chartHeight = 60
-	// chartLeast is the time that a chart shows at least: one of a few seconds would only show noise.
+	// chartLeast is the time that a chart shows at least: one of a few seconds would only show
+	// noise.
 	chartLeast = 5 * time.Minute
 	// chartGap is the time without samples at which the line is interrupted: no page was open.
 	chartGap = 90 * time.Second
@@ -34,7 +35,8 @@ type point struct {
 	value int
 }
 
-// chartOf draws the highest value of each step of the width, so the page has at most as many points as the chart is wide.
+// chartOf draws the highest value of each step of the width, so the page has at most as many points
+// as the chart is wide.
 func chartOf(c counted, target admin.Target) chart {
 	width := c.span()
 	points, highest := pointsOf(c, target, width)

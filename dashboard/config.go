@@ -25,7 +25,8 @@ type Access struct {
 	Actor string
 	// Read allows to see all pages, with the payloads and metadata of messages.
 	Read bool
-	// Act allows to pause and resume, to requeue, resolve and delete dead letters, and to run, reschedule and bury messages.
+	// Act allows to pause and resume, to requeue, resolve and delete dead letters, and to run,
+	// reschedule and bury messages.
 	Act bool
 	// Edit allows to change the payload and metadata of a dead letter.
 	Edit bool
@@ -33,7 +34,8 @@ type Access struct {
 
 // PayloadParams are what [Config.FormatPayload] gets.
 type PayloadParams struct {
-	// Target is the outbox or queue of the message. It is the zero value for a dead letter of an inbox.
+	// Target is the outbox or queue of the message. It is the zero value for a dead letter of an
+	// inbox.
 	Target admin.Target
 	// Consumer is the inbox's consumer of a dead letter of an inbox.
 	Consumer string
@@ -55,18 +57,20 @@ type Config struct {
 	// ReadOnly takes the right to act and to edit from every user.
 	ReadOnly bool
 
-	// FormatPayload returns a payload as text, for example of a Protocol Buffers message, or a text without the parts that an operator
-	// must not see. The text is cut off at 64 KiB. If ok is false, the payload is shown by default: as indented JSON, as text
-	// or as hexadecimal digits. If the function panics, nothing of the payload is shown. The link to the whole payload is shown only if
-	// FormatPayload is nil, or returns false.
+	// FormatPayload returns a payload as text, for example of a Protocol Buffers message, or a text
+	// without the parts that an operator must not see. The text is cut off at 64 KiB. If ok is
+	// false, the payload is shown by default: as indented JSON, as text or as hexadecimal digits.
+	// If the function panics, nothing of the payload is shown. The link to the whole payload is
+	// shown only if FormatPayload is nil, or returns false.
 	FormatPayload func(PayloadParams) (text string, ok bool)
 
-	// Title is at the top of each page, for example the name of the deployment. Defaults to "Postbox".
+	// Title is at the top of each page, for example the name of the deployment. Defaults to
+	// "Postbox".
 	Title string
 	// Refresh is the pause between two updates of an open page: at least a second. Defaults to 5 s.
 	Refresh time.Duration
-	// Timeout is how long a page waits for the database. Actions on one message have the same time, bulk actions have as much as
-	// they need. Defaults to 5 s.
+	// Timeout is how long a page waits for the database. Actions on one message have the same time,
+	// bulk actions have as much as they need. Defaults to 5 s.
 	Timeout time.Duration
 }
 

@@ -76,8 +76,8 @@ func (h *Handler) hides(params PayloadParams) bool {
 	return formatted
 }
 
-// formatted calls the function of the user, which may panic: then nothing of the payload is shown, since the function may be there to
-// hide parts of it.
+// formatted calls the function of the user, which may panic: then nothing of the payload is shown,
+// since the function may be there to hide parts of it.
 func (h *Handler) formatted(params PayloadParams) (text string, ok bool) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -1,5 +1,6 @@
-// Package dashboard shows the outboxes, queues and dead letters of a database on web pages, and lets operators act on
-// them. It is one [net/http.Handler], which a service mounts under any path, behind its own authentication:
+// Package dashboard shows the outboxes, queues and dead letters of a database on web pages, and
+// lets operators act on them. It is one [net/http.Handler], which a service mounts under any path,
+// behind its own authentication:
 //
 //	operator, err := admin.New(database, admin.Config{}, logger)
 //	...
@@ -18,12 +19,14 @@
 //
 // # What it costs
 //
-// A page asks the database only while it is loaded. An open page loads itself again each [Config.Refresh]; operators who look at the
-// overview at the same moment share one count. Pages have at most 50 rows, and show the beginning of a large payload. At most
-// eight pages ask the database at a time, and none waits longer than [Config.Timeout]. If the database does not answer, the page
-// says so, with status 503.
+// A page asks the database only while it is loaded. An open page loads itself again each
+// [Config.Refresh]; operators who look at the overview at the same moment share one count. Pages
+// have at most 50 rows, and show the beginning of a large payload. At most eight pages ask the
+// database at a time, and none waits longer than [Config.Timeout]. If the database does not answer,
+// the page says so, with status 503.
 //
-// The handler keeps the counts of the last hour in memory, for its charts and rates: at most 720 samples of at most 100 outboxes
-// and queues. They are taken while a page is open, and are lost with the process. It starts no goroutine that outlives a request, unless
-// the database driver does not return when its context ends, and does not have to be closed.
+// The handler keeps the counts of the last hour in memory, for its charts and rates: at most 720
+// samples of at most 100 outboxes and queues. They are taken while a page is open, and are lost
+// with the process. It starts no goroutine that outlives a request, unless the database driver does
+// not return when its context ends, and does not have to be closed.
 package dashboard

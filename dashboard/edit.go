@@ -15,7 +15,8 @@ import (
 const (
 	// maxEdit is the largest payload that can be edited in a form, in bytes.
 	maxEdit = 256 << 10
-	// maxEditForm bounds what the form may send: each byte of a payload can take three in it, and metadata comes with it.
+	// maxEditForm bounds what the form may send: each byte of a payload can take three in it, and
+	// metadata comes with it.
 	maxEditForm = 4 << 20
 )
 
@@ -48,8 +49,8 @@ func (h *Handler) edit(ctx context.Context, q *request) (any, error) {
 	return view, nil
 }
 
-// isEditable says whether a form returns the payload as it was: a browser changes line breaks and bytes that are not UTF-8. A payload
-// that FormatPayload hides is not shown in a form either.
+// isEditable says whether a form returns the payload as it was: a browser changes line breaks and
+// bytes that are not UTF-8. A payload that FormatPayload hides is not shown in a form either.
 func (h *Handler) isEditable(q *request, letter *admin.DeadLetter) bool {
 	params := paramsOf(letter)
 	params.Access = q.access

@@ -86,7 +86,8 @@ func (q *request) letterFilter() (filter admin.Filter, err error) {
 	return filter, nil
 }
 
-// chosenBy is the part of an address that chooses dead letters or messages, by these fields and the target.
+// chosenBy is the part of an address that chooses dead letters or messages, by these fields and the
+// target.
 func (q *request) chosenBy(fields []string) url.Values {
 	chosen := url.Values{}
 	for _, field := range fields {

@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/refusal"
 )
 
-// atATime is how many pages ask the database at a time, so that many open pages neither fill its pool nor this process's memory with
-// payloads.
+// atATime is how many pages ask the database at a time, so that many open pages neither fill its
+// pool nor this process's memory with payloads.
 const atATime = 8
 
 // Handler serves the dashboard. It is safe for concurrent use, and does not have to be closed.
@@ -40,8 +40,9 @@ type Handler struct {
 	logger    watermill.LoggerAdapter
 }
 
-// New returns the dashboard of the database that the Admin works on. It does not contact the database. The logger gets a line for each
-// refused request, at most 20 in a minute, and one when the database stops answering; a nil logger logs nothing.
+// New returns the dashboard of the database that the Admin works on. It does not contact the
+// database. The logger gets a line for each refused request, at most 20 in a minute, and one when
+// the database stops answering; a nil logger logs nothing.
 func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (*Handler, error) {
 	if operator == nil {
 		return nil, errors.New("dashboard: the Admin is nil: make one with admin.New")
@@ -134,7 +135,8 @@ var (
 	errReadOnly = errors.New("the dashboard is read-only")
 )
 
-// refuse answers a request that is not allowed. The reason is for the log: it may say more than a stranger should know.
+// refuse answers a request that is not allowed. The reason is for the log: it may say more than a
+// stranger should know.
 func (h *Handler) refuse(w http.ResponseWriter, q *request, reason error, text string) {
 	h.refusals.Refused(q.Request, q.access.Actor, reason)
 	if errors.Is(reason, errNotLocal) {
@@ -143,7 +145,8 @@ func (h *Handler) refuse(w http.ResponseWriter, q *request, reason error, text s
 	h.fail(w, q, problem{Status: http.StatusForbidden, Title: "Not allowed", Text: text})
 }
 
-// within runs what asks the database, and returns when the time is over, even if the driver does not. So it is a goroutine of its own.
+// within runs what asks the database, and returns when the time is over, even if the driver does
+// not. So it is a goroutine of its own.
 func (h *Handler) within(ctx context.Context, ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout)
 	defer cancel()
@@ -170,7 +173,8 @@ var (
 	errNoAnswer = errors.New("the database did not answer in time")
 )
 
-// recovered turns a panic into an error: net/http cannot recover it in a goroutine that is not its own.
+// recovered turns a panic into an error: net/http cannot recover it in a goroutine that is not its
+// own.
 func recovered(ctx context.Context, ask func(ctx context.Context) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -2,8 +2,8 @@ package dashboard
 
 import "net/http"
 
-// setHeaders makes a browser run nothing but the files of the dashboard, show it in no frame of another site, keep no page, and tell no
-// other site its address.
+// setHeaders makes a browser run nothing but the files of the dashboard, show it in no frame of
+// another site, keep no page, and tell no other site its address.
 func setHeaders(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	header.Set("X-Frame-Options", "DENY")

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// maxJSON is up to which size a payload is looked at as JSON: to know whether it is valid, all of it is read.
+// maxJSON is up to which size a payload is looked at as JSON: to know whether it is valid, all of
+// it is read.
 const maxJSON = 1 << 20
 
-// indentJSON indents JSON, up to so many bytes, and says whether that is all and whether it is JSON at all. Numbers stay as they are
-// written, however large. It is not json.Indent, since that needs memory without a bound: a payload of 20 KB that is nested deep becomes
-// 200 MB.
+// indentJSON indents JSON, up to so many bytes, and says whether that is all and whether it is JSON
+// at all. Numbers stay as they are written, however large. It is not json.Indent, since that needs
+// memory without a bound: a payload of 20 KB that is nested deep becomes 200 MB.
 func indentJSON(payload []byte, most int) (text string, complete, ok bool) {
 	trimmed := bytes.TrimSpace(payload)
 	if len(payload) > maxJSON || len(trimmed) == 0 || !json.Valid(trimmed) {

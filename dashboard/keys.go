@@ -120,7 +120,8 @@ func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 	return slices.DeleteFunc(targets, admin.Target.IsInbox), err
 }
 
-// allTargets are these, and then the inboxes with a history. Nothing is counted for a list of names.
+// allTargets are these, and then the inboxes with a history. Nothing is counted for a list of
+// names.
 func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
 	targets, err := h.admin.Targets(ctx)
 	queues, inboxes := targets, []admin.Target(nil)
@@ -130,7 +131,8 @@ func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
 	return slices.Concat(queues[:min(len(queues), maxSampled)], inboxes[:min(len(inboxes), maxSampled)]), err
 }
 
-// written reads the key or the topic that an action is about: from the address, or from the form in which a user wrote one.
+// written reads the key or the topic that an action is about: from the address, or from the form in
+// which a user wrote one.
 func (q *request) written(field string) (string, error) {
 	text := q.name(field)
 	if text == "" {

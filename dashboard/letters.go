@@ -19,7 +19,8 @@ type lettersView struct {
 	Groups   link
 	// Each of these asks for a confirmation first.
 	Requeue, Resolve, Delete link
-	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or resolved.
+	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or
+	// resolved.
 	Open bool
 }
 

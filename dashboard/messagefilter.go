@@ -4,7 +4,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// afterField is the field of an address that has the cursor of the last message of a page, or of a replay that goes on.
+// afterField is the field of an address that has the cursor of the last message of a page, or of a
+// replay that goes on.
 const afterField = "after"
 
 // messageFields are the fields of an address that choose messages.

@@ -26,13 +26,14 @@ type messagesView struct {
 	Rows        []messageRow
 	Done        bool
 	First, Next string
-	// SearchOn is the address at which a search goes on that has found few messages. Looked is how many it has looked at so far, and Long is set if it is
-	// such a continued search, which a page does not repeat by itself.
+	// SearchOn is the address at which a search goes on that has found few messages. Looked is how
+	// many it has looked at so far, and Long is set if it is such a continued search, which a page
+	// does not repeat by itself.
 	SearchOn string
 	Looked   int
 	Long     bool
-	// The addresses of the actions on all that match, each of which asks for a confirmation first. Waiting is true unless only ready messages are
-	// chosen, which need not wait.
+	// The addresses of the actions on all that match, each of which asks for a confirmation first.
+	// Waiting is true unless only ready messages are chosen, which need not wait.
 	RunNow, Reschedule, Bury, Replay link
 	Waiting                          bool
 }
@@ -109,8 +110,8 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	return view, nil
 }
 
-// searchField is the field of an address that says how long a page may look for messages. Without it, a page looks at a bounded number, so that it comes soon
-// and costs the database little.
+// searchField is the field of an address that says how long a page may look for messages. Without
+// it, a page looks at a bounded number, so that it comes soon and costs the database little.
 const (
 	searchField = "search"
 	searchLong  = "long"
@@ -143,8 +144,8 @@ func (h *Handler) searchUntil() time.Time { return time.Now().Add(h.config.Timeo
 // those of a page that goes on.
 const lookedAt = 10_000
 
-// page is a page of a list. If it has fewer rows than were asked for, it has looked at a part of the
-// list, and Next is where it goes on.
+// page is a page of a list. If it has fewer rows than were asked for, it has looked at a part of
+// the list, and Next is where it goes on.
 type page[T any] struct {
 	Rows   []T
 	Looked int
@@ -154,8 +155,8 @@ type page[T any] struct {
 // lister reads a page of a list.
 type lister[T any] func(ctx context.Context, filter admin.Filter) ([]T, string, error)
 
-// lookFor returns a page of what the filter chooses. If the address asks for a long search, it looks
-// for more as long as it has time.
+// lookFor returns a page of what the filter chooses. If the address asks for a long search, it
+// looks for more as long as it has time.
 func lookFor[T any](ctx context.Context, h *Handler, q *request, filter admin.Filter, list lister[T]) (page[T], error) {
 	long, err := q.searchesLong()
 	if err != nil {
@@ -168,7 +169,8 @@ func lookFor[T any](ctx context.Context, h *Handler, q *request, filter admin.Fi
 	return search(ctx, filter, until, list)
 }
 
-// search looks for entries of a list until it has as many as the filter says, to the end of the list, or until a time.
+// search looks for entries of a list until it has as many as the filter says, to the end of the
+// list, or until a time.
 func search[T any](ctx context.Context, filter admin.Filter, until time.Time, list lister[T]) (all page[T], err error) {
 	for {
 		rows, next, err := list(ctx, filter)

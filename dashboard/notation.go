@@ -7,10 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Names, keys and ids are any bytes. In pages, in addresses and in fields of forms they are written in one notation, from which the same
-// bytes are read back: a byte that is part of no printable character is \x and two hexadecimal digits. A backslash that would be read as
-// the beginning of that is written so, too; any other text stays as it is. A browser would replace such bytes in a field of a form, and a
-// character that turns the direction of writing would make a name look like another one.
+// Names, keys and ids are any bytes. In pages, in addresses and in fields of forms they are written
+// in one notation, from which the same bytes are read back: a byte that is part of no printable
+// character is \x and two hexadecimal digits. A backslash that would be read as the beginning of
+// that is written so, too; any other text stays as it is. A browser would replace such bytes in a
+// field of a form, and a character that turns the direction of writing would make a name look like
+// another one.
 
 // escaped writes bytes in the notation.
 func escaped(text string) string {
@@ -20,8 +22,9 @@ func escaped(text string) string {
 	})
 }
 
-// visible writes a name for a page. A browser leaves out blanks at the ends of a text, and shows several blanks as one, so these are in the notation, too: a key
-// that is copied from a page is the same key.
+// visible writes a name for a page. A browser leaves out blanks at the ends of a text, and shows
+// several blanks as one, so these are in the notation, too: a key that is copied from a page is the
+// same key.
 func visible(text string) string {
 	text = escaped(text)
 	if !strings.HasPrefix(text, " ") && !strings.HasSuffix(text, " ") && !strings.Contains(text, "  ") {
@@ -38,11 +41,13 @@ func visible(text string) string {
 	return b.String()
 }
 
-// said writes a text that a program made, such as an error, with unprintable bytes as in the notation. It is not read back, so a backslash stays as it
-// is: otherwise a name that the program has quoted would be escaped twice.
+// said writes a text that a program made, such as an error, with unprintable bytes as in the
+// notation. It is not read back, so a backslash stays as it is: otherwise a name that the program
+// has quoted would be escaped twice.
 func said(text string) string { return inNotation(text, func(string) bool { return false }) }
 
-// inNotation writes unprintable bytes in the notation, and also each byte for which misleads reports true of the text that begins there.
+// inNotation writes unprintable bytes in the notation, and also each byte for which misleads
+// reports true of the text that begins there.
 func inNotation(text string, misleads func(rest string) bool) string {
 	if isPlain(text) {
 		return text
@@ -98,7 +103,8 @@ func escapedByte(text string) (byte, bool) {
 	return byte(value), err == nil
 }
 
-// lines is a text of several lines for people: what is not printable is in the notation, except line breaks and tabs.
+// lines is a text of several lines for people: what is not printable is in the notation, except
+// line breaks and tabs.
 func lines(text string) string { return linesOf(text, escaped) }
 
 // saidLines is a text of several lines that a program made.
@@ -116,7 +122,8 @@ func linesOf(text string, write func(string) string) string {
 	return strings.Join(parts, "\n")
 }
 
-// cut returns the beginning of a text, of so many bytes at most, and whether that is not all. It cuts no character in two.
+// cut returns the beginning of a text, of so many bytes at most, and whether that is not all. It
+// cuts no character in two.
 func cut(text string, most int) (string, bool) {
 	if len(text) <= most {
 		return text, false

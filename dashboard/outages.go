@@ -17,7 +17,8 @@ const (
 	maxTried = 20
 )
 
-// triedAgain says when an outage is over. Only the process that sees the outage knows when it tries again.
+// triedAgain says when an outage is over. Only the process that sees the outage knows when it tries
+// again.
 const triedAgain = "It is tried again by itself, after pauses of up to ProbeMax: 30 s by default."
 
 // TriedAgain says when an outage is tried again.
@@ -26,7 +27,8 @@ func (queueView) TriedAgain() string { return triedAgain }
 // outageView is an outage with the error of a message that met it.
 type outageView struct {
 	admin.Outage
-	// Error is that of Message, at the time At; it is empty if no message of the topic has failed yet.
+	// Error is that of Message, at the time At; it is empty if no message of the topic has failed
+	// yet.
 	Error   string
 	At      time.Time
 	ID      int64
@@ -59,10 +61,12 @@ func (h *Handler) outages(ctx context.Context, info admin.QueueInfo) ([]outageVi
 	return views, nil
 }
 
-// clocksDiffer is how much earlier than its outage an error may have happened: the database has the time of the error, and a process that of the outage.
+// clocksDiffer is how much earlier than its outage an error may have happened: the database has the
+// time of the error, and a process that of the outage.
 const clocksDiffer = time.Minute
 
-// outageOf finds the error of an outage. It reads one message with its payload, so it chooses a small one, and rather one whose attempt was not counted.
+// outageOf finds the error of an outage. It reads one message with its payload, so it chooses a
+// small one, and rather one whose attempt was not counted.
 func (h *Handler) outageOf(ctx context.Context, target admin.Target, outage admin.Outage) (outageView, error) {
 	view := outageView{Outage: outage, Messages: toTarget(messagesPage, target, "topic", outage.Topic)}
 	tried, _, err := h.admin.Messages(ctx, admin.Filter{Target: target, Topic: outage.Topic, Status: admin.Retrying, Limit: maxTried})

@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// overviewView is the first page: how far each outbox and queue has got, and what needs an operator.
+// overviewView is the first page: how far each outbox and queue has got, and what needs an
+// operator.
 type overviewView struct {
 	Queues  []queueCard
 	Inboxes []inboxCard
@@ -22,7 +23,8 @@ type queueCard struct {
 	Link, Messages, Letters, Keys link
 	Kind                          string
 	Chart                         chart
-	// Change is by how much the backlog changes, and Handled is how many messages are handled, if a history is kept.
+	// Change is by how much the backlog changes, and Handled is how many messages are handled, if a
+	// history is kept.
 	Change, Handled string
 }
 
@@ -78,7 +80,8 @@ func kindOf(target admin.Target) string {
 // Outage says that messages wait for the end of an outage.
 func (c queueCard) Outage() bool { return len(c.Outages) > 0 && isHeldUp(c.QueueInfo) }
 
-// isHeldUp says that an outage matters: messages wait. Right after an outage the last heartbeats still tell of it, although its messages are through.
+// isHeldUp says that an outage matters: messages wait. Right after an outage the last heartbeats
+// still tell of it, although its messages are through.
 func isHeldUp(q admin.QueueInfo) bool { return q.Pending > 0 }
 
 // outageText says what is away.
@@ -128,7 +131,8 @@ func holdUp(q admin.QueueInfo) string {
 	return "hold up their keys"
 }
 
-// needsOfInboxes lists the inboxes with dead letters. Those without a history have no card on the overview.
+// needsOfInboxes lists the inboxes with dead letters. Those without a history have no card on the
+// overview.
 func needsOfInboxes(inboxes []admin.InboxInfo) []need {
 	var all []need
 	for _, info := range inboxes {

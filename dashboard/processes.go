@@ -17,7 +17,8 @@ type processesOf struct {
 	Link   link
 	admin.LaneHolders
 	Members []member
-	// Free is the number of lanes that no process holds, and Left are those of them that a process did not hand back.
+	// Free is the number of lanes that no process holds, and Left are those of them that a process
+	// did not hand back.
 	Free, Held int
 	Left       []admin.Lane
 }

@@ -66,7 +66,8 @@ func (p *progressPage) end(done int, goOn link, err error) {
 	p.send("progress-end", view)
 }
 
-// send sends a part of the page at once. A browser that has gone ends the context of the request, and with it the action.
+// send sends a part of the page at once. A browser that has gone ends the context of the request,
+// and with it the action.
 func (p *progressPage) send(part string, view progressView) {
 	var text bytes.Buffer
 	if err := p.handler.templates["progress"].ExecuteTemplate(&text, part, p.handler.frame(p.q, "progress", view)); err != nil {

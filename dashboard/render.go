@@ -120,7 +120,8 @@ func (h *Handler) render(w http.ResponseWriter, q *request, status int, page str
 type problem struct {
 	Status      int
 	Title, Text string
-	// Action is true for the answer to an action. Such a page does not load itself again: its address takes no such request.
+	// Action is true for the answer to an action. Such a page does not load itself again: its
+	// address takes no such request.
 	Action bool
 	// Begun is true for an action that may have been done, or not.
 	Begun bool
@@ -172,7 +173,8 @@ func (h *Handler) answered() {
 	}
 }
 
-// noticeField is the field of an address that chooses one of the notices. An address cannot bring its own text.
+// noticeField is the field of an address that chooses one of the notices. An address cannot bring
+// its own text.
 const noticeField = "done"
 
 // areNotices reports whether an action could have written these values of [noticeField].

@@ -66,7 +66,8 @@ func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 	}, nil
 }
 
-// canReplay returns an error unless there is a history of the first target, and the second one if it is set.
+// canReplay returns an error unless there is a history of the first target, and the second one if
+// it is set.
 func (h *Handler) canReplay(ctx context.Context, from, to admin.Target) error {
 	if _, _, err := h.admin.Messages(ctx, admin.Filter{Target: from, Status: admin.Done, Limit: 1}); err != nil || to == (admin.Target{}) {
 		return err

@@ -19,7 +19,8 @@ import (
 type request struct {
 	*http.Request
 	access Access
-	// query is that of the address. What an action is about stands there, and what the user wrote in the form.
+	// query is that of the address. What an action is about stands there, and what the user wrote
+	// in the form.
 	query url.Values
 }
 
@@ -56,8 +57,9 @@ func (q *request) target() (admin.Target, error) {
 	return target, nil
 }
 
-// checkTarget refuses an address that names several targets, or one in a form that [request.optionalTarget] does not read. Otherwise a page
-// would show, and an action change, more than the user wrote, or something else.
+// checkTarget refuses an address that names several targets, or one in a form that
+// [request.optionalTarget] does not read. Otherwise a page would show, and an action change, more
+// than the user wrote, or something else.
 func (q *request) checkTarget() error {
 	named := 0
 	for _, field := range []string{outboxField, queueField, inboxField} {
@@ -78,8 +80,8 @@ func (q *request) checkTarget() error {
 	return nil
 }
 
-// checkFields refuses an address with a field that the route does not know, such as a condition with a typing error: the page would show more than the user
-// has asked for.
+// checkFields refuses an address with a field that the route does not know, such as a condition
+// with a typing error: the page would show more than the user has asked for.
 func (q *request) checkFields(r route) error {
 	if r.checksItself {
 		return nil
@@ -195,7 +197,8 @@ type link struct {
 	query url.Values
 }
 
-// to returns an address. The fields come in pairs of a name and a value, which is written in the notation; an empty one is left out.
+// to returns an address. The fields come in pairs of a name and a value, which is written in the
+// notation; an empty one is left out.
 func to(page string, fields ...string) link {
 	query := url.Values{}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -206,7 +209,8 @@ func to(page string, fields ...string) link {
 	return link{page, query}
 }
 
-// toTarget is the address of a page about an outbox, a queue or an inbox; an outbox or a queue may have an empty name.
+// toTarget is the address of a page about an outbox, a queue or an inbox; an outbox or a queue may
+// have an empty name.
 func toTarget(page string, target admin.Target, fields ...string) link {
 	l := to(page, fields...)
 	l.query.Set(targetKind(target), escaped(target.Name()))
@@ -221,8 +225,9 @@ func toOverviewOf(target admin.Target, fields ...string) link {
 	return toTarget(queuePage, target, fields...)
 }
 
-// changed is the page about the thing that an action changes, with its name: that of the message or the dead letter which the address has, or that of the outbox,
-// the queue or the inbox. An action on a key or a topic leads to the page of these. It is the overview if the address names nothing.
+// changed is the page about the thing that an action changes, with its name: that of the message or
+// the dead letter which the address has, or that of the outbox, the queue or the inbox. An action
+// on a key or a topic leads to the page of these. It is the overview if the address names nothing.
 func (q *request) changed() (l link, name string) {
 	target, hasTarget := q.optionalTarget()
 	id, err := q.id()

@@ -33,7 +33,8 @@ type route struct {
 	needs right
 	// changes is true for an action, which only a POST carries out.
 	changes bool
-	// fields are those that its address may have, beside those of every address: see [request.checkFields]. A bulk action checks its own.
+	// fields are those that its address may have, beside those of every address: see
+	// [request.checkFields]. A bulk action checks its own.
 	fields       []string
 	checksItself bool
 	serve        func(w http.ResponseWriter, q *request)
@@ -127,7 +128,8 @@ func (h *Handler) action(do func(ctx context.Context, q *request) (link, error))
 	return h.change(toAct, maxForm, do)
 }
 
-// change is a route that changes something, and then sends the browser to a page that shows it. So a reload does not do it again.
+// change is a route that changes something, and then sends the browser to a page that shows it. So
+// a reload does not do it again.
 func (h *Handler) change(needs right, most int64, do func(ctx context.Context, q *request) (link, error)) route {
 	return route{needs: needs, changes: true, serve: func(w http.ResponseWriter, q *request) {
 		q.Body = http.MaxBytesReader(w, q.Body, most)

@@ -31,9 +31,11 @@ type counts struct{ pending, dead, done int }
 // samples counts for the pages, and remembers what was counted in the last hour.
 type samples struct {
 	admin *admin.Admin
-	// lock is held while the database counts. It is a channel so that waiting for it ends with a context.
+	// lock is held while the database counts. It is a channel so that waiting for it ends with a
+	// context.
 	lock chan struct{}
-	// actions is the number of actions so far: what was counted before one of them is not shown after it.
+	// actions is the number of actions so far: what was counted before one of them is not shown
+	// after it.
 	actions atomic.Int64
 
 	latest   []admin.QueueInfo
@@ -67,7 +69,8 @@ func (h *Handler) countFor(ctx context.Context, q *request) (target admin.Target
 	return target, now, err
 }
 
-// count returns the state of all outboxes, queues and inboxes, at most a second old, and the samples of the last hour.
+// count returns the state of all outboxes, queues and inboxes, at most a second old, and the
+// samples of the last hour.
 func (s *samples) count(ctx context.Context) (counted, error) {
 	select {
 	case s.lock <- struct{}{}:

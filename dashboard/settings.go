@@ -20,7 +20,8 @@ type settingsView struct {
 	Target admin.Target
 	Kind   string
 	Fields []settingField
-	// Was are the settings that the form shows, so that those that another operator stores meanwhile are not lost.
+	// Was are the settings that the form shows, so that those that another operator stores
+	// meanwhile are not lost.
 	Was       string
 	Run, Back link
 }
@@ -36,7 +37,8 @@ const (
 	foreverWord   = "forever"
 )
 
-// settingFields are the fields, with the values that settings have. No message waits for an inbox, so only its history has an effect.
+// settingFields are the fields, with the values that settings have. No message waits for an inbox,
+// so only its history has an effect.
 func settingFields(target admin.Target, s admin.Settings) []settingField {
 	history := settingField{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)}
 	if target.IsInbox() {
@@ -110,7 +112,8 @@ func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
 	return toOverviewOf(target, noticeField, "set"), err
 }
 
-// readSettings reads these fields of the form. A setting for which the form has no field stays as it is stored.
+// readSettings reads these fields of the form. A setting for which the form has no field stays as
+// it is stored.
 func (q *request) readSettings(fields []settingField, stored admin.Settings) (admin.Settings, error) {
 	s := stored
 	var problems []error
@@ -137,7 +140,8 @@ func (q *request) readSettings(fields []settingField, stored admin.Settings) (ad
 	return s, nil
 }
 
-// readNumber reads a number from 1 to most, the word for no limit, or nothing, which is 0. The errors of the package admin have other words for these.
+// readNumber reads a number from 1 to most, the word for no limit, or nothing, which is 0. The
+// errors of the package admin have other words for these.
 func readNumber(into *int, word string, most int) func(text string) error {
 	return func(text string) error {
 		if *into = 0; text == "" {
@@ -228,7 +232,8 @@ func rateText(n float64) string {
 	}
 }
 
-// rateFact is such a number on a page, with the pause between two messages if that is longer than a second: an outbox with a low limit seems to hang.
+// rateFact is such a number on a page, with the pause between two messages if that is longer than a
+// second: an outbox with a low limit seems to hang.
 func rateFact(n float64) string {
 	if n <= 0 || n >= 1 {
 		return rateText(n)

@@ -85,8 +85,8 @@ func (h *Handler) waitsForTopic(ctx context.Context, w *waiting) error {
 	return err
 }
 
-// waitsForKey finds a pause of its key and earlier messages that failed. It returns the first messages of the key, of each status, that are
-// earlier than this one.
+// waitsForKey finds a pause of its key and earlier messages that failed. It returns the first
+// messages of the key, of each status, that are earlier than this one.
 func (h *Handler) waitsForKey(ctx context.Context, w *waiting) (heads []admin.Message, err error) {
 	if w.Key == "" {
 		return nil, nil
@@ -133,7 +133,8 @@ func (w *waiting) behind(head admin.Message) string {
 	}
 }
 
-// waitsForCalls finds calls with this message, or with an earlier one of its key, that have not returned for some seconds.
+// waitsForCalls finds calls with this message, or with an earlier one of its key, that have not
+// returned for some seconds.
 func (h *Handler) waitsForCalls(ctx context.Context, w *waiting, heads []admin.Message) error {
 	if w.queue.LongCall == nil {
 		return nil

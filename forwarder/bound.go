@@ -16,14 +16,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Bind returns a publisher that writes through tx, whatever transaction the context carries. It is for code that passes
-// transactions around by itself, and costs nothing to make. The transaction may be one of another library: see [postbox.Executor].
+// Bind returns a publisher that writes through tx, whatever transaction the context carries. It is
+// for code that passes transactions around by itself, and costs nothing to make. The transaction
+// may be one of another library: see [postbox.Executor].
 //
 // With a *sql.DB or a *sql.Conn, or a type that embeds one, Publish returns
-// [postbox.ErrNoTransaction], because each statement would be committed by itself. It returns that error for nil, too. If you begin transactions by a statement, such as
-// BEGIN on a *sql.Conn, pass postbox.ExecFunc(conn.ExecContext).
+// [postbox.ErrNoTransaction], because each statement would be committed by itself. It returns that
+// error for nil, too. If you begin transactions by a statement, such as BEGIN on a *sql.Conn, pass
+// postbox.ExecFunc(conn.ExecContext).
 //
-// A transaction of another library must be in the database of the publisher. Postbox can check that only for a *sql.Tx, or for a type that embeds one.
+// A transaction of another library must be in the database of the publisher. Postbox can check that
+// only for a *sql.Tx, or for a type that embeds one.
 func (p *Publisher) Bind(tx postbox.Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
 
 // boundPublisher writes through one transaction.
@@ -46,7 +49,8 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 // Close does nothing: the transaction and the publisher belong to others.
 func (b boundPublisher) Close() error { return nil }
 
-// publishInOther writes messages whose contexts carry a transaction of another library, which must be the same one.
+// publishInOther writes messages whose contexts carry a transaction of another library, which must
+// be the same one.
 func (p *Publisher) publishInOther(ctx context.Context, topic string, messages []*message.Message) error {
 	tx := txscope.From(ctx).Other()
 	for _, msg := range messages[1:] {
@@ -65,7 +69,8 @@ func checkNil(topic string, messages []*message.Message) error {
 	return nil
 }
 
-// same says whether two executors are the same. Executors that Go cannot compare count as different.
+// same says whether two executors are the same. Executors that Go cannot compare count as
+// different.
 func same(a, b postbox.Executor) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
 }
@@ -87,8 +92,9 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	return nil
 }
 
-// prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If the transaction cannot be asked for the number of the
-// outbox, it makes sure that the number is known, and reads it again if a connection is free.
+// prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If
+// the transaction cannot be asked for the number of the outbox, it makes sure that the number is
+// known, and reads it again if a connection is free.
 func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if tx, standard := db.(*sql.Tx); standard {
 		return p.place.Check(ctx, tx)
@@ -113,8 +119,8 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	return err
 }
 
-// mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a nil pointer, and a struct that embeds one of these as its executor
-// cannot.
+// mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a
+// nil pointer, and a struct that embeds one of these as its executor cannot.
 func mayBeTx(executor postbox.Executor) bool {
 	if given.Nil(executor) {
 		return false

@@ -19,16 +19,20 @@ type Config struct {
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
 
-	// Concurrency is the number of calls to the broker's publisher at a time, at most 10,000. Defaults to 64. A call that has not returned after 30 s no longer counts, so up to
-	// as many further calls can run at the same time. If your publisher must not be called concurrently, set Concurrency to 1 and bound its calls below 30 s.
+	// Concurrency is the number of calls to the broker's publisher at a time, at most 10,000.
+	// Defaults to 64. A call that has not returned after 30 s no longer counts, so up to as many
+	// further calls can run at the same time. If your publisher must not be called concurrently,
+	// set Concurrency to 1 and bound its calls below 30 s.
 	Concurrency int
-	// BatchSize is the largest number of messages of one topic in one such call. A publisher that sends its messages one after the
-	// other, as Watermill's for Kafka does, is faster with 1 and concurrency. A publisher with a fixed cost for each call, as those of
-	// kafkabroker and amqpbroker, is faster with 100. Messages that exceed 4 MiB together go in several calls. When a
-	// call fails, its messages are published again one by one. Defaults to 1.
+	// BatchSize is the largest number of messages of one topic in one such call. A publisher that
+	// sends its messages one after the other, as Watermill's for Kafka does, is faster with 1 and
+	// concurrency. A publisher with a fixed cost for each call, as those of kafkabroker and
+	// amqpbroker, is faster with 100. Messages that exceed 4 MiB together go in several calls. When
+	// a call fails, its messages are published again one by one. Defaults to 1.
 	BatchSize int
-	// Tail, if set, reads new messages from the log of the database, on PostgreSQL, beside polling: package pgtail has one. Up to one page more is
-	// held in memory. Experimental. Defaults to polling alone.
+	// Tail, if set, reads new messages from the log of the database, on PostgreSQL, beside polling:
+	// package pgtail has one. Up to one page more is held in memory. Experimental. Defaults to
+	// polling alone.
 	Tail Tail
 
 	// Destination says in words what the messages are published to, such as the name of the broker.
@@ -37,36 +41,42 @@ type Config struct {
 	// to the program and the type of the publisher.
 	Destination string
 
-	// Retry says how often and with which pauses a failed message is published again. Defaults to 10 attempts, from
-	// 1 s to 60 s apart.
+	// Retry says how often and with which pauses a failed message is published again. Defaults to
+	// 10 attempts, from 1 s to 60 s apart.
 	Retry postbox.RetryProfile
-	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole, or single topics. A message
-	// that has to wait costs no attempt. Give all forwarders the same. Operators can change the limit of the whole outbox: see
-	// admin.SetSettings. Default to none.
+	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole,
+	// or single topics. A message that has to wait costs no attempt. Give all forwarders the same.
+	// Operators can change the limit of the whole outbox: see admin.SetSettings. Default to none.
 	Limits postbox.Limits
-	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. Errors that it does
-	// not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
+	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one
+	// each. Errors that it does not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
-	// DeadLetterRetention is how long dead letters and failures are kept. Negative keeps them for ever. Defaults to 30 days.
+	// DeadLetterRetention is how long dead letters and failures are kept. Negative keeps them for
+	// ever. Defaults to 30 days.
 	DeadLetterRetention time.Duration
 
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
-	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot run, for example because its tables are missing, Run of the router
-	// returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
+	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot
+	// run, for example because its tables are missing, Run of the router returns the error. If the
+	// forwarder cannot go on later, it logs the error and closes the router.
 	Router *message.Router
-	// Name is the name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
+	// Name is the name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_"
+	// and the outbox.
 	Name string
-	// CloseTimeout is how long calls to the broker may go on after Close. Then their context is cancelled, and
-	// their messages are published again later. A publisher that ignores the context has two more seconds. Then Close
-	// goes on without it, and the lane of its messages is free for other forwarders when the lease has run out.
+	// CloseTimeout is how long calls to the broker may go on after Close. Then their context is
+	// cancelled, and their messages are published again later. A publisher that ignores the context
+	// has two more seconds. Then Close goes on without it, and the lane of its messages is free for
+	// other forwarders when the lease has run out.
 	//
-	// At its end, Close records which messages were published, and hands back lanes. If the database does not answer, it gives up each of
-	// the two after two seconds, or after CloseTimeout if that is longer, but after 30 s at most. If another transaction has locked
-	// the row of a message, or the database returns errors, as during a restart, Close tries to record the outcome each second until
-	// CloseTimeout has passed, for two seconds at least and 30 s at most. Then it logs how many messages it could not record: they are
-	// published again. So close the pool of connections after the forwarder. Defaults to 30 s.
+	// At its end, Close records which messages were published, and hands back lanes. If the
+	// database does not answer, it gives up each of the two after two seconds, or after
+	// CloseTimeout if that is longer, but after 30 s at most. If another transaction has locked the
+	// row of a message, or the database returns errors, as during a restart, Close tries to record
+	// the outcome each second until CloseTimeout has passed, for two seconds at least and 30 s at
+	// most. Then it logs how many messages it could not record: they are published again. So close
+	// the pool of connections after the forwarder. Defaults to 30 s.
 	CloseTimeout time.Duration
 
 	postbox.Tuning

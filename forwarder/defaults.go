@@ -40,5 +40,6 @@ func validateOutbox(outbox string) (err error) {
 	return err
 }
 
-// maxOutboxName leaves room for the table prefix in the name of a NOTIFY channel, which has 63 bytes at most.
+// maxOutboxName leaves room for the table prefix in the name of a NOTIFY channel, which has 63
+// bytes at most.
 const maxOutboxName = 30

@@ -8,7 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// delayOf returns metadata with the delay of a message: its own delay, or that of its context, as Watermill's delay.NewPublisher would set it.
+// delayOf returns metadata with the delay of a message: its own delay, or that of its context, as
+// Watermill's delay.NewPublisher would set it.
 func delayOf(msg *message.Message) message.Metadata {
 	if msg.Metadata.Get(delay.DelayedForKey) != "" {
 		return msg.Metadata
@@ -25,7 +26,8 @@ func delayOf(msg *message.Message) message.Metadata {
 	return found
 }
 
-// delayProbe reads a delay that delay.WithContext has put into a context. Only Watermill's own publisher can read it, and writes it into the metadata of a message.
+// delayProbe reads a delay that delay.WithContext has put into a context. Only Watermill's own
+// publisher can read it, and writes it into the metadata of a message.
 type delayProbe struct {
 	message  *message.Message
 	messages []*message.Message

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// draft returns the stored form of a message, which it does not change. An error is the message's own: no other try can succeed.
+// draft returns the stored form of a message, which it does not change. An error is the message's
+// own: no other try can succeed.
 func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft, error) {
 	metadata := msg.Metadata
 	if causation, ok := postbox.CausationFromContext(msg.Context()); ok {

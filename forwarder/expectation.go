@@ -14,18 +14,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Expectation says which consumers have to handle the messages of a topic, and within which time: see package receipts.
+// Expectation says which consumers have to handle the messages of a topic, and within which time:
+// see package receipts.
 type Expectation struct {
 	// Topic is the topic of the messages. The consumers must know it under the same name. Required.
 	Topic string
-	// Consumers are the names that the receipts have: those of the consumers' inboxes or handlers. Required.
+	// Consumers are the names that the receipts have: those of the consumers' inboxes or handlers.
+	// Required.
 	Consumers []string
-	// Within is the time from when a message is written, or from the time that its delay sets, until its receipt is due. It includes the rest of
-	// the transaction, the outbox, the broker and the way back. At least 1 ms, and at most 100 years of 365 days. Required.
+	// Within is the time from when a message is written, or from the time that its delay sets,
+	// until its receipt is due. It includes the rest of the transaction, the outbox, the broker and
+	// the way back. At least 1 ms, and at most 100 years of 365 days. Required.
 	Within time.Duration
 }
 
-// maxWithin is the most that Within can be. The time of an overdue receipt must stay within what the columns and the commands can show.
+// maxWithin is the most that Within can be. The time of an overdue receipt must stay within what
+// the columns and the commands can show.
 const maxWithin = 100 * 365 * 24 * time.Hour
 
 // validateExpectations returns all mistakes.
@@ -69,7 +73,8 @@ func (e Expectation) validate() error {
 	return errors.Join(problems...)
 }
 
-// expect stores the receipts that are expected for messages of a topic, if the configuration names any.
+// expect stores the receipts that are expected for messages of a topic, if the configuration names
+// any.
 func (p *Publisher) expect(ctx context.Context, db postbox.Executor, topic string, drafts []spool.Draft, skipped []int) error {
 	if len(p.config.Receipts) == 0 {
 		return nil
@@ -80,8 +85,8 @@ func (p *Publisher) expect(ctx context.Context, db postbox.Executor, topic strin
 	return nil
 }
 
-// await stores the receipts that are expected for the drafts, in the transaction that stores these. It leaves out the drafts at the
-// positions that were skipped.
+// await stores the receipts that are expected for the drafts, in the transaction that stores these.
+// It leaves out the drafts at the positions that were skipped.
 func (p *Publisher) await(ctx context.Context, db postbox.Executor, drafts []spool.Draft, skipped []int) error {
 	rows := awaited(p.config.Receipts, drafts, skipped)
 	for _, query := range p.spool.Statements.AwaitReceipts(rows) {
@@ -92,7 +97,8 @@ func (p *Publisher) await(ctx context.Context, db postbox.Executor, drafts []spo
 	return nil
 }
 
-// awaited returns the rows in the order of their keys, so that two transactions with the same messages cannot block each other.
+// awaited returns the rows in the order of their keys, so that two transactions with the same
+// messages cannot block each other.
 func awaited(expected []Expectation, drafts []spool.Draft, skipped []int) (rows []dialect.ReceiptRow) {
 	for i, draft := range drafts {
 		if draft.Metadata[postbox.Receipt] != "" || slices.Contains(skipped, i) {

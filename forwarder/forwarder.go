@@ -27,12 +27,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router. Run as many as you
-// like, also in one process: they share the lanes of the outbox, and one of them publishes each message.
+// Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router. Run as
+// many as you like, also in one process: they share the lanes of the outbox, and one of them
+// publishes each message.
 //
-// It publishes each message at least once. A crash loses nothing: messages that were published but not yet recorded as published are
-// published again, by the process that takes over the lanes after the lease. A Forwarder needs a pool of two connections to do
-// everything without waiting, and works with one. It keeps its statements prepared unless DisablePreparedStatements is set.
+// It publishes each message at least once. A crash loses nothing: messages that were published but
+// not yet recorded as published are published again, by the process that takes over the lanes after
+// the lease. A Forwarder needs a pool of two connections to do everything without waiting, and
+// works with one. It keeps its statements prepared unless DisablePreparedStatements is set.
 type Forwarder struct {
 	config     Config
 	db         *sql.DB
@@ -50,8 +52,9 @@ type Forwarder struct {
 	hangAfter, hangLook time.Duration // see watch.go
 }
 
-// New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
-// nil logger logs nothing. With config.Router the forwarder is added to that router, and starts with it.
+// New returns a forwarder from the outbox in db to the publisher, which stays open when the
+// forwarder closes. A nil logger logs nothing. With config.Router the forwarder is added to that
+// router, and starts with it.
 func New(db postbox.Database, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
 	if given.Nil(publisher) {
 		return nil, errors.New("forwarder: the publisher is nil")
@@ -102,12 +105,13 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 	return c
 }
 
-// Run publishes messages until ctx ends or Close is called, and returns after a clean stop. From then on it takes no more messages, waits
-// for calls to the broker up to the close timeout, and records their outcome. It hands back each lane as soon
-// as no call of it is under way.
+// Run publishes messages until ctx ends or Close is called, and returns after a clean stop. From
+// then on it takes no more messages, waits for calls to the broker up to the close timeout, and
+// records their outcome. It hands back each lane as soon as no call of it is under way.
 //
-// Run waits for a database that is away. It returns, and logs, an error if waiting does not help: the tables are missing,
-// or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
+// Run waits for a database that is away. It returns, and logs, an error if waiting does not help:
+// the tables are missing, or the database has another dialect or is set in a way that would break
+// promises (docs/databases.md). It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {
 		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)
@@ -189,8 +193,8 @@ func (f *Forwarder) Health() []health.State {
 	return []health.State{state}
 }
 
-// Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and before Run, which
-// then fails with [postbox.ErrClosed].
+// Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and
+// before Run, which then fails with [postbox.ErrClosed].
 func (f *Forwarder) Close() error {
 	f.life.Close()
 	return nil

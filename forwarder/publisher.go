@@ -20,9 +20,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Publisher writes messages to the outbox, through the transaction in each message's context. One long-lived
-// Publisher serves a whole process. It makes Watermill's CQRS buses transactional, since they pass the
-// context on.
+// Publisher writes messages to the outbox, through the transaction in each message's context. One
+// long-lived Publisher serves a whole process. It makes Watermill's CQRS buses transactional, since
+// they pass the context on.
 //
 // It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a
 // few if the database's limits require it. With a transaction it opens no other connection, with
@@ -66,16 +66,20 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 }
 
 // Publish writes the messages to the outbox. They must all carry the same transaction: see
-// [postbox.ContextWithTx] and [postbox.InTx]. Without a transaction it returns [postbox.ErrNoTransaction], unless the config
-// allows autocommit; then the messages are committed together.
+// [postbox.ContextWithTx] and [postbox.InTx]. Without a transaction it returns
+// [postbox.ErrNoTransaction], unless the config allows autocommit; then the messages are committed
+// together.
 //
-// A message without a UUID is stored under a new one. A message whose context carries a [postbox.Causation] is
-// stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay, on the message or with delay.WithContext,
-// are applied, by the database's clock. A message that can never be stored, such as one whose topic or id is too long, is a
-// [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
+// A message without a UUID is stored under a new one. A message whose context carries a
+// [postbox.Causation] is stored with it in its metadata; the message itself stays as it is. Delays
+// set with Watermill's components/delay, on the message or with delay.WithContext, are applied, by
+// the database's clock. A message that can never be stored, such as one whose topic or id is too
+// long, is a [postbox.PermanentError]. After an error of the database the transaction must be
+// rolled back.
 //
-// A transaction that began on another *sql.DB than that of the publisher must be in the same database. In each call Publish then asks, with one more statement, which database the
-// transaction is in, and returns an error if that is another one.
+// A transaction that began on another *sql.DB than that of the publisher must be in the same
+// database. In each call Publish then asks, with one more statement, which database the transaction
+// is in, and returns an error if that is another one.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -135,13 +139,13 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 	})
 }
 
-// Announce wakes the forwarders. Call it after a commit that [postbox.InTx] did not make; without it the forwarders find the
-// messages at their next poll. It does not wait.
+// Announce wakes the forwarders. Call it after a commit that [postbox.InTx] did not make; without
+// it the forwarders find the messages at their next poll. It does not wait.
 func (p *Publisher) Announce() { p.announcer.Announce() }
 
-// Close closes prepared statements; it leaves the database and the forwarders alone. Publish fails with
-// [postbox.ErrClosed] afterwards. A router closes the publishers of its handlers, so give it a shared publisher in
-// [KeepOpen]. Close can be called twice.
+// Close closes prepared statements; it leaves the database and the forwarders alone. Publish fails
+// with [postbox.ErrClosed] afterwards. A router closes the publishers of its handlers, so give it a
+// shared publisher in [KeepOpen]. Close can be called twice.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	p.announcer.Close()
@@ -181,12 +185,15 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	return nil
 }
 
-// registerPatience bounds how long a first message may wait, since another process's transaction may be registering the outbox.
+// registerPatience bounds how long a first message may wait, since another process's transaction
+// may be registering the outbox.
 const registerPatience = time.Second
 
-// registerApart registers the outbox on another connection than that of the transaction. The transaction would keep the new row locked until
-// it ends, and all other publishers would wait. If no connection is free, as in a pool of one, or if this fails, the
-// transaction registers the outbox after all. On a database with one writer, that writer is the publishing transaction itself.
+// registerApart registers the outbox on another connection than that of the transaction. The
+// transaction would keep the new row locked until it ends, and all other publishers would wait. If
+// no connection is free, as in a pool of one, or if this fails, the transaction registers the
+// outbox after all. On a database with one writer, that writer is the publishing transaction
+// itself.
 func (p *Publisher) registerApart(ctx context.Context) {
 	if p.spool.Statements.Kind.Can().OneWriter || p.exhausted() {
 		return
@@ -216,8 +223,9 @@ func (p *Publisher) exec(ctx context.Context, db spool.Executor, query dialect.Q
 	return db.ExecContext(ctx, query.Text, query.Args...)
 }
 
-// KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler
-// as soon as that handler ends, even if others still use it. If the publisher is nil, Publish of the result returns an error.
+// KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a
+// handler as soon as that handler ends, even if others still use it. If the publisher is nil,
+// Publish of the result returns an error.
 func KeepOpen(publisher message.Publisher) message.Publisher {
 	if given.Nil(publisher) {
 		publisher = noPublisher{}

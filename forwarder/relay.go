@@ -32,8 +32,8 @@ func (r *relay) Excluded() []string { return r.circuits.Excluded() }
 // guard calls the publisher: [spool.Protect] or [spool.Recovered].
 type guard func(call func() error) error
 
-// Handle publishes a batch of one topic in one call. If that fails, some messages may have gone out and others not: they
-// are published again one by one, so that each gets an outcome of its own.
+// Handle publishes a batch of one topic in one call. If that fails, some messages may have gone out
+// and others not: they are published again one by one, so that each gets an outcome of its own.
 func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
 	topic := batch[0].Topic
@@ -67,8 +67,9 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	return r.oneByOne(ctx, batch, outcomes)
 }
 
-// oneByOne publishes until it meets an outage. If a message has not got through, the later ones of its key are held back. That includes
-// later ones of a message that is to become a dead letter: until that is written, another process may have to publish it, and first.
+// oneByOne publishes until it meets an outage. If a message has not got through, the later ones of
+// its key are held back. That includes later ones of a message that is to become a dead letter:
+// until that is written, another process may have to publish it, and first.
 func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) []spool.Outcome {
 	held := spool.ClosedKeys{}
 	for i, m := range batch {
@@ -88,8 +89,9 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 	return outcomes
 }
 
-// again publishes a message that the publisher has already had in a batch. A decorator that encrypts it, for example, may have changed it, so it is
-// read again. If the message is gone, another process that now has its lane has settled it.
+// again publishes a message that the publisher has already had in a batch. A decorator that
+// encrypts it, for example, may have changed it, so it is read again. If the message is gone,
+// another process that now has its lane has settled it.
 func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
 	switch found, err := r.reload(ctx, m); {
 	case err != nil:
@@ -150,8 +152,9 @@ func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcom
 	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: blame.After}
 }
 
-// outage opens the circuit, and returns how long a message that was a probe waits. The log names the message, or the first of a batch:
-// if the same message opens the circuit again and again, the message is to blame and not the broker, and an operator can make it a dead letter.
+// outage opens the circuit, and returns how long a message that was a probe waits. The log names
+// the message, or the first of a batch: if the same message opens the circuit again and again, the
+// message is to blame and not the broker, and an operator can make it a dead letter.
 func (r *relay) outage(batch []*spool.Message, call circuit.Call, err error) (wait time.Duration) {
 	topic := batch[0].Topic
 	fields := watermill.LogFields{"topic": topic, "message_uuid": batch[0].MessageID, "messages": len(batch)}
@@ -171,7 +174,8 @@ func postponed(outcomes []spool.Outcome) []spool.Outcome {
 	return outcomes
 }
 
-// publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for it. A panic is an error like any other.
+// publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for
+// it. A panic is an error like any other.
 func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message, guard guard) error {
 	if err := ctx.Err(); err != nil {
 		return err

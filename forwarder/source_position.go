@@ -10,14 +10,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// snapshot is the result of PostgreSQL's pg_current_snapshot: transactions below next had begun, and running lists
-// those of them that had not ended, in order.
+// snapshot is the result of PostgreSQL's pg_current_snapshot: transactions below next had begun,
+// and running lists those of them that had not ended, in order.
 type snapshot struct {
 	next    int64
 	running []int64
 }
 
-// parseSnapshot reads "xmin:xmax:xid,xid,…". An empty text, from a database without such a thing, is nil.
+// parseSnapshot reads "xmin:xmax:xid,xid,…". An empty text, from a database without such a thing,
+// is nil.
 func parseSnapshot(text string) (*snapshot, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no snapshot is an answer
@@ -50,15 +51,17 @@ func (s *snapshot) runs(transaction int64) bool {
 	return found
 }
 
-// position says how far a source was taken over. Everything up to after is gone, except rows of the transactions
-// in late, which were running when the table was read. Their rows become visible with their commit, below
-// rows that are gone already. Each of these transactions has the offset up to which its own rows are gone.
+// position says how far a source was taken over. Everything up to after is gone, except rows of the
+// transactions in late, which were running when the table was read. Their rows become visible with
+// their commit, below rows that are gone already. Each of these transactions has the offset up to
+// which its own rows are gone.
 //
-// So no message waits for a running transaction, and no read goes over the index entries of deleted rows again.
-// PostgreSQL cannot remove such entries while an old transaction runs.
+// So no message waits for a running transaction, and no read goes over the index entries of deleted
+// rows again. PostgreSQL cannot remove such entries while an old transaction runs.
 //
-// The table's rows carry the transaction that wrote them; on MySQL they do not. There, after is the offset up to which the old daemon
-// has forwarded, and each read begins there: InnoDB removes deleted index entries within moments.
+// The table's rows carry the transaction that wrote them; on MySQL they do not. There, after is the
+// offset up to which the old daemon has forwarded, and each read begins there: InnoDB removes
+// deleted index entries within moments.
 type position dialect.SourceRange
 
 func compareRows(a, b dialect.SourceRow) int {
@@ -85,7 +88,8 @@ func (p position) raise(floor dialect.SourceRow) position {
 	return p
 }
 
-// lowest is the row up to which everything is gone and no row can appear any more: the next process may start there.
+// lowest is the row up to which everything is gone and no row can appear any more: the next process
+// may start there.
 func (p position) lowest() dialect.SourceRow {
 	if len(p.Late) > 0 {
 		return p.Late[0]
@@ -93,9 +97,9 @@ func (p position) lowest() dialect.SourceRow {
 	return p.After
 }
 
-// advance returns the position after a read from p. The read took the rows up to last. If it was cut, it took nothing beyond last;
-// otherwise it took all rows. The snapshot is one from before the read, so the read saw all rows of the transactions that had ended
-// by then.
+// advance returns the position after a read from p. The read took the rows up to last. If it was
+// cut, it took nothing beyond last; otherwise it took all rows. The snapshot is one from before the
+// read, so the read saw all rows of the transactions that had ended by then.
 func (p position) advance(s *snapshot, last *dialect.SourceRow, cut bool) position {
 	if s == nil {
 		return p

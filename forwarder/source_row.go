@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a [Source], if
-// that could not be read.
+// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a
+// [Source], if that could not be read.
 const SourceMetadata = "postbox_source_metadata"
 
 // sourceRow is a row as watermill-sql wrote it.
@@ -97,8 +97,8 @@ func (d decoder) metadata(row sourceRow) (message.Metadata, error) {
 	return metadata, nil
 }
 
-// key returns the ordering key, and stores a key from the user's function in the metadata. A panic of that
-// function is an error like any other: the next poll would meet the same row.
+// key returns the ordering key, and stores a key from the user's function in the metadata. A panic
+// of that function is an error like any other: the next poll would meet the same row.
 func (d decoder) key(topic string, msg *message.Message) (key string, err error) {
 	if d.source.KeyFrom == nil {
 		if key = msg.Metadata.Get(d.orderingKey); key == "" {

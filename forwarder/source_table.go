@@ -11,11 +11,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// errForeignTable is the reason why no row is ever taken over from a table: waiting does not change the table.
+// errForeignTable is the reason why no row is ever taken over from a table: waiting does not change
+// the table.
 var errForeignTable = errors.New("it is not a table of DefaultPostgreSQLSchema or DefaultMySQLSchema")
 
-// checkTable returns errForeignTable unless the table has the columns that are read, and no column which shows that rows have states of their own: a
-// queue of watermill-sql v4 (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) keeps rows that are acked or not due.
+// checkTable returns errForeignTable unless the table has the columns that are read, and no column
+// which shows that rows have states of their own: a queue of watermill-sql v4
+// (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) keeps rows that are acked or not
+// due.
 func (t *transfer) checkTable(ctx context.Context) error {
 	rows, err := t.db.QueryContext(ctx, t.tables.Columns)
 	if err != nil {

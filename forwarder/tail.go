@@ -8,8 +8,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// Tail reads the log of a database for forwarders. It is no interface for users to implement: package pgtail has the
-// only one. Several forwarders of a process can have the same Tail if their outboxes are in the same tables.
+// Tail reads the log of a database for forwarders. It is no interface for users to implement:
+// package pgtail has the only one. Several forwarders of a process can have the same Tail if their
+// outboxes are in the same tables.
 type Tail interface{ tail.Source }
 
 // follow returns a feed for the drainer, nil without a Tail, and what the Tail needs to fill it.

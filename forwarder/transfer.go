@@ -15,12 +15,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// transferTimeout bounds one transaction. It is far longer than one takes, and ends the wait when a connection hangs or another transaction
-// locks the table.
+// transferTimeout bounds one transaction. It is far longer than one takes, and ends the wait when a
+// connection hangs or another transaction locks the table.
 const transferTimeout = 30 * time.Second
 
-// transfer takes messages over from a source into a spool, page by page. Any number of transfers, in any number of
-// processes, may do so for one table: one at a time works, and the others poll again later.
+// transfer takes messages over from a source into a spool, page by page. Any number of transfers,
+// in any number of processes, may do so for one table: one at a time works, and the others poll
+// again later.
 type transfer struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -44,7 +45,8 @@ type transfer struct {
 	held       bool // the old daemon was seen at work
 }
 
-// newTransfer returns a transfer, which does nothing until Run. The source has its defaults and is valid.
+// newTransfer returns a transfer, which does nothing until Run. The source has its defaults and is
+// valid.
 func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool, source Source, orderingKey string,
 	logger watermill.LoggerAdapter,
 ) *transfer {
@@ -58,8 +60,9 @@ func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool
 	}
 }
 
-// Run takes messages over until ctx ends; then it finishes the page under way. It waits for any obstacle, such as a missing table
-// or another consumer group, and says so once. It ends if it cannot read this kind of table.
+// Run takes messages over until ctx ends; then it finishes the page under way. It waits for any
+// obstacle, such as a missing table or another consumer group, and says so once. It ends if it
+// cannot read this kind of table.
 func (t *transfer) Run(ctx context.Context) {
 	defer t.announcer.Close()
 	defer func() {
@@ -164,8 +167,8 @@ func (t *transfer) note(p *page) {
 	}
 }
 
-// peek asks in one statement, and without a lock, whether there are messages to take over: that is the whole cost of an idle
-// transfer. It enters a source that is new.
+// peek asks in one statement, and without a lock, whether there are messages to take over: that is
+// the whole cost of an idle transfer. It enters a source that is new.
 func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 	if t.registered && t.more {
 		return true, nil
@@ -278,8 +281,8 @@ func (t *transfer) troubleOf(err error) trouble {
 	return troubleOther
 }
 
-// failed logs the first error of several in a row, and forgets facts that may no longer be true: the database that comes
-// back may be another one.
+// failed logs the first error of several in a row, and forgets facts that may no longer be true:
+// the database that comes back may be another one.
 func (t *transfer) failed(err error) {
 	t.checked, t.registered, t.more, t.position = false, false, true, position{}
 	kind, err := t.troubleOf(err), dialect.HideAddress(err)

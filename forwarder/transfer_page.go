@@ -16,7 +16,8 @@ const maxPageBytes = 16 << 20
 // errRestored is the reason why no position can be trusted any more.
 var errRestored = errors.New("the position of the consumer group is ahead of the database, as after a restore from a dump")
 
-// errContended is the reason why a page is given up: some of its rows disappeared between the read and the delete.
+// errContended is the reason why a page is given up: some of its rows disappeared between the read
+// and the delete.
 var errContended = errors.New("another process is deleting rows of the table")
 
 // page is one transaction of a transfer.
@@ -42,8 +43,8 @@ type deadRow struct {
 	err error
 }
 
-// run takes a page over, if the transfer has the turn. The locks, both taken without waiting, are held for these few statements,
-// none of which waits for a producer or a broker.
+// run takes a page over, if the transfer has the turn. The locks, both taken without waiting, are
+// held for these few statements, none of which waits for a producer or a broker.
 func (p *page) run(ctx context.Context) error {
 	stored, seen, err := p.lock(ctx)
 	if err != nil || p.busy {
@@ -92,7 +93,8 @@ func (p *page) lock(ctx context.Context) (stored dialect.SourceRow, seen *snapsh
 	return stored, seen, nil
 }
 
-// fence keeps the old daemon out until the transaction ends, and skips the rows that it has forwarded.
+// fence keeps the old daemon out until the transaction ends, and skips the rows that it has
+// forwarded.
 func (p *page) fence(ctx context.Context) error {
 	source, tables := p.transfer.source, p.transfer.tables
 	if p.group == noTable {
@@ -200,7 +202,8 @@ func (p *page) letter(dead deadRow, target int64) (dialect.Letter, error) {
 	}, err
 }
 
-// remove deletes the rows that were read, all or none: the process that deletes a row owns its message.
+// remove deletes the rows that were read, all or none: the process that deletes a row owns its
+// message.
 func (p *page) remove(ctx context.Context) error {
 	ids := make([]dialect.SourceRow, len(p.rows))
 	for i, row := range p.rows {
@@ -233,7 +236,8 @@ func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
 	return nil
 }
 
-// nextLimit is smaller after a page of large rows, since the rows that the page did not take were read for nothing.
+// nextLimit is smaller after a page of large rows, since the rows that the page did not take were
+// read for nothing.
 func (p *page) nextLimit() int {
 	if p.bytes >= p.transfer.maxBytes {
 		return max(len(p.rows), 1)

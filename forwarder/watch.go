@@ -14,18 +14,22 @@ const (
 	hangAfter = 30 * time.Second
 	// hangLook is how often the forwarder looks for such calls.
 	hangLook = 10 * time.Second
-	// If more calls hang than may run at a time, their workers are replaced, too, after a tenth of the time since the first of them began: at least
-	// hangAfter, and at most mostPatience. So each topic has a probe that hangs as often, and each costs a goroutine and the memory of its messages.
+	// If more calls hang than may run at a time, their workers are replaced, too, after a tenth of
+	// the time since the first of them began: at least hangAfter, and at most mostPatience. So each
+	// topic has a probe that hangs as often, and each costs a goroutine and the memory of its
+	// messages.
 	patienceShare = 10
 	mostPatience  = 10 * time.Minute
 )
 
-// patience is the pause before more workers are replaced, if the first call that hangs began so long ago.
+// patience is the pause before more workers are replaced, if the first call that hangs began so
+// long ago.
 func (f *Forwarder) patience(since time.Duration) time.Duration {
 	return max(min(since/patienceShare, mostPatience), f.hangAfter)
 }
 
-// watch looks for calls of the publisher that do not return, until ctx ends. It closes their topics, so that these take no more workers from other topics.
+// watch looks for calls of the publisher that do not return, until ctx ends. It closes their
+// topics, so that these take no more workers from other topics.
 func (f *Forwarder) watch(ctx context.Context) {
 	ticker := time.NewTicker(f.hangLook)
 	defer ticker.Stop()

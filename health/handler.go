@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// defaultWithin is some times as long as the second after which an idle component asks its database again.
+// defaultWithin is some times as long as the second after which an idle component asks its database
+// again.
 const defaultWithin = 10 * time.Second
 
 // Alive returns the reasons why a restart of the process would help, joined; nil if there is none.
@@ -17,8 +18,9 @@ func Alive(reporters ...Reporter) error {
 	return each(reporters, func(s State) error { return s.Alive(now) })
 }
 
-// IsReady returns the reasons why not all components process messages, joined; nil if there is none. The database of
-// each must have answered within the given time: 0 means 10 s. An idle component asks its database about once a second.
+// IsReady returns the reasons why not all components process messages, joined; nil if there is
+// none. The database of each must have answered within the given time: 0 means 10 s. An idle
+// component asks its database about once a second.
 func IsReady(within time.Duration, reporters ...Reporter) error {
 	now := time.Now()
 	return each(reporters, func(s State) error { return s.Ready(now, cmp.Or(within, defaultWithin)) })
@@ -34,14 +36,14 @@ func each(reporters []Reporter, problem func(s State) error) error {
 	return errors.Join(problems...)
 }
 
-// Live returns a handler for liveness probes: it answers 200, or 503 if a restart of the process would help. The body is
-// JSON with the reasons.
+// Live returns a handler for liveness probes: it answers 200, or 503 if a restart of the process
+// would help. The body is JSON with the reasons.
 func Live(reporters ...Reporter) http.Handler {
 	return answering(func() error { return Alive(reporters...) })
 }
 
-// Ready returns a handler for readiness probes: it answers 200, or 503 if not all components process messages. The body
-// is JSON with the reasons. For the time see [IsReady].
+// Ready returns a handler for readiness probes: it answers 200, or 503 if not all components
+// process messages. The body is JSON with the reasons. For the time see [IsReady].
 func Ready(within time.Duration, reporters ...Reporter) http.Handler {
 	return answering(func() error { return IsReady(within, reporters...) })
 }

@@ -11,7 +11,8 @@ type Phase int
 const (
 	// NotStarted means that Run or Subscribe was not called yet.
 	NotStarted Phase = iota
-	// Starting means that the component has not opened its tables yet. It may wait for the database.
+	// Starting means that the component has not opened its tables yet. It may wait for the
+	// database.
 	Starting
 	// Running means that it processes messages.
 	Running
@@ -26,23 +27,27 @@ type State struct {
 	// Name describes the component, such as `outbox "outbox"` or `queue "mail"`.
 	Name  string
 	Phase Phase
-	// Turned is when its loop last turned, and Answered is when its database last answered; zero for never.
+	// Turned is when its loop last turned, and Answered is when its database last answered; zero
+	// for never.
 	Turned, Answered time.Time
-	// Err is the error with which it has stopped, or the last one of the database; nil after a success.
+	// Err is the error with which it has stopped, or the last one of the database; nil after a
+	// success.
 	Err error
 }
 
-// Reporter is a component that reports its health. Forwarders, subscribers and batches are such components. A subscriber
-// has a state for each queue.
+// Reporter is a component that reports its health. Forwarders, subscribers and batches are such
+// components. A subscriber has a state for each queue.
 type Reporter interface {
 	Health() []State
 }
 
-// turnTimeout is longer than a turn of a loop can take. Postbox ends a turn after 30 s, but lib/pq goes on reading until
-// TCP notices that the database's host has vanished, which takes up to a quarter of an hour.
+// turnTimeout is longer than a turn of a loop can take. Postbox ends a turn after 30 s, but lib/pq
+// goes on reading until TCP notices that the database's host has vanished, which takes up to a
+// quarter of an hour.
 const turnTimeout = 20 * time.Minute
 
-// Alive returns nil unless the component has ended with an error, or its loop has not turned for 20 minutes.
+// Alive returns nil unless the component has ended with an error, or its loop has not turned for 20
+// minutes.
 func (s State) Alive(now time.Time) error {
 	switch {
 	case s.Phase == Stopped && s.Err != nil:
@@ -54,7 +59,8 @@ func (s State) Alive(now time.Time) error {
 	}
 }
 
-// Ready returns nil if the component is running and its database has answered within the given time.
+// Ready returns nil if the component is running and its database has answered within the given
+// time.
 func (s State) Ready(now time.Time, within time.Duration) error {
 	if err := s.Alive(now); err != nil {
 		return err

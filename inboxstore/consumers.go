@@ -16,7 +16,8 @@ var errShared = errors.New("each message has its effect in only one of the two h
 // maxConsumers bounds the memory if the number of topics grows without limit.
 const maxConsumers = 1000
 
-// consumers remembers which handler of a router works for which consumer. The zero value is ready to use.
+// consumers remembers which handler of a router works for which consumer. The zero value is ready
+// to use.
 type consumers struct {
 	mu       sync.RWMutex
 	handlers map[consumer]string
@@ -28,8 +29,8 @@ type consumer struct{ name, topic string }
 // several replaces the handler's name after more than one handler of a consumer has been logged.
 const several = ""
 
-// meet records the handler of a consumer. If another handler already works for the same consumer, it returns that
-// handler, once for each consumer.
+// meet records the handler of a consumer. If another handler already works for the same consumer,
+// it returns that handler, once for each consumer.
 func (c *consumers) meet(of consumer, handler string) (other string, shared bool) {
 	c.mu.RLock()
 	known, met := c.handlers[of]

@@ -16,28 +16,32 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Defer stores a message in a queue, once, for a subscriber or a batch of package queue to handle later. The claim of
-// the key and the message commit together, and Defer returns after the commit. Then the message can be acked to the
-// broker. Defer returns false for a message that was stored before, by any process. A message without a UUID is stored
-// under the key's message id. Delays set with Watermill's components/delay are applied, by the database's clock.
+// Defer stores a message in a queue, once, for a subscriber or a batch of package queue to handle
+// later. The claim of the key and the message commit together, and Defer returns after the commit.
+// Then the message can be acked to the broker. Defer returns false for a message that was stored
+// before, by any process. A message without a UUID is stored under the key's message id. Delays set
+// with Watermill's components/delay are applied, by the database's clock.
 //
-// Defer uses group commit. Deliveries that arrive while a commit of the same queue is running wait for its end, and
-// then share the next commit: the more deliveries arrive at a time, the less each costs. A lone delivery is committed
-// immediately. That is one statement on PostgreSQL, and a transaction of two statements on other databases. When 28 or
-// more deliveries are waiting, a second commit runs concurrently with the first on another connection, except on
-// SQLite. The second commit takes no message whose key is in the first, so the messages of a key are stored in the
-// order in which they arrived.
+// Defer uses group commit. Deliveries that arrive while a commit of the same queue is running wait
+// for its end, and then share the next commit: the more deliveries arrive at a time, the less each
+// costs. A lone delivery is committed immediately. That is one statement on PostgreSQL, and a
+// transaction of two statements on other databases. When 28 or more deliveries are waiting, a
+// second commit runs concurrently with the first on another connection, except on SQLite. The
+// second commit takes no message whose key is in the first, so the messages of a key are stored in
+// the order in which they arrived.
 //
-// An error concerns this message, or the database as a whole. A message that the database refuses does not affect the
-// messages that arrived with it. When ctx ends, Defer returns immediately. Then, and after every other error, the
-// message may still have been stored if its commit had begun. Deliver it again: a message that was stored is then a
-// duplicate. The same applies after a crash. A message that no later delivery could store either is a
-// [postbox.PermanentError]: it is nil or too large, its key has no message id, its id or ordering key is too long, or its
-// delay cannot be read. After [Store.Close] the error is [postbox.ErrClosed].
+// An error concerns this message, or the database as a whole. A message that the database refuses
+// does not affect the messages that arrived with it. When ctx ends, Defer returns immediately.
+// Then, and after every other error, the message may still have been stored if its commit had
+// begun. Deliver it again: a message that was stored is then a duplicate. The same applies after a
+// crash. A message that no later delivery could store either is a [postbox.PermanentError]: it is
+// nil or too large, its key has no message id, its id or ordering key is too long, or its delay
+// cannot be read. After [Store.Close] the error is [postbox.ErrClosed].
 //
-// If ctx carries a transaction, the message is stored in a savepoint of that transaction, which its owner commits. Such
-// a message takes no part in a group commit. If the transaction belongs to another library (see [postbox.Executor]),
-// the error is [postbox.ErrNoTransaction]. Defer is safe for concurrent use, as far as a transaction is.
+// If ctx carries a transaction, the message is stored in a savepoint of that transaction, which its
+// owner commits. Such a message takes no part in a group commit. If the transaction belongs to
+// another library (see [postbox.Executor]), the error is [postbox.ErrNoTransaction]. Defer is safe
+// for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
 	if err := checkMessage(key, msg); err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)
@@ -113,7 +117,8 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 	return draft, draft.SetDelay(msg.Metadata)
 }
 
-// deferInTx claims the key and stores the message in a savepoint of a transaction that the store did not begin.
+// deferInTx claims the key and stores the message in a savepoint of a transaction that the store
+// did not begin.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
 	in.finder.Look() //nolint:contextcheck // the search continues after this call
 	fresh, err = s.join(ctx, tx, claim, nil, func(ctx context.Context) error {

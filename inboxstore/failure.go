@@ -16,14 +16,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// recordTimeout bounds the write of a failure or a dead letter. The write does not depend on the delivery's context.
+// recordTimeout bounds the write of a failure or a dead letter. The write does not depend on the
+// delivery's context.
 const recordTimeout = 30 * time.Second
 
-// RecordFailure records that the handler failed, and returns the number of failures so far, in all processes. It runs
-// in a transaction of its own, after the handler's was rolled back. Copies of a message that fail at the same time are
-// counted one after the other. In a transaction that the store did not begin, RecordFailure writes to that transaction,
-// since a pool may have no second connection. If that
-// transaction is rolled back, the failure is not counted.
+// RecordFailure records that the handler failed, and returns the number of failures so far, in all
+// processes. It runs in a transaction of its own, after the handler's was rolled back. Copies of a
+// message that fail at the same time are counted one after the other. In a transaction that the
+// store did not begin, RecordFailure writes to that transaction, since a pool may have no second
+// connection. If that transaction is rolled back, the failure is not counted.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
 	if err := key.Validate(); err != nil {
 		return 0, fmt.Errorf("inbox: record failure: %w", err)
@@ -127,7 +128,8 @@ func causeOf(err error) dialect.Cause {
 	return dialect.CauseAttempts
 }
 
-// write runs fn in the context's transaction, or in a transaction of its own that outlives the context.
+// write runs fn in the context's transaction, or in a transaction of its own that outlives the
+// context.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	scope := txscope.From(ctx)
 	if err := scope.Begin(); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// lookEvery is how often a history is looked for again: an operator may have turned it off, or a backup was restored in which it has another id.
+// lookEvery is how often a history is looked for again: an operator may have turned it off, or a
+// backup was restored in which it has another id.
 const lookEvery = 30 * time.Second
 
 // histories are those of the consumers of a store.
@@ -70,7 +71,8 @@ func (h *histories) inBackground(run func(ctx context.Context)) {
 	})
 }
 
-// history is where the messages of one consumer are kept: the history of a spool that has no messages.
+// history is where the messages of one consumer are kept: the history of a spool that has no
+// messages.
 type history struct {
 	of   *Store
 	name string
@@ -111,7 +113,8 @@ func (h *history) refresh() {
 	})
 }
 
-// look finds or registers the history on a connection of its own, and stores how long its messages are kept, which the cleanup reads.
+// look finds or registers the history on a connection of its own, and stores how long its messages
+// are kept, which the cleanup reads.
 func (h *history) look(ctx context.Context) error {
 	statements, db := h.of.core.Statements, h.of.core.DB
 	now := time.Now()
@@ -144,7 +147,8 @@ func (h *history) isOff(text string) bool {
 	return settings.History < 0
 }
 
-// reread reads in a transaction whether an operator has turned the history off. A process that had nothing to do for a while knows that from before.
+// reread reads in a transaction whether an operator has turned the history off. A process that had
+// nothing to do for a while knows that from before.
 func (h *history) reread(ctx context.Context, tx *sql.Tx, known *registered) (*registered, error) {
 	var text string
 	err := tx.QueryRowContext(ctx, h.of.core.Statements.SettingsOf, known.id).Scan(&text)
@@ -163,8 +167,9 @@ func (h *history) keeps(id int64) dialect.Query {
 	return h.of.core.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: h.keep.Load()})
 }
 
-// id returns the id of the history in a transaction, or 0 if nothing is to be kept. While the history is not known, which happens only in a transaction of
-// the user, the transaction registers it, and the id is valid there alone.
+// id returns the id of the history in a transaction, or 0 if nothing is to be kept. While the
+// history is not known, which happens only in a transaction of the user, the transaction registers
+// it, and the id is valid there alone.
 func (h *history) id(ctx context.Context, tx *sql.Tx) (int64, error) {
 	if known := h.known.Load(); known != nil {
 		if time.Since(known.read) >= lookEvery {

@@ -12,21 +12,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ingestTimeout bounds a commit, including the search for a message in it that causes an error. The commit has a
-// context of its own: the end of one delivery's context must not end the commit of others.
+// ingestTimeout bounds a commit, including the search for a message in it that causes an error. The
+// commit has a context of its own: the end of one delivery's context must not end the commit of
+// others.
 const ingestTimeout = 30 * time.Second
 
-// ingest commits the incoming messages of one queue in groups. A delivery that arrives while a commit is running waits,
-// and the next commit takes all waiting deliveries. As in the group commit of a database, there is
-// no timer, and a lone delivery does not wait. When many deliveries wait, a second commit runs concurrently with the
-// first, so that the server works while the disk does. It leaves out the keys that are in the first commit, so the
-// messages of a key keep the order in which they arrived.
+// ingest commits the incoming messages of one queue in groups. A delivery that arrives while a
+// commit is running waits, and the next commit takes all waiting deliveries. As in the group commit
+// of a database, there is no timer, and a lone delivery does not wait. When many deliveries wait, a
+// second commit runs concurrently with the first, so that the server works while the disk does. It
+// leaves out the keys that are in the first commit, so the messages of a key keep the order in
+// which they arrived.
 //
-// Each message queue has an ingest of its own, because a statement appends to one spool. So a queue whose commit is
-// held up does not hold up the others.
+// Each message queue has an ingest of its own, because a statement appends to one spool. So a queue
+// whose commit is held up does not hold up the others.
 //
-// Goroutines that end when no delivery waits make the commits. The deliveries do not make them in turn, because each
-// delivery may leave when its context ends.
+// Goroutines that end when no delivery waits make the commits. The deliveries do not make them in
+// turn, because each delivery may leave when its context ends.
 type ingest struct {
 	name      string // of the queue
 	inbox     *Store
@@ -43,11 +45,13 @@ type ingest struct {
 	committer  sync.WaitGroup
 }
 
-// maxCommits is the maximum number of commits of a queue that run at a time. More commits were not faster.
+// maxCommits is the maximum number of commits of a queue that run at a time. More commits were not
+// faster.
 const maxCommits = 2
 
-// secondCommit is the number of waiting deliveries that starts a second commit. With fewer, both commits are small: the
-// server's work for each message grows by more than the wait for the disk shrinks.
+// secondCommit is the number of waiting deliveries that starts a second commit. With fewer, both
+// commits are small: the server's work for each message grows by more than the wait for the disk
+// shrinks.
 const secondCommit = 28
 
 // entrant is a delivery that waits for its commit.
@@ -130,7 +134,8 @@ func (in *ingest) close() {
 	in.finder.Close()
 }
 
-// most is the maximum number of concurrent commits: one if the database has one writer, else maxCommits.
+// most is the maximum number of concurrent commits: one if the database has one writer, else
+// maxCommits.
 func (in *ingest) most() int {
 	if in.inbox.core.Statements.Kind.Can().OneWriter {
 		return 1
@@ -193,8 +198,8 @@ func (in *ingest) takeWaiting() (batch []*entrant) {
 	return batch
 }
 
-// commit stores a batch and reports the result to each entrant. If a single message may have caused an error, commit
-// finds it by halving the batch.
+// commit stores a batch and reports the result to each entrant. If a single message may have caused
+// an error, commit finds it by halving the batch.
 func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	arrivals := distinct(batch)
 	in.finder.Look() //nolint:contextcheck // the search goes on after the commit
@@ -236,9 +241,10 @@ func committed(batch []*entrant, known map[string]bool) {
 	}
 }
 
-// concernsAll reports whether an error concerns the database as a whole. Otherwise a single message may have caused it.
-// An error without the server's code may be either: a packet that is too large for the server ends the connection, as
-// an outage does. In this case concernsAll asks whether the database is available.
+// concernsAll reports whether an error concerns the database as a whole. Otherwise a single message
+// may have caused it. An error without the server's code may be either: a packet that is too large
+// for the server ends the connection, as an outage does. In this case concernsAll asks whether the
+// database is available.
 func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 	switch in.inbox.core.Statements.Kind.Classify(err) {
 	case dialect.Unavailable, dialect.Conflict, dialect.MissingTable:

@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/msgid"
 )
 
-// Key identifies a message for one consumer. The same message has another key for another consumer, and the same
-// message id may occur on another topic.
+// Key identifies a message for one consumer. The same message has another key for another consumer,
+// and the same message id may occur on another topic.
 type Key struct {
 	Consumer  string
 	Topic     string
@@ -21,8 +21,9 @@ type Key struct {
 
 var errNoMessageID = errors.New("the key has no MessageID, so all messages of its consumer and topic would be the same one: give each message an id of its own")
 
-// Validate returns a [postbox.PermanentError] if the key cannot tell messages apart, because it has no MessageID. Stores
-// take no such key: the second message would be a duplicate of the first, and would be lost.
+// Validate returns a [postbox.PermanentError] if the key cannot tell messages apart, because it has
+// no MessageID. Stores take no such key: the second message would be a duplicate of the first, and
+// would be lost.
 func (k Key) Validate() error {
 	if k.MessageID == "" {
 		return postbox.Permanent(errNoMessageID)
@@ -30,8 +31,8 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// maxTextID is the length in bytes up to which an id is stored unchanged: with the scope it fits in the key of every
-// database. Longer ids are stored as their SHA-256.
+// maxTextID is the length in bytes up to which an id is stored unchanged: with the scope it fits in
+// the key of every database. Longer ids are stored as their SHA-256.
 const maxTextID = 200
 
 // formLock is the form of a key that locks a claim instead of being one: see [Store.RecordFailure].
@@ -44,12 +45,12 @@ func lockOf(claim []byte) []byte {
 	return lock
 }
 
-// scopeBytes is the number of bytes kept from the SHA-256 of consumer and topic. It is large enough to avoid
-// collisions.
+// scopeBytes is the number of bytes kept from the SHA-256 of consumer and topic. It is large enough
+// to avoid collisions.
 const scopeBytes = 16
 
-// bytes returns the stored form of the key: 16 bytes for consumer and topic, one byte for the form of the id, and the
-// id.
+// bytes returns the stored form of the key: 16 bytes for consumer and topic, one byte for the form
+// of the id, and the id.
 func (k Key) bytes() []byte {
 	scope := binary.BigEndian.AppendUint64(nil, uint64(len(k.Consumer)))
 	hash := sha256.Sum256(append(append(scope, k.Consumer...), k.Topic...))

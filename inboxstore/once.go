@@ -25,21 +25,23 @@ const (
 	resolvePause = 200 * time.Millisecond
 )
 
-// Once runs fn in a transaction whose first statement claims the key. If the key has been claimed and committed before,
-// it returns false and does not run fn. It returns errors of fn as [HandlerError]. After any error, no write of fn's
-// transaction remains.
+// Once runs fn in a transaction whose first statement claims the key. If the key has been claimed
+// and committed before, it returns false and does not run fn. It returns errors of fn as
+// [HandlerError]. After any error, no write of fn's transaction remains.
 //
-// The context that fn gets carries the transaction. It stays alive for the close timeout after ctx has been cancelled,
-// but a deadline of ctx ends it. The commit does not depend on ctx. After a conflict with another transaction fn runs
-// again, up to five times. Then the error is no [HandlerError], and no attempt should be counted. If the answer to the
-// commit is lost, the claim tells whether it was committed. A transaction that fn lost or ended is fn's failure,
+// The context that fn gets carries the transaction. It stays alive for the close timeout after ctx
+// has been cancelled, but a deadline of ctx ends it. The commit does not depend on ctx. After a
+// conflict with another transaction fn runs again, up to five times. Then the error is no
+// [HandlerError], and no attempt should be counted. If the answer to the commit is lost, the claim
+// tells whether it was committed. A transaction that fn lost or ended is fn's failure,
 // [ErrTransactionLost], unless the database itself was unavailable.
 //
-// If ctx already carries a transaction, fn runs in a savepoint of that transaction, which its owner commits. If that
-// transaction already handles the same key, because two inboxes wrap one handler, fn runs as a part of the outer call,
-// which alone decides: an error is returned unchanged. If ctx carries a transaction of another library (see
-// [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A transaction that began on another *sql.DB must be in
-// the store's database, or it is an error.
+// If ctx already carries a transaction, fn runs in a savepoint of that transaction, which its owner
+// commits. If that transaction already handles the same key, because two inboxes wrap one handler,
+// fn runs as a part of the outer call, which alone decides: an error is returned unchanged. If ctx
+// carries a transaction of another library (see [postbox.Executor]), the error is
+// [postbox.ErrNoTransaction]. A transaction that began on another *sql.DB must be in the store's
+// database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	return s.measured(ctx, key, nil, fn)
 }
@@ -114,16 +116,16 @@ func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx co
 	if s.core.IsConflict(err) {
 		err = conflictError{err}
 	}
-	// Only a message that was handled here is remembered: a duplicate may be a dead letter, which an operator may
-	// release.
+	// Only a message that was handled here is remembered: a duplicate may be a dead letter, which
+	// an operator may release.
 	if fresh {
 		s.remembered.add(claim)
 	}
 	return fresh, err
 }
 
-// own claims the key, runs fn and keeps the message in a transaction of the store's own. If the answer to the commit is
-// lost, own finds out its outcome.
+// own claims the key, runs fn and keeps the message in a transaction of the store's own. If the
+// answer to the commit is lost, own finds out its outcome.
 func (s *Store) own(ctx context.Context, claim []byte, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
@@ -158,8 +160,8 @@ func (s *Store) own(ctx context.Context, claim []byte, kept *keeping, fn func(ct
 	return err == nil, err
 }
 
-// claimError wraps the error of a statement that claims. Before the migrations, this statement is the first to meet a
-// missing table.
+// claimError wraps the error of a statement that claims. Before the migrations, this statement is
+// the first to meet a missing table.
 func (s *Store) claimError(err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.core.Statements.Names.Table("claims"), ErrNoTables, err)
@@ -170,9 +172,9 @@ func (s *Store) claimError(err error) error {
 // errDuplicate ends the transaction of a message that was handled before.
 var errDuplicate = errors.New("the message was handled before")
 
-// resolved returns nil if the commit whose answer was lost took effect. If it did not, the handler may have lost the
-// connection long before. A server that ends an idle transaction reports this with the next statement, which is the
-// commit.
+// resolved returns nil if the commit whose answer was lost took effect. If it did not, the handler
+// may have lost the connection long before. A server that ends an idle transaction reports this
+// with the next statement, which is the commit.
 func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err error) error {
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
@@ -186,8 +188,8 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 	}
 }
 
-// resolve claims again and rolls back. The new claim waits for the lost transaction to end. It is a duplicate if that
-// transaction was committed.
+// resolve claims again and rolls back. The new claim waits for the lost transaction to end. It is a
+// duplicate if that transaction was committed.
 func (s *Store) resolve(ctx context.Context, claim []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
@@ -215,8 +217,8 @@ func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
 	return claimed == 0, err
 }
 
-// carried returns the transaction that ctx carries, if any. It must be in the store's database: no other delivery would
-// find a claim in another database.
+// carried returns the transaction that ctx carries, if any. It must be in the store's database: no
+// other delivery would find a claim in another database.
 func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error) {
 	if tx, joins = postbox.TxFromContext(ctx); joins {
 		err = s.core.Place.Check(ctx, tx)
@@ -227,7 +229,8 @@ func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error)
 // savepoints numbers the savepoints, because inboxes may be nested.
 var savepoints atomic.Int64
 
-// join claims the key, runs fn and keeps the message in a savepoint of a transaction that the store did not begin.
+// join claims the key, runs fn and keeps the message in a savepoint of a transaction that the store
+// did not begin.
 func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
 	scope, err := txscope.Within(ctx, tx)
@@ -286,8 +289,9 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, kept *keepin
 	return claimed > 0, nil
 }
 
-// unkept returns the error of a message that could not be kept in a savepoint. That is not the handler's failure, unless
-// a statement of it had failed, or ended the transaction, and it did not return the error.
+// unkept returns the error of a message that could not be kept in a savepoint. That is not the
+// handler's failure, unless a statement of it had failed, or ended the transaction, and it did not
+// return the error.
 func (s *Store) unkept(err, backErr error) error {
 	if s.core.IsConflict(err) || errors.Is(err, errNoClaim) || s.core.Statements.Kind.Aborted(err) {
 		return s.failedWithin(err, backErr)
@@ -295,8 +299,8 @@ func (s *Store) unkept(err, backErr error) error {
 	return commit.WentBack(fmt.Errorf("inbox: %w", err), backErr)
 }
 
-// failedWithin returns the error of a handler that failed in a savepoint. A conflict is not the handler's failure: it
-// concerns the owner of the transaction, which can run all of it again.
+// failedWithin returns the error of a handler that failed in a savepoint. A conflict is not the
+// handler's failure: it concerns the owner of the transaction, which can run all of it again.
 func (s *Store) failedWithin(err, backErr error) error {
 	if s.core.IsConflict(err) {
 		return commit.WentBack(conflictError{err}, backErr)
@@ -304,12 +308,13 @@ func (s *Store) failedWithin(err, backErr error) error {
 	return commit.WentBack(&HandlerError{Err: err}, backErr)
 }
 
-// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of
-// ctx is kept, because it is meant for the handler. The cancellation by a router that stops is not meant for the
-// handler.
+// outlive returns a context that is cancelled the given time after ctx is, and a function that ends
+// it. A deadline of ctx is kept, because it is meant for the handler. The cancellation by a router
+// that stops is not meant for the handler.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
 	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	// A timer that is running when live has ended simply expires: it cancels a context that has already ended.
+	// A timer that is running when live has ended simply expires: it cancels a context that has
+	// already ended.
 	stop := context.AfterFunc(ctx, func() {
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 			cancel(err)

@@ -10,11 +10,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ClaimRetention returns how long the store remembers handled messages. Zero or negative means for ever.
+// ClaimRetention returns how long the store remembers handled messages. Zero or negative means for
+// ever.
 func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention }
 
-// PendingQueues lists the names of the queues that have messages. A process that handles queues can use it to find
-// queues that no handler processes.
+// PendingQueues lists the names of the queues that have messages. A process that handles queues can
+// use it to find queues that no handler processes.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
 	rows, err := s.core.DB.QueryContext(ctx, s.core.Statements.PendingSpools, spool.QueuePrefix+"%")
 	if dialect.LacksTable(err) {

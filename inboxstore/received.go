@@ -21,15 +21,16 @@ const defaultHistoryPayload = 1 << 20
 
 // Received is a message that a store keeps in the history of its consumer when it has been handled.
 type Received struct {
-	// Message is the message as it was delivered. The function that handles it works on a copy: it must change neither the bytes of its payload
-	// nor its metadata.
+	// Message is the message as it was delivered. The function that handles it works on a copy: it
+	// must change neither the bytes of its payload nor its metadata.
 	Message *message.Message
-	// History is how long the message is kept; more than 0. The store keeps one such time for each consumer, the latest that was given. Another
-	// one that an operator has stored takes precedence.
+	// History is how long the message is kept; more than 0. The store keeps one such time for each
+	// consumer, the latest that was given. Another one that an operator has stored takes
+	// precedence.
 	History time.Duration
-	// MaxPayload is the largest size in bytes of payload and metadata together that is kept. Of a larger message the history has the metadata
-	// without the payload, and without the metadata if these alone are larger, and the number of bytes that it has not kept. Defaults to
-	// 1 MiB.
+	// MaxPayload is the largest size in bytes of payload and metadata together that is kept. Of a
+	// larger message the history has the metadata without the payload, and without the metadata if
+	// these alone are larger, and the number of bytes that it has not kept. Defaults to 1 MiB.
 	MaxPayload int
 }
 
@@ -48,12 +49,15 @@ func (r Received) validate() error {
 	return errors.Join(problems...)
 }
 
-// OnceReceived is [Store.Once] for a message that is kept in the history of the key's consumer when fn has handled it. The entry of the history
-// commits with the claim and with the writes of fn. So a duplicate adds none, and neither does an error of fn. Within a call for the same key, the
-// outer call alone decides whether the message is kept.
+// OnceReceived is [Store.Once] for a message that is kept in the history of the key's consumer when
+// fn has handled it. The entry of the history commits with the claim and with the writes of fn. So
+// a duplicate adds none, and neither does an error of fn. Within a call for the same key, the outer
+// call alone decides whether the message is kept.
 //
-// It costs one statement more, after fn. The first call for a consumer also registers its history, outside of the transaction unless ctx carries one,
-// and every half a minute statements read whether an operator has turned it off: one in the transaction, if the last time was longer ago, and others in the background.
+// It costs one statement more, after fn. The first call for a consumer also registers its history,
+// outside of the transaction unless ctx carries one, and every half a minute statements read
+// whether an operator has turned it off: one in the transaction, if the last time was longer ago,
+// and others in the background.
 func (s *Store) OnceReceived(ctx context.Context, key Key, received Received, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if err := received.validate(); err != nil {
 		return false, fmt.Errorf("inbox: %w", err)
@@ -78,7 +82,8 @@ type keeping struct {
 }
 
 const (
-	// keepTries is how often a message is given another time at which it was received, if another one was received in the same microsecond.
+	// keepTries is how often a message is given another time at which it was received, if another
+	// one was received in the same microsecond.
 	keepTries = 20
 	// keepStep is the largest correction of that time, in microseconds.
 	keepStep = 1000
@@ -95,14 +100,16 @@ func (k *keeping) ready(ctx context.Context) error {
 	return k.history.ready(ctx)
 }
 
-// readySoon does the same in the background, for a caller whose transaction may hold the only connection.
+// readySoon does the same in the background, for a caller whose transaction may hold the only
+// connection.
 func (k *keeping) readySoon() {
 	if k != nil {
 		k.history.refresh()
 	}
 }
 
-// in puts the message into the history, as the last statement of the transaction that has claimed it.
+// in puts the message into the history, as the last statement of the transaction that has claimed
+// it.
 func (k *keeping) in(ctx context.Context, tx *sql.Tx, claim []byte) error {
 	id, err := k.history.id(ctx, tx)
 	if err != nil || id == 0 {
@@ -126,7 +133,8 @@ func (k *keeping) in(ctx context.Context, tx *sql.Tx, claim []byte) error {
 	return errNoClaim
 }
 
-// row returns the stored form. Like a dead letter, it has only as much of a name as its columns can hold.
+// row returns the stored form. Like a dead letter, it has only as much of a name as its columns can
+// hold.
 func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 	metadata, err := spool.EncodeMetadata(k.metadata)
 	if err != nil {

@@ -10,11 +10,14 @@ import (
 	"github.com/coocood/freecache"
 )
 
-// remembered is a cache of the latest claims of messages that this process has handled, so that a prompt duplicate costs one
-// SELECT and no transaction. A message that is only stored needs no cache, since its claim shares a statement with others. The cache alone is never the answer. A promoted standby or a restored backup may have lost
-// a claim together with its effect, and then the message must be handled again. The cache contains no pointers, since
-// the garbage collector would follow those of all its entries every few thousand messages. Its memory is taken with the
-// first claim: a store whose messages are all stored in queues has none. The zero value remembers nothing.
+// remembered is a cache of the latest claims of messages that this process has handled, so that a
+// prompt duplicate costs one SELECT and no transaction. A message that is only stored needs no
+// cache, since its claim shares a statement with others. The cache alone is never the answer. A
+// promoted standby or a restored backup may have lost a claim together with its effect, and then
+// the message must be handled again. The cache contains no pointers, since the garbage collector
+// would follow those of all its entries every few thousand messages. Its memory is taken with the
+// first claim: a store whose messages are all stored in queues has none. The zero value remembers
+// nothing.
 type remembered struct {
 	bytes int
 
@@ -25,7 +28,8 @@ type remembered struct {
 // claimBytes is the size of a cache entry for a claim whose message id is a UUID or a ULID.
 const claimBytes = 64
 
-// remember returns a cache for about this number of claims. For none or fewer, it remembers nothing.
+// remember returns a cache for about this number of claims. For none or fewer, it remembers
+// nothing.
 func remember(claims int) *remembered {
 	return &remembered{bytes: max(claims, 0) * claimBytes}
 }
@@ -53,8 +57,9 @@ func (r *remembered) forget(claim []byte) {
 	}
 }
 
-// handledBefore reports whether a claim that this process remembers is still in the database. After an error it reports
-// false, and the transaction that follows finds out. It needs a connection, so the caller must not hold one.
+// handledBefore reports whether a claim that this process remembers is still in the database. After
+// an error it reports false, and the transaction that follows finds out. It needs a connection, so
+// the caller must not hold one.
 func (s *Store) handledBefore(ctx context.Context, claim []byte) bool {
 	if !s.remembered.has(claim) {
 		return false

@@ -17,7 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Store is the memory of an inbox in an SQL database. It is safe for concurrent use, by any number of processes.
+// Store is the memory of an inbox in an SQL database. It is safe for concurrent use, by any number
+// of processes.
 type Store struct {
 	config     Config
 	core       *inbox.Core // shared with the code that processes the queues
@@ -35,8 +36,8 @@ type Store struct {
 	closing   sync.Once
 }
 
-// New returns a store in db, in the tables that [postbox.Migrate] has created. A nil logger logs nothing. Cleanup
-// starts with the first message; Close ends it.
+// New returns a store in db, in the tables that [postbox.Migrate] has created. A nil logger logs
+// nothing. Cleanup starts with the first message; Close ends it.
 func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Store, error) {
 	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
@@ -58,13 +59,14 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 	return s, nil
 }
 
-// Core is for package queue, which processes the queues of the store. Its type is internal, and may change with any
-// version.
+// Core is for package queue, which processes the queues of the store. Its type is internal, and may
+// change with any version.
 func (s *Store) Core() *inbox.Core { return s.core }
 
-// Close ends the cleanup, and waits for the running commits of [Store.Defer], at most 30 s for each. It does not affect
-// running handlers: [Store.Once] continues to work, but without the cleanup. So close the router first. Close can be
-// called twice. A subscriber or a batch of package queue that is not closed goes on, also without the cleanup.
+// Close ends the cleanup, and waits for the running commits of [Store.Defer], at most 30 s for
+// each. It does not affect running handlers: [Store.Once] continues to work, but without the
+// cleanup. So close the router first. Close can be called twice. A subscriber or a batch of package
+// queue that is not closed goes on, also without the cleanup.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
@@ -74,8 +76,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// checkFit returns an error if the database cannot be used as it is. It asks until the database has proved usable once.
-// It takes a connection, so a caller that holds one must not call it.
+// checkFit returns an error if the database cannot be used as it is. It asks until the database has
+// proved usable once. It takes a connection, so a caller that holds one must not call it.
 func (s *Store) checkFit(ctx context.Context) error {
 	if s.fit.Load() {
 		return nil

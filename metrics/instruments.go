@@ -2,7 +2,8 @@ package metrics
 
 import "slices"
 
-// Labels that several instruments have. A spool, which is an outbox or a queue, has two: its kind, "outbox" or "queue", and its name.
+// Labels that several instruments have. A spool, which is an outbox or a queue, has two: its kind,
+// "outbox" or "queue", and its name.
 var (
 	ofSpool = []string{"kind", "name"}
 	ofTopic = []string{"kind", "name", "topic"}
@@ -12,7 +13,8 @@ var (
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// Bounds of histograms. Times begin at what a commit in memory takes, and end where somebody has to act.
+// Bounds of histograms. Times begin at what a commit in memory takes, and end where somebody has to
+// act.
 var (
 	seconds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 	numbers = []float64{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000}
@@ -122,7 +124,8 @@ var (
 	}
 )
 
-// What is counted in the database. The label state of Backlog has values that overlap, as in admin.QueueInfo.
+// What is counted in the database. The label state of Backlog has values that overlap, as in
+// admin.QueueInfo.
 var (
 	// Backlog is the number of messages.
 	Backlog = &Instrument{
@@ -191,5 +194,6 @@ var instruments = []*Instrument{
 	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, Processes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
-// Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.
+// Instruments returns all that Postbox measures: first what processes report, then what is counted
+// in the database.
 func Instruments() []*Instrument { return slices.Clone(instruments) }

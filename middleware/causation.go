@@ -14,19 +14,23 @@ import (
 // defaultMaxHops is the default of MaxHops in [CausationConfig].
 const defaultMaxHops = 32
 
-// eventName is the metadata key under which the marshalers of Watermill's CQRS component name a type.
+// eventName is the metadata key under which the marshalers of Watermill's CQRS component name a
+// type.
 const eventName = "name"
 
 // CausationConfig says how a module appears in causation paths, and how long paths may get.
 type CausationConfig struct {
-	// Module is the name of the module that handles the message. All handlers of a module use the same name. Required.
+	// Module is the name of the module that handles the message. All handlers of a module use the
+	// same name. Required.
 	Module string
-	// EventType returns the type of a message. Defaults to its metadata "name", which Watermill's CQRS marshalers set. Without that
-	// metadata it is the topic that the message came from; for a deferred message that is not the topic of the handler.
+	// EventType returns the type of a message. Defaults to its metadata "name", which Watermill's
+	// CQRS marshalers set. Without that metadata it is the topic that the message came from; for a
+	// deferred message that is not the topic of the handler.
 	EventType func(msg *message.Message) string
-	// MaxHops is the number of hops that a path may have: a message whose path has that many is not handled any more. It must be
-	// larger than the longest chain that you intend. The smaller it is, the sooner a loop ends. Raise it before you
-	// requeue a message that it stopped. Defaults to 32.
+	// MaxHops is the number of hops that a path may have: a message whose path has that many is not
+	// handled any more. It must be larger than the longest chain that you intend. The smaller it
+	// is, the sooner a loop ends. Raise it before you requeue a message that it stopped. Defaults
+	// to 32.
 	MaxHops int
 }
 
@@ -51,21 +55,24 @@ func (c CausationConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Causation is a middleware that records in each message where it comes from. A message that the handler produces gets, in its
-// metadata, the correlation id of the handled message, or else its UUID; that UUID as its causation id; and the causation path of the
-// handled message with one more hop. See [postbox.CorrelationID], [postbox.CausationID] and [postbox.CausationPath].
+// Causation is a middleware that records in each message where it comes from. A message that the
+// handler produces gets, in its metadata, the correlation id of the handled message, or else its
+// UUID; that UUID as its causation id; and the causation path of the handled message with one more
+// hop. See [postbox.CorrelationID], [postbox.CausationID] and [postbox.CausationPath].
 //
-// That applies to messages that the handler returns, and to those that it publishes through a forwarder.Publisher
-// with the context of the handled message, as Watermill's CQRS buses do when given that context. Messages that it publishes
-// in another way get none of it, unless the handler uses [postbox.CausationFromContext] itself. Keys that already have a value
-// are kept.
+// That applies to messages that the handler returns, and to those that it publishes through a
+// forwarder.Publisher with the context of the handled message, as Watermill's CQRS buses do when
+// given that context. Messages that it publishes in another way get none of it, unless the handler
+// uses [postbox.CausationFromContext] itself. Keys that already have a value are kept.
 //
-// A path at its limit means that modules answer each other in a circle: the handler does not run, and the error is
-// a [postbox.PermanentError] that prints the path. The error for a path that cannot be read is permanent too. An inbox, or
-// another middleware that handles errors, has to be around Causation to make a dead letter of the message: add the inbox first and
-// Causation after it. A message without a UUID cannot be named as a cause, and appears in the path alone.
+// A path at its limit means that modules answer each other in a circle: the handler does not run,
+// and the error is a [postbox.PermanentError] that prints the path. The error for a path that
+// cannot be read is permanent too. An inbox, or another middleware that handles errors, has to be
+// around Causation to make a dead letter of the message: add the inbox first and Causation after
+// it. A message without a UUID cannot be named as a cause, and appears in the path alone.
 //
-// Causation keeps no state and costs no round trip. It is safe for concurrent use by any number of handlers.
+// Causation keeps no state and costs no round trip. It is safe for concurrent use by any number of
+// handlers.
 type Causation struct {
 	config CausationConfig
 }
@@ -79,7 +86,8 @@ func NewCausation(config CausationConfig) (*Causation, error) {
 	return &Causation{config: config}, nil
 }
 
-// Middleware is Causation as Watermill's router takes it. Errors of the handler pass through it as they are.
+// Middleware is Causation as Watermill's router takes it. Errors of the handler pass through it as
+// they are.
 func (c *Causation) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		hop := postbox.Hop{Module: c.config.Module, EventType: c.config.EventType(msg)}
@@ -98,8 +106,8 @@ func (c *Causation) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// tooFar returns the error for a path that would exceed the limit with its last hop. The text begins with the limit, since a store of
-// errors may cut off the end of a long path.
+// tooFar returns the error for a path that would exceed the limit with its last hop. The text
+// begins with the limit, since a store of errors may cut off the end of a long path.
 func (c *Causation) tooFar(path []postbox.Hop) error {
 	hops := make([]string, len(path)-1)
 	for i := range hops {
@@ -109,8 +117,9 @@ func (c *Causation) tooFar(path []postbox.Hop) error {
 		c.config.MaxHops, path[len(path)-1], strings.Join(hops, " → ")))
 }
 
-// stampAll stamps the messages that a handler returned. If one of them is the handled message, a copy of it is stamped: if that message
-// were handled again, after a failure further out, its own hop would count twice.
+// stampAll stamps the messages that a handler returned. If one of them is the handled message, a
+// copy of it is stamped: if that message were handled again, after a failure further out, its own
+// hop would count twice.
 func stampAll(causation postbox.Causation, handled *message.Message, produced []*message.Message) []*message.Message {
 	stamped := make([]*message.Message, len(produced))
 	for i, msg := range produced {

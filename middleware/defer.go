@@ -24,16 +24,18 @@ type DeferStore interface {
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
-// Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler. A
-// queue.Subscriber gives the message to another handler later. The broker gets its ack after the commit, and its
-// time-outs no longer matter. A message that comes again is stored once.
+// Defer returns a middleware that stores each message in a queue and acks it, instead of running
+// the handler. A queue.Subscriber gives the message to another handler later. The broker gets its
+// ack after the commit, and its time-outs no longer matter. A message that comes again is stored
+// once.
 //
 // The message needs a UUID; a message without one becomes a dead letter. [DeferWith] has settings
 // for such messages, and its comment says more. Defer is safe for concurrent use by any number of
 // handlers.
 //
-// Defer panics if the store is nil, if the queue has no name, or if the name is longer than 249 bytes. Watermill's router does the same when a handler cannot be
-// added: a program with such a mistake does not start. [DeferWith] returns an error instead.
+// Defer panics if the store is nil, if the queue has no name, or if the name is longer than 249
+// bytes. Watermill's router does the same when a handler cannot be added: a program with such a
+// mistake does not start. [DeferWith] returns an error instead.
 func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 	deferral, err := DeferWith(store, queue, DeferConfig{})
 	if err != nil {

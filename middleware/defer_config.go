@@ -11,23 +11,27 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
-// defaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
+// defaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should
+// not wait for long.
 const defaultDeferPause = 10 * time.Second
 
 // DeferConfig says how messages that go to a queue are identified, and what is stored with them.
 type DeferConfig struct {
-	// Topic is the topic within which each message has its own id. Defaults to the topic that the router's handler subscribes to.
+	// Topic is the topic within which each message has its own id. Defaults to the topic that the
+	// router's handler subscribes to.
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
 	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
 	WithoutID func(msg *message.Message) (string, error)
 
-	// Capture returns what the broker knows of a message and the message does not carry, as kafkabroker.Capture does.
-	// It is stored in the metadata, and replaces what the message has there. Defaults to nothing.
+	// Capture returns what the broker knows of a message and the message does not carry, as
+	// kafkabroker.Capture does. It is stored in the metadata, and replaces what the message has
+	// there. Defaults to nothing.
 	Capture func(msg *message.Message) map[string]string
-	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults to the metadata
-	// [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned, unless that is the UUID.
+	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults
+	// to the metadata [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned,
+	// unless that is the UUID.
 	OrderingKey func(msg *message.Message) string
 
 	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver

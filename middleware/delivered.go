@@ -9,8 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// delivered is a message as it came to the inbox. A handler may change its message, for example decrypt the payload in place, and then fail: whatever happens
-// to the message after that begins with what was delivered.
+// delivered is a message as it came to the inbox. A handler may change its message, for example
+// decrypt the payload in place, and then fail: whatever happens to the message after that begins
+// with what was delivered.
 type delivered struct {
 	uuid     string
 	carried  string // the uuid, or the name that WithoutID has given to a message without one

@@ -15,16 +15,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// emitter writes the messages that a handler returns, and the receipt of the message that it has handled, together with the handler's own
-// writes, not after them.
+// emitter writes the messages that a handler returns, and the receipt of the message that it has
+// handled, together with the handler's own writes, not after them.
 type emitter struct {
 	outbox       message.Publisher
 	topic        string // that of the router where it is empty
 	receiptTopic string // empty for no receipts
 }
 
-// handle runs the handler and writes the messages that it returns to the outbox, and then the receipt, all in the transaction of ctx. A panic
-// becomes an error with its stack, and every error is safe to look at.
+// handle runs the handler and writes the messages that it returns to the outbox, and then the
+// receipt, all in the transaction of ctx. A panic becomes an error with its stack, and every error
+// is safe to look at.
 func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc, confirmed receipt.Receipt) (err error) {
 	confirms := e.receiptTopic != "" && !receipt.Is(msg) // the handler may change the message
 	defer func() {
@@ -61,7 +62,8 @@ func (e emitter) emit(ctx context.Context, produced []*message.Message) error {
 	return e.outbox.Publish(topic, produced...)
 }
 
-// withValuesOf returns a context that also has the values that the handler has put into the context of a returned message, such as a delay of Watermill's.
+// withValuesOf returns a context that also has the values that the handler has put into the context
+// of a returned message, such as a delay of Watermill's.
 func withValuesOf(ctx, produced context.Context) context.Context {
 	if produced == context.Background() { // that of a message without one
 		return ctx

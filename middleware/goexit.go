@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// errGoexit is the error of a handler that ended its goroutine. Nothing can stop that, and Watermill's router then neither acks nor nacks the message.
+// errGoexit is the error of a handler that ended its goroutine. Nothing can stop that, and
+// Watermill's router then neither acks nor nacks the message.
 var errGoexit = errors.New("the handler ended its goroutine with runtime.Goexit, as FailNow of a test does")
 
 type insideKey struct{}
@@ -29,8 +30,9 @@ func insideOf(ctx context.Context) *message.Message {
 	return msg
 }
 
-// exited tells the queue that the handler of a message ended its goroutine, and nacks the message, since the router does not. If an inbox stands around
-// the handler, the inbox does so when it has recorded the failure.
+// exited tells the queue that the handler of a message ended its goroutine, and nacks the message,
+// since the router does not. If an inbox stands around the handler, the inbox does so when it has
+// recorded the failure.
 func exited(ctx context.Context, msg *message.Message) {
 	report.Fail(ctx, errGoexit)
 	if insideOf(ctx) != msg {
@@ -38,7 +40,8 @@ func exited(ctx context.Context, msg *message.Message) {
 	}
 }
 
-// unreturned is deferred around a handler: if the handler panics or ends its goroutine, it fails the handler's transaction.
+// unreturned is deferred around a handler: if the handler panics or ends its goroutine, it fails
+// the handler's transaction.
 func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 	if *returned {
 		return
@@ -50,9 +53,11 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 	exited(ctx, msg)
 }
 
-// exited records the failure of a handler that ended its goroutine, and acks or nacks the message, since the router then does neither. A dead letter that was written in a
-// transaction that the inbox did not begin may be rolled back, so in that case the message is nacked; otherwise it would be a duplicate. If an inbox around this one handles
-// the message too, the outer inbox does all of this.
+// exited records the failure of a handler that ended its goroutine, and acks or nacks the message,
+// since the router then does neither. A dead letter that was written in a transaction that the
+// inbox did not begin may be rolled back, so in that case the message is nacked; otherwise it would
+// be a duplicate. If an inbox around this one handles the message too, the outer inbox does all of
+// this.
 func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, came delivered, msg *message.Message) {
 	if insideOf(ctx) == msg {
 		return

@@ -15,7 +15,8 @@ import (
 // is a [postbox.PermanentError].
 var ErrNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash"))
 
-// nameWithoutID returns what withoutID says of a message without an id. It is an error to say nothing.
+// nameWithoutID returns what withoutID says of a message without an id. It is an error to say
+// nothing.
 func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (string, error) {
 	name, err := withoutID(msg)
 	if err == nil && name == "" {
@@ -41,8 +42,9 @@ func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) fu
 	}
 }
 
-// PayloadHash identifies the message by the SHA-256 of its payload. Two messages with equal payloads are then one message.
-// That is right for facts that carry their own identity, and wrong for "add one".
+// PayloadHash identifies the message by the SHA-256 of its payload. Two messages with equal
+// payloads are then one message. That is right for facts that carry their own identity, and wrong
+// for "add one".
 func PayloadHash(msg *message.Message) (string, error) {
 	sum := sha256.Sum256(msg.Payload)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil

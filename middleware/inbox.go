@@ -22,8 +22,8 @@ import (
 
 // InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
 type InboxStore interface {
-	// Once runs fn in a transaction that claims the key, unless the key was claimed before. An error of fn comes back
-	// as an [inboxstore.HandlerError].
+	// Once runs fn in a transaction that claims the key, unless the key was claimed before. An
+	// error of fn comes back as an [inboxstore.HandlerError].
 	Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error)
 	// RecordFailure records a failed attempt and returns the number of attempts.
 	RecordFailure(ctx context.Context, key inboxstore.Key, cause error) (attempts int, err error)
@@ -31,33 +31,41 @@ type InboxStore interface {
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
-// HistoryStore is a store that can keep the messages that were handled, as [InboxConfig.History] asks; [inboxstore.Store] is one.
+// HistoryStore is a store that can keep the messages that were handled, as [InboxConfig.History]
+// asks; [inboxstore.Store] is one.
 type HistoryStore interface {
 	InboxStore
-	// OnceReceived is Once for a message that is kept if fn handles it. The message and the claim commit together.
+	// OnceReceived is Once for a message that is kept if fn handles it. The message and the claim
+	// commit together.
 	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
 }
 
 // errNoHistory is returned for a store that is no [HistoryStore].
 var errNoHistory = errors.New("History: the store keeps no messages: use a store that does, such as one of inboxstore.New, or leave History out")
 
-// Inbox is a middleware with which a handler has its effect once for each message, however often and however concurrently the message
-// is delivered. The effect consists of the handler's writes in the transaction that [postbox.TxFromContext] finds in the message's
-// context, and of the messages that it returns, which go to the outbox.
+// Inbox is a middleware with which a handler has its effect once for each message, however often
+// and however concurrently the message is delivered. The effect consists of the handler's writes in
+// the transaction that [postbox.TxFromContext] finds in the message's context, and of the messages
+// that it returns, which go to the outbox.
 //
-// A handler that fails leaves only a failure record. After the last attempt, or at once when the error is
-// [postbox.Permanent], the message becomes a dead letter and is acked. No attempt is counted when the database is away, or when the
-// transaction conflicts with others. A handler that loses its connection, or that overlooks the error of a
-// statement, has failed. The writes of a handler that returned an error are never committed, whatever middleware stands around the inbox; for
-// middlewares between the inbox and the handler see [Guard].
+// A handler that fails leaves only a failure record. After the last attempt, or at once when the
+// error is [postbox.Permanent], the message becomes a dead letter and is acked. No attempt is
+// counted when the database is away, or when the transaction conflicts with others. A handler that
+// loses its connection, or that overlooks the error of a statement, has failed. The writes of a
+// handler that returned an error are never committed, whatever middleware stands around the inbox;
+// for middlewares between the inbox and the handler see [Guard].
 //
-// A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and PoisonQueue do, acks the message, which then has no
-// effect and no dead letter. An error in the log says so, once a minute at most. After a crash before the commit, the broker delivers the message
-// again. After a crash between the commit and the ack, the next delivery is a duplicate, which is acked without running the handler.
+// A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and
+// PoisonQueue do, acks the message, which then has no effect and no dead letter. An error in the
+// log says so, once a minute at most. After a crash before the commit, the broker delivers the
+// message again. After a crash between the commit and the ack, the next delivery is a duplicate,
+// which is acked without running the handler.
 //
-// An inbox within another one that names the message alike is part of the outer one, which alone counts failures.
+// An inbox within another one that names the message alike is part of the outer one, which alone
+// counts failures.
 //
-// An inbox costs one INSERT in the handler's transaction, and a second one if it keeps a history. It is safe for concurrent use by any number of handlers.
+// An inbox costs one INSERT in the handler's transaction, and a second one if it keeps a history.
+// It is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store     InboxStore
 	history   HistoryStore // nil if messages are not kept
@@ -90,8 +98,8 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 	return &Inbox{store: store, history: history, config: config, logger: logger, brake: brake{profile: config.Retry}}, nil
 }
 
-// Middleware is the inbox as a middleware of Watermill's router. It returns no messages to the router, because the router would
-// publish them after the commit and lose them in a crash.
+// Middleware is the inbox as a middleware of Watermill's router. It returns no messages to the
+// router, because the router would publish them after the commit and lose them in a crash.
 func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		_, err := i.Process(msg.Context(), msg, h)
@@ -99,15 +107,18 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// Process handles a message without a router. The config's Consumer, Topic and PublishTopic replace what a router would supply.
-// It returns true if the handler ran and its transaction was committed. It returns false and no error for a duplicate, or when the message
-// became a dead letter: ack the message. After an error nack it, or deliver it again.
+// Process handles a message without a router. The config's Consumer, Topic and PublishTopic replace
+// what a router would supply. It returns true if the handler ran and its transaction was committed.
+// It returns false and no error for a duplicate, or when the message became a dead letter: ack the
+// message. After an error nack it, or deliver it again.
 //
 // If ctx carries a transaction of yours, the failure is recorded in it: commit it after an error
 // too, or no attempt is counted.
 //
-// The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
-// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it if it is now a dead letter.
+// The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After
+// an error, and in the dead letters, the message is as it was delivered. If the handler ends its
+// goroutine, Process does not return: it records the failure and nacks the message, or acks it if
+// it is now a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, carried, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {
@@ -165,8 +176,8 @@ func (i *Inbox) once(ctx context.Context, key inboxstore.Key, came delivered, fn
 	}, fn)
 }
 
-// stopping says whether the delivery was cancelled, as by a router that closes. A deadline that has passed, such as that of Watermill's
-// Timeout, belongs to the handler.
+// stopping says whether the delivery was cancelled, as by a router that closes. A deadline that has
+// passed, such as that of Watermill's Timeout, belongs to the handler.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // key names the message to this consumer, and returns the id with which the message is published

@@ -18,8 +18,9 @@ const defaultMaxAttempts = 15
 
 // InboxConfig says how an inbox identifies messages and what it does with failures.
 type InboxConfig struct {
-	// Consumer is the name under which messages are claimed: a message has one effect for each consumer. Defaults to the name of the router's
-	// handler. Keep it when you rename the handler; otherwise every message is new to it.
+	// Consumer is the name under which messages are claimed: a message has one effect for each
+	// consumer. Defaults to the name of the router's handler. Keep it when you rename the handler;
+	// otherwise every message is new to it.
 	Consumer string
 	// Topic is the topic within which each message has its own id. Defaults to the topic that the
 	// router's handler subscribes to, on which messages are published again whatever Topic is.
@@ -29,25 +30,33 @@ type InboxConfig struct {
 	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
 	WithoutID func(msg *message.Message) (string, error)
 
-	// Outbox takes the messages that the handler returns, through the transaction in their context: a
-	// forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a handler that returns messages fails.
+	// Outbox takes the messages that the handler returns, through the transaction in their context:
+	// a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a handler
+	// that returns messages fails.
 	Outbox message.Publisher
-	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's handler.
+	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's
+	// handler.
 	PublishTopic string
-	// ReceiptTopic is the topic on which the inbox publishes a receipt of each message that it has handled, through the Outbox and in the transaction of the handler: see package receipts. There is none for a
-	// duplicate, for a message that became a dead letter, and for a message that is itself a receipt. The receipt names the message by its UUID, or by the id of the inbox if it has none, and by Topic,
-	// which must be that of the producer. It costs one more INSERT into the outbox. Defaults to no receipts.
+	// ReceiptTopic is the topic on which the inbox publishes a receipt of each message that it has
+	// handled, through the Outbox and in the transaction of the handler: see package receipts.
+	// There is none for a duplicate, for a message that became a dead letter, and for a message
+	// that is itself a receipt. The receipt names the message by its UUID, or by the id of the
+	// inbox if it has none, and by Topic, which must be that of the producer. It costs one more
+	// INSERT into the outbox. Defaults to no receipts.
 	ReceiptTopic string
 
-	// OwnTransaction says that the handler does not write in the transaction in which the subscriber of watermill-sql v4 consumes, so that
-	// the inbox may begin a transaction of its own. Without this setting such a message is refused, unless [SubscriberTx] shows that transaction.
+	// OwnTransaction says that the handler does not write in the transaction in which the
+	// subscriber of watermill-sql v4 consumes, so that the inbox may begin a transaction of its
+	// own. Without this setting such a message is refused, unless [SubscriberTx] shows that
+	// transaction.
 	OwnTransaction bool
 
-	// History is how long messages that were handled are kept, with their payload, for inspection and to be replayed: see docs/inbox.md. Operators
-	// find them as those of admin.Inbox. Defaults to not at all. The store must be a [HistoryStore].
+	// History is how long messages that were handled are kept, with their payload, for inspection
+	// and to be replayed: see docs/inbox.md. Operators find them as those of admin.Inbox. Defaults
+	// to not at all. The store must be a [HistoryStore].
 	History time.Duration
-	// HistoryPayload is the largest size in bytes of payload and metadata together that the history keeps. Of a larger message it has the metadata
-	// and the size. Defaults to 1 MiB.
+	// HistoryPayload is the largest size in bytes of payload and metadata together that the history
+	// keeps. Of a larger message it has the metadata and the size. Defaults to 1 MiB.
 	HistoryPayload int
 
 	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the

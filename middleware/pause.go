@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/retries"
 )
 
-// latePause is the longest pause after a deadline has passed. The context cannot end the pause then, since it no longer shows whether the router closes.
+// latePause is the longest pause after a deadline has passed. The context cannot end the pause
+// then, since it no longer shows whether the router closes.
 const latePause = 5 * time.Second
 
 // brake pauses before each nack of an inbox or a deferral, so that a broker that delivers a nacked

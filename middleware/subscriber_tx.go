@@ -13,16 +13,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// SubscriberTx is a middleware that shows Postbox the transaction in which a subscriber consumes a message, if Postbox does not find it by
-// itself. Postbox finds that of watermill-sql v3, and cannot find that of v4. Add the middleware before the inbox, with the function that finds the transaction:
+// SubscriberTx is a middleware that shows Postbox the transaction in which a subscriber consumes a
+// message, if Postbox does not find it by itself. Postbox finds that of watermill-sql v3, and
+// cannot find that of v4. Add the middleware before the inbox, with the function that finds the
+// transaction:
 //
 //	handler.AddMiddleware(middleware.SubscriberTx(wmsql.TxFromContext), inbox.Middleware)
 //
-// For a handler of package router, add it to the Watermill router before you add the handler. Then the inbox works in a savepoint of the
-// transaction, and [postbox.TxFromContext] returns it.
+// For a handler of package router, add it to the Watermill router before you add the handler. Then
+// the inbox works in a savepoint of the transaction, and [postbox.TxFromContext] returns it.
 //
-// It needs a transaction of database/sql: a *sql.Tx, or a struct that embeds one, as watermill-sql's does. A message with a transaction of another kind, such as one
-// of pgx, is an error. A message without a transaction passes through. SubscriberTx is safe for concurrent use.
+// It needs a transaction of database/sql: a *sql.Tx, or a struct that embeds one, as
+// watermill-sql's does. A message with a transaction of another kind, such as one of pgx, is an
+// error. A message without a transaction passes through. SubscriberTx is safe for concurrent use.
 func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -56,14 +59,16 @@ func standardTx(found any) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// watermillSQL is how Watermill's router names the subscribers of watermill-sql, of whatever version.
+// watermillSQL is how Watermill's router names the subscribers of watermill-sql, of whatever
+// version.
 const watermillSQL = "sql.Subscriber"
 
 var errUnseenTx = errors.New("the subscriber of watermill-sql consumes in a transaction that Postbox does not see, so what the handler writes there would not commit with the claim: " +
 	"add middleware.SubscriberTx(sql.TxFromContext) before the inbox, or set InboxConfig.OwnTransaction if the handler does not write in it")
 
-// unseenTx returns an error if the subscriber consumes in a transaction that was not shown to Postbox. If the handler wrote there, a crash between
-// the two commits would leave a claim without its effect.
+// unseenTx returns an error if the subscriber consumes in a transaction that was not shown to
+// Postbox. If the handler wrote there, a crash between the two commits would leave a claim without
+// its effect.
 func unseenTx(ctx context.Context) error {
 	if message.SubscriberNameFromCtx(ctx) != watermillSQL {
 		return nil

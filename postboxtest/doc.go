@@ -1,6 +1,8 @@
-// Package postboxtest helps to test services that use Postbox. It drains outboxes and queues while the test
-// waits, returns the messages that were published, and lets time pass without waiting for it.
+// Package postboxtest helps to test services that use Postbox. It drains outboxes and queues while
+// the test waits, returns the messages that were published, and lets time pass without waiting for
+// it.
 //
-// Its helpers use the same engine as the service, on the test's own database. If something goes wrong, they fail the
-// test. For handlers that need no database at all, there is inboxstore/memstore.
+// Its helpers use the same engine as the service, on the test's own database. If something goes
+// wrong, they fail the test. For handlers that need no database at all, there is
+// inboxstore/memstore.
 package postboxtest

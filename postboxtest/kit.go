@@ -32,8 +32,8 @@ type Config struct {
 	Outbox string
 }
 
-// Kit has the helpers for one test and its database. While the test runs, no service may drain that database. A Kit is
-// safe for concurrent use.
+// Kit has the helpers for one test and its database. While the test runs, no service may drain that
+// database. A Kit is safe for concurrent use.
 type Kit struct {
 	tb         testing.TB
 	db         postbox.Database
@@ -63,8 +63,8 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	return &Kit{tb: tb, db: db, config: config, statements: statements, store: store, published: map[string][]*message.Message{}}
 }
 
-// Published drains the outbox and returns the messages that have been published to the topic since the kit was made, in that
-// order. A message with a delay is not among them before [Kit.Advance].
+// Published drains the outbox and returns the messages that have been published to the topic since
+// the kit was made, in that order. A message with a delay is not among them before [Kit.Advance].
 func (k *Kit) Published(topic string) []*message.Message {
 	k.tb.Helper()
 	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
@@ -94,9 +94,10 @@ func (c collector) Publish(topic string, messages ...*message.Message) error {
 // Close does nothing.
 func (collector) Close() error { return nil }
 
-// Drain lets the handler handle all messages of a queue that are due, and those that become due meanwhile, and returns how
-// often it ran. A message that fails waits for its next attempt, as the config says: let time pass with [Kit.Advance].
-// It is an error if the handler returns messages: publish them with the message's context instead.
+// Drain lets the handler handle all messages of a queue that are due, and those that become due
+// meanwhile, and returns how often it ran. A message that fails waits for its next attempt, as the
+// config says: let time pass with [Kit.Advance]. It is an error if the handler returns messages:
+// publish them with the message's context instead.
 func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishHandlerFunc) int {
 	k.tb.Helper()
 	subscriber, err := queue.NewSubscriber(k.store, config, nil)
@@ -133,8 +134,9 @@ func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishH
 	return ran
 }
 
-// WaitIdle waits until no message of a queue can be handled now, while the test's own service drains the queue. Messages that
-// wait for their time or their next attempt may remain, and so may messages that wait behind them in their key.
+// WaitIdle waits until no message of a queue can be handled now, while the test's own service
+// drains the queue. Messages that wait for their time or their next attempt may remain, and so may
+// messages that wait behind them in their key.
 func (k *Kit) WaitIdle(queue string) {
 	k.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -142,8 +144,9 @@ func (k *Kit) WaitIdle(queue string) {
 	k.idle(ctx, spool.QueuePrefix+queue, false)
 }
 
-// Advance lets the given time pass for all messages in the database: delays and pauses before another attempt become
-// shorter, and waiting batches become older. Call it while no handler runs: a message that is being handled is handled again.
+// Advance lets the given time pass for all messages in the database: delays and pauses before
+// another attempt become shorter, and waiting batches become older. Call it while no handler runs:
+// a message that is being handled is handled again.
 func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
@@ -162,7 +165,8 @@ func (k *Kit) Advance(d time.Duration) {
 	}
 }
 
-// advanceFailures changes the failures of the messages in the same way, since a failure refers to its message also by the message's time of creation.
+// advanceFailures changes the failures of the messages in the same way, since a failure refers to
+// its message also by the message's time of creation.
 func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) error {
 	rows, err := tx.QueryContext(ctx, k.statements.MessageTimes)
 	if err != nil {

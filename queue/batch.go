@@ -16,24 +16,27 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// BatchHandler handles many messages at once. If it returns nil, all messages are done. If it returns a [BatchError],
-// the messages that the error names have failed and the others are done. After any other error at least one message has
-// failed, and Postbox finds it by handling halves of the batch. If a BatchError names only messages that are not in the
-// batch, all messages of the batch have failed. Ack and Nack of these messages have no meaning: return the error. [Fail]
-// finds no message in the context of a batch. If that carries a transaction, all of the batch has failed.
+// BatchHandler handles many messages at once. If it returns nil, all messages are done. If it
+// returns a [BatchError], the messages that the error names have failed and the others are done.
+// After any other error at least one message has failed, and Postbox finds it by handling halves of
+// the batch. If a BatchError names only messages that are not in the batch, all messages of the
+// batch have failed. Ack and Nack of these messages have no meaning: return the error. [Fail] finds
+// no message in the context of a batch. If that carries a transaction, all of the batch has failed.
 //
 // With Config.Transactional the context carries a transaction: see [postbox.TxFromContext].
 type BatchHandler func(ctx context.Context, messages []*message.Message) error
 
-// Batch gives the messages of a queue to a handler in batches. It is safe for concurrent use. Any number of processes
-// may run it; processes that have nothing to do stand by.
+// Batch gives the messages of a queue to a handler in batches. It is safe for concurrent use. Any
+// number of processes may run it; processes that have nothing to do stand by.
 //
-// A batch that fails is split in two, and the failing half is split again, until the culprit is alone. Only the culprit
-// is retried or becomes a dead letter; the other messages are done. With Transactional each part has a transaction of
-// its own, and everything that a failed part has written is rolled back. Without Transactional a handler sees the
-// messages of a failed batch again.
+// A batch that fails is split in two, and the failing half is split again, until the culprit is
+// alone. Only the culprit is retried or becomes a dead letter; the other messages are done. With
+// Transactional each part has a transaction of its own, and everything that a failed part has
+// written is rolled back. Without Transactional a handler sees the messages of a failed batch
+// again.
 //
-// After a crash, the messages of the batch that was being handled are handled again once the lease has expired.
+// After a crash, the messages of the batch that was being handled are handled again once the lease
+// has expired.
 type Batch struct {
 	queue   *queue
 	config  BatchConfig
@@ -69,9 +72,10 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 	return b, nil
 }
 
-// Run processes the queue until ctx ends or Close is called, and returns after a clean stop. Running handlers then have
-// the store's close timeout to finish. If the database is unavailable, Run waits. It returns an error only if waiting
-// does not help: the tables are missing, for example. It can be called once.
+// Run processes the queue until ctx ends or Close is called, and returns after a clean stop.
+// Running handlers then have the store's close timeout to finish. If the database is unavailable,
+// Run waits. It returns an error only if waiting does not help: the tables are missing, for
+// example. It can be called once.
 func (b *Batch) Run(ctx context.Context) error {
 	ctx, end, err := b.life.Begin(ctx, fmt.Sprintf("batch of queue %.300q", b.queue.name))
 	if err != nil {
@@ -87,8 +91,8 @@ func (b *Batch) Running() <-chan struct{} { return b.queue.drainer.Ready() }
 // Health tells whether the batch works, for package health.
 func (b *Batch) Health() []health.State { return []health.State{b.queue.health()} }
 
-// Close stops cleanly and waits for the end of Run. It can be called twice. It can also be called before Run, which
-// then fails with [postbox.ErrClosed].
+// Close stops cleanly and waits for the end of Run. It can be called twice. It can also be called
+// before Run, which then fails with [postbox.ErrClosed].
 func (b *Batch) Close() error {
 	b.life.Close()
 	return nil
@@ -123,7 +127,8 @@ func LastBatch(ctx context.Context) bool {
 	return last
 }
 
-// call runs the handler on a part of a batch. It returns an error of the handler as [inbox.HandlerError].
+// call runs the handler on a part of a batch. It returns an error of the handler as
+// [inbox.HandlerError].
 func (b *Batch) call(ctx context.Context, part []*spool.Message, last bool) (messages []*message.Message, err error) {
 	run := func(ctx context.Context) error {
 		ctx = context.WithValue(ctx, lastKey{}, last)

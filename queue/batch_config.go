@@ -16,13 +16,15 @@ import (
 // defaultBatchSize is the default of Size in [BatchConfig].
 const defaultBatchSize = 100
 
-// BatchConfig says when waiting messages form a batch, and how the batch is handled. Without an age and a schedule, a
-// batch is handed out as soon as it is full.
+// BatchConfig says when waiting messages form a batch, and how the batch is handled. Without an age
+// and a schedule, a batch is handed out as soon as it is full.
 type BatchConfig struct {
-	// Size is the maximum number of messages of a batch. Without a schedule, a batch is handed out when it reaches this
-	// size. Up to two pages of messages, each at least of this size, are held in memory. Defaults to 100.
+	// Size is the maximum number of messages of a batch. Without a schedule, a batch is handed out
+	// when it reaches this size. Up to two pages of messages, each at least of this size, are held
+	// in memory. Defaults to 100.
 	Size int
-	// Age is the longest time that the oldest message waits for others, by the database's clock. Defaults to for ever.
+	// Age is the longest time that the oldest message waits for others, by the database's clock.
+	// Defaults to for ever.
 	Age time.Duration
 	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, or a descriptor such as
 	// "@daily". A cron expression may have seconds as an optional sixth field in front. At each
@@ -32,19 +34,22 @@ type BatchConfig struct {
 	// scheduled time that passed while no process ran is made up for.
 	// Schedule cannot be combined with Age.
 	//
-	// When clocks are set forward, a scheduled time that they skip comes immediately after the change. When
-	// clocks are set back, a scheduled time that clocks show twice comes once. A schedule whose minute or hour begins
-	// with * follows elapsed time instead, as with cron daemons.
+	// When clocks are set forward, a scheduled time that they skip comes immediately after the
+	// change. When clocks are set back, a scheduled time that clocks show twice comes once. A
+	// schedule whose minute or hour begins with * follows elapsed time instead, as with cron
+	// daemons.
 	Schedule string
 	// TimeZone is the time zone of the schedule. Defaults to UTC.
 	TimeZone *time.Location
-	// PerKey makes batches of messages with the same ordering key; a message without a key is a batch by itself. It
-	// needs Age or Schedule, so that keys with few messages do not fill the memory for ever. Without PerKey a batch
-	// spans the whole queue, and one process at a time handles the queue, so that batches are as large as possible.
+	// PerKey makes batches of messages with the same ordering key; a message without a key is a
+	// batch by itself. It needs Age or Schedule, so that keys with few messages do not fill the
+	// memory for ever. Without PerKey a batch spans the whole queue, and one process at a time
+	// handles the queue, so that batches are as large as possible.
 	PerKey bool
 
-	// Worker holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode or a
-	// MicroBatch is an error. Within a batch, messages are in the order in which they were stored.
+	// Worker holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode
+	// or a MicroBatch is an error. Within a batch, messages are in the order in which they were
+	// stored.
 	Worker Config
 }
 

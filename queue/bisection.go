@@ -16,9 +16,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// BatchError is the error of a [BatchHandler] that knows which messages failed; all others are done. In a transaction
-// everything is rolled back, and the others are handled again without the failed messages. The zero value is ready to
-// use.
+// BatchError is the error of a [BatchHandler] that knows which messages failed; all others are
+// done. In a transaction everything is rolled back, and the others are handled again without the
+// failed messages. The zero value is ready to use.
 type BatchError struct {
 	failed map[*message.Message]error
 	order  []*message.Message
@@ -64,7 +64,8 @@ func (e *BatchError) Error() string {
 	return text.String()
 }
 
-// bisection finds the messages of a batch that fail. It handles the batch in smaller and smaller parts.
+// bisection finds the messages of a batch that fail. It handles the batch in smaller and smaller
+// parts.
 type bisection struct {
 	*progress
 	batch    *Batch
@@ -122,14 +123,15 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int, last
 	b.handle(ctx, part[middle:], last)
 }
 
-// names reports whether the error names one of these messages. A handler may also have passed messages that it made
-// itself.
+// names reports whether the error names one of these messages. A handler may also have passed
+// messages that it made itself.
 func (e *BatchError) names(messages []*message.Message) bool {
 	return e.OrNil() != nil && slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
 }
 
-// partial handles a [BatchError], in which the handler names the messages that failed. It processes the other messages
-// first: a failed message may report an outage, and their success must not end that outage.
+// partial handles a [BatchError], in which the handler names the messages that failed. It processes
+// the other messages first: a failed message may report an outage, and their success must not end
+// that outage.
 func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError, last bool) {
 	inTx := b.batch.config.Worker.Transactional
 	var rest, failed []int

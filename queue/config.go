@@ -27,26 +27,28 @@ const (
 type Mode int
 
 const (
-	// Sequential handles messages with the same ordering key one at a time, oldest first, across all processes.
-	// Different keys run concurrently, and so do messages without a key.
+	// Sequential handles messages with the same ordering key one at a time, oldest first, across
+	// all processes. Different keys run concurrently, and so do messages without a key.
 	Sequential Mode = iota
 	// Single handles each message independently, whatever its key.
 	Single
 )
 
-// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has attempts left, its
-// key always waits; other keys continue.
+// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has
+// attempts left, its key always waits; other keys continue.
 type HeadPolicy int
 
 const (
-	// SkipHead moves the message to the dead letters after its last attempt. Then its key continues.
+	// SkipHead moves the message to the dead letters after its last attempt. Then its key
+	// continues.
 	SkipHead HeadPolicy = iota
-	// BlockOnHead retries the message for ever, with the pauses of the retry profile. Its key waits until the message
-	// succeeds. Only a [postbox.Permanent] error moves the message to the dead letters.
+	// BlockOnHead retries the message for ever, with the pauses of the retry profile. Its key waits
+	// until the message succeeds. Only a [postbox.Permanent] error moves the message to the dead
+	// letters.
 	BlockOnHead
-	// ParkHead leaves the message in the queue after its last attempt or a permanent error. Its key waits until an
-	// operator decides: admin.Resume gives the message all its attempts again, and admin.Bury makes it a dead
-	// letter.
+	// ParkHead leaves the message in the queue after its last attempt or a permanent error. Its key
+	// waits until an operator decides: admin.Resume gives the message all its attempts again, and
+	// admin.Bury makes it a dead letter.
 	ParkHead
 )
 
@@ -68,51 +70,57 @@ type DeadParams struct {
 	Attempts int
 }
 
-// Config says how a queue is processed. Operators can change some settings for all processes: see admin.SetSettings.
+// Config says how a queue is processed. Operators can change some settings for all processes: see
+// admin.SetSettings.
 type Config struct {
 	// Mode is [Sequential] unless it is set to [Single].
 	Mode Mode
 	// Head is what happens to a key whose oldest message keeps failing. Defaults to [SkipHead].
 	Head HeadPolicy
 
-	// Concurrency is the maximum number of handlers that run at a time in this process, at most 10,000. Defaults to 16,
-	// for batches to 1.
+	// Concurrency is the maximum number of handlers that run at a time in this process, at most
+	// 10,000. Defaults to 16, for batches to 1.
 	Concurrency int
-	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context.
-	// Three things commit together: the handler's writes in it, the messages that the handler publishes through an
-	// outbox, and the end of the message. So the message has its effect once. Without Transactional a message is
-	// handled at least once, and TxFromContext finds nothing.
+	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the
+	// message's context. Three things commit together: the handler's writes in it, the messages
+	// that the handler publishes through an outbox, and the end of the message. So the message has
+	// its effect once. Without Transactional a message is handled at least once, and TxFromContext
+	// finds nothing.
 	//
 	// The pool needs a connection for each running handler, and one more to renew the lease while
 	// all handlers run. With fewer connections the result is still correct: a message whose lease
 	// was lost is rolled back and handled again. Where database/sql has another pool behind it, as
 	// pgxpool, set SetMaxOpenConns to the size of that one.
 	Transactional bool
-	// MicroBatch is the number of messages that are handled one after the other in one transaction, to share its
-	// commit. If one of them fails, all are rolled back and handled one by one, so their handlers run twice. Implies
-	// Transactional. Defaults to 1.
+	// MicroBatch is the number of messages that are handled one after the other in one transaction,
+	// to share its commit. If one of them fails, all are rolled back and handled one by one, so
+	// their handlers run twice. Implies Transactional. Defaults to 1.
 	MicroBatch int
 
-	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15 attempts, from 1 s to 60
-	// s apart.
+	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15
+	// attempts, from 1 s to 60 s apart.
 	Retry postbox.RetryProfile
-	// Limits bound how fast all processes together handle the messages of a queue. For each key by itself there is
-	// middleware.LimitEachKey. A message that has to wait costs no attempt. A limit of calls at once is for the whole queue in all processes, and
-	// Concurrency for each process. Give all subscribers of a queue the same; each queue of a [Subscriber] has these
-	// limits by itself. Operators can change the limit of the whole queue: see admin.SetSettings. Default to none.
+	// Limits bound how fast all processes together handle the messages of a queue. For each key by
+	// itself there is middleware.LimitEachKey. A message that has to wait costs no attempt. A limit
+	// of calls at once is for the whole queue in all processes, and Concurrency for each process.
+	// Give all subscribers of a queue the same; each queue of a [Subscriber] has these limits by
+	// itself. Operators can change the limit of the whole queue: see admin.SetSettings. Default to
+	// none.
 	Limits postbox.Limits
-	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the message becomes a dead
-	// letter, [postbox.RetryAfter] sets the pause, and nil makes the message done. Defaults to the error as it is.
+	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the
+	// message becomes a dead letter, [postbox.RetryAfter] sets the pause, and nil makes the message
+	// done. Defaults to the error as it is.
 	Rule func(RuleParams) error
-	// Classify recognises outages, for example of a service that the handler needs. During an outage the queue waits
-	// and no attempt counts. The queue is probed with one message, a different one each time. By default only an outage
-	// of the queue's database pauses the queue; Postbox asks on another connection whether the database is available.
-	// Use [postbox.ClassifyNetwork] only if all calls of the handler go to the same service: otherwise one bad address
-	// would stop all messages.
+	// Classify recognises outages, for example of a service that the handler needs. During an
+	// outage the queue waits and no attempt counts. The queue is probed with one message, a
+	// different one each time. By default only an outage of the queue's database pauses the queue;
+	// Postbox asks on another connection whether the database is available. Use
+	// [postbox.ClassifyNetwork] only if all calls of the handler go to the same service: otherwise
+	// one bad address would stop all messages.
 	Classify postbox.Classifier
-	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it for alarms: a crash
-	// may lose the call. Close waits for the call up to the store's close timeout, then ends its context. After two
-	// more seconds Close returns without it.
+	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it
+	// for alarms: a crash may lose the call. Close waits for the call up to the store's close
+	// timeout, then ends its context. After two more seconds Close returns without it.
 	OnDead func(ctx context.Context, params DeadParams)
 	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of
 	// Watermill's PoisonQueue. PoisonOutbox must be the publisher of an outbox, because it writes
@@ -123,7 +131,8 @@ type Config struct {
 	PoisonOutbox message.Publisher
 	PoisonTopic  string
 
-	// History is how long messages that are done are kept, for inspection and for audits. Defaults to not at all.
+	// History is how long messages that are done are kept, for inspection and for audits. Defaults
+	// to not at all.
 	History time.Duration
 
 	postbox.Tuning

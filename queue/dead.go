@@ -71,8 +71,8 @@ const tellingTime = 2 * time.Second
 // errIgnoresContext is the reason for stopping a queue before a call of OnDead has returned.
 var errIgnoresContext = errors.New("OnDead does not return when its context ends")
 
-// awaitTelling waits for the calls of OnDead. A call that ignores the end of its context cannot be stopped, so
-// awaitTelling does not wait for it longer than tellingTime.
+// awaitTelling waits for the calls of OnDead. A call that ignores the end of its context cannot be
+// stopped, so awaitTelling does not wait for it longer than tellingTime.
 func (q *queue) awaitTelling() {
 	ended := make(chan struct{})
 	go func() {

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// delivery is the handler that the drainer of the queue calls: it hands messages out and waits for their acks.
+// delivery is the handler that the drainer of the queue calls: it hands messages out and waits for
+// their acks.
 type delivery struct {
 	queue    *queue
 	messages chan *message.Message
@@ -33,7 +34,8 @@ func newDelivery(ctx context.Context, core *inbox.Core, name string, config Conf
 // Excluded lists the topic of the queue while there is an outage.
 func (d *delivery) Excluded() []string { return d.queue.excluded() }
 
-// Handle delivers a batch. Several messages are delivered together only if they share a transaction.
+// Handle delivers a batch. Several messages are delivered together only if they share a
+// transaction.
 func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	p := newProgress(batch)
 	part := p.indices()
@@ -48,8 +50,8 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 	return p.outcomes
 }
 
-// together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: the handler
-// failed, and it is not known for which of them.
+// together delivers a part of a batch in one transaction. It returns the messages that have no
+// outcome yet: the handler failed, and it is not known for which of them.
 func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
 	if len(part) == 0 || !p.mayHand(ctx, d.queue, part) {
 		return nil
@@ -99,8 +101,8 @@ func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome
 	return spool.Outcome{Verdict: verdict}
 }
 
-// transact delivers messages in one transaction. Its last statement removes the messages: that marks them as done, and
-// protects against another process that handles them too.
+// transact delivers messages in one transaction. Its last statement removes the messages: that
+// marks them as done, and protects against another process that handles them too.
 func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	return d.queue.transact(ctx, batch, func(inTx context.Context, intact func() error) error {
 		for i, stored := range batch {
@@ -117,8 +119,8 @@ func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	})
 }
 
-// transact runs handle in a transaction that removes the messages at its end. It repeats a transaction that conflicts
-// with another.
+// transact runs handle in a transaction that removes the messages at its end. It repeats a
+// transaction that conflicts with another.
 func (q *queue) transact(
 	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
 ) error {
@@ -140,9 +142,10 @@ func (q *queue) transact(
 	})
 }
 
-// hand gives a message to the reader of the channel, with a context derived from inner, and waits for its ack or nack.
-// It returns the handler's error unchanged. In a transaction, a handler that has reported an error has failed, even if
-// it acks the message afterwards: its writes must not be committed.
+// hand gives a message to the reader of the channel, with a context derived from inner, and waits
+// for its ack or nack. It returns the handler's error unchanged. In a transaction, a handler that
+// has reported an error has failed, even if it acks the message afterwards: its writes must not be
+// committed.
 func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
 	inner, reported := report.New(inner)
 	inner, cancel := context.WithCancel(inner) // Watermill: a message's context ends with its ack
@@ -162,7 +165,8 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	}
 }
 
-// checkHeard logs once that a message was nacked while no middleware reports the handler's errors to the queue.
+// checkHeard logs once that a message was nacked while no middleware reports the handler's errors
+// to the queue.
 func (d *delivery) checkHeard(reported *report.Report) {
 	if !reported.Heard() {
 		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not receive the errors of a handler", errUnheard, nil) })

@@ -23,7 +23,8 @@ func measured(handler drain.Handler, meter *meter.Spool) drain.Handler {
 	return measuredHandler{handler, meter}
 }
 
-// Handle calls the handler. A batch of which no message was handled, such as during an outage, was no call.
+// Handle calls the handler. A batch of which no message was handled, such as during an outage, was
+// no call.
 func (h measuredHandler) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	started := h.meter.Now()
 	outcomes := h.Handler.Handle(ctx, batch)

@@ -37,9 +37,9 @@ func (p *progress) messages(part []int) []*spool.Message {
 	return list
 }
 
-// mayHand reports whether a part may be handed to the handler now. The scheduler has counted the messages of the batch for
-// the limits once. If the handler has had some already, the part waits until the limits allow it. If it must not be handed
-// out, mayHand postpones it.
+// mayHand reports whether a part may be handed to the handler now. The scheduler has counted the
+// messages of the batch for the limits once. If the handler has had some already, the part waits
+// until the limits allow it. If it must not be handed out, mayHand postpones it.
 func (p *progress) mayHand(ctx context.Context, q *queue, part []int) bool {
 	first := !p.handed
 	p.handed = true
@@ -65,8 +65,8 @@ func (p *progress) wait(i int) {
 	p.waiting.Close(p.all[i])
 }
 
-// isFree reports whether a message may be handled now. If an earlier message of its key is not done, isFree postpones
-// the message.
+// isFree reports whether a message may be handled now. If an earlier message of its key is not
+// done, isFree postpones the message.
 func (p *progress) isFree(i int) bool {
 	waits := p.waiting.Has(p.all[i])
 	if waits {

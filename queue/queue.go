@@ -115,7 +115,8 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 	return msg
 }
 
-// outcome translates an error, of the handler or of its surroundings, into the outcome of the message.
+// outcome translates an error, of the handler or of its surroundings, into the outcome of the
+// message.
 func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Message, err error) spool.Outcome {
 	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
 		return outcome
@@ -149,8 +150,8 @@ func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Me
 	return drain.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
 }
 
-// doubtful decides whether an error counts as an attempt if it may also come from an outage. open is true if it does
-// not count for now: see [circuit.Circuits.Failed].
+// doubtful decides whether an error counts as an attempt if it may also come from an outage. open
+// is true if it does not count for now: see [circuit.Circuits.Failed].
 func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.DoubtError) (outcome spool.Outcome, open bool) {
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.Exhausted {
@@ -189,8 +190,9 @@ func (q *queue) succeeded(call circuit.Call, done []*spool.Message) {
 	q.conflicts.Store(false)
 }
 
-// undecided records that several messages failed together. Next, the caller handles them separately, to find the
-// culprit. If the call was the probe of a paused queue, one of the messages may become the probe.
+// undecided records that several messages failed together. Next, the caller handles them
+// separately, to find the culprit. If the call was the probe of a paused queue, one of the messages
+// may become the probe.
 func (q *queue) undecided(call circuit.Call, err error) {
 	var doubt inbox.DoubtError
 	if errors.As(err, &doubt) && doubt.Exhausted {
@@ -200,9 +202,9 @@ func (q *queue) undecided(call circuit.Call, err error) {
 	q.reached()
 }
 
-// faultless recognises an error that no message caused and that concerns all n messages of the call. The messages are
-// handled again, and no attempt counts. A message that was a probe by itself waits, so that the next probe is another
-// message.
+// faultless recognises an error that no message caused and that concerns all n messages of the
+// call. The messages are handled again, and no attempt counts. A message that was a probe by itself
+// waits, so that the next probe is another message.
 func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
 	switch {
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
@@ -239,7 +241,8 @@ func (q *queue) isDoubt(err error) bool {
 	return q.core.IsConflict(err) || errors.As(err, &doubt) || errors.As(err, &refusal)
 }
 
-// isOutage reports whether the handler's error shows an outage of something other than the database.
+// isOutage reports whether the handler's error shows an outage of something other than the
+// database.
 func (q *queue) isOutage(err error) bool {
 	var ofHandler *inbox.HandlerError
 	switch {

@@ -19,14 +19,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Subscriber gives the messages of a queue, stored by [inboxstore.Store.Defer], to a handler, one by one. It is a
-// subscriber like any other of Watermill, and the topic is the name of the queue. Ack means done, Nack means another
-// attempt after a pause; [Fail] says why. Subscribers in any number of processes share a queue, and each adds
-// throughput.
+// Subscriber gives the messages of a queue, stored by [inboxstore.Store.Defer], to a handler, one
+// by one. It is a subscriber like any other of Watermill, and the topic is the name of the queue.
+// Ack means done, Nack means another attempt after a pause; [Fail] says why. Subscribers in any
+// number of processes share a queue, and each adds throughput.
 //
-// Handlers may take hours: no time-out ends them unless one is configured. After a crash, a message that was being
-// handled is handled again once the lease has expired. With [Config.Transactional] the handler's writes have been
-// rolled back by then. A message that repeatedly crashes its process becomes a dead letter like any other that fails.
+// Handlers may take hours: no time-out ends them unless one is configured. After a crash, a message
+// that was being handled is handled again once the lease has expired. With [Config.Transactional]
+// the handler's writes have been rolled back by then. A message that repeatedly crashes its process
+// becomes a dead letter like any other that fails.
 type Subscriber struct {
 	core   *inbox.Core
 	config Config
@@ -54,10 +55,11 @@ func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.Logg
 	return &Subscriber{core: store.Core(), config: config, logger: logger, closing: make(chan struct{})}, nil
 }
 
-// Subscribe processes a queue until ctx ends or the subscriber is closed. Then it waits for running handlers and closes
-// the channel. If the database is unavailable, it waits. If the queue cannot be processed, because its tables are
-// missing, Subscribe returns the error, and so does Run of a router. If the problem
-// appears later, the error is logged and the channel is closed, and Run of package router stops and returns the error.
+// Subscribe processes a queue until ctx ends or the subscriber is closed. Then it waits for running
+// handlers and closes the channel. If the database is unavailable, it waits. If the queue cannot be
+// processed, because its tables are missing, Subscribe returns the error, and so does Run of a
+// router. If the problem appears later, the error is logged and the channel is closed, and Run of
+// package router stops and returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
 	if err := spool.CheckQueue(queue); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -109,8 +111,8 @@ func (s *Subscriber) forget(ended *queue) {
 	s.queues = slices.DeleteFunc(s.queues, func(q *queue) bool { return q == ended })
 }
 
-// Health tells whether each subscription works, for package health. A subscriber without a subscription reports that it
-// was not started, also when its subscriptions have ended.
+// Health tells whether each subscription works, for package health. A subscriber without a
+// subscription reports that it was not started, also when its subscriptions have ended.
 func (s *Subscriber) Health() []health.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +126,8 @@ func (s *Subscriber) Health() []health.State {
 	return states
 }
 
-// SubscribeInitialize registers the queue, so that messages stored in it count before the first subscription.
+// SubscribeInitialize registers the queue, so that messages stored in it count before the first
+// subscription.
 func (s *Subscriber) SubscribeInitialize(queue string) error {
 	if err := spool.CheckQueue(queue); err != nil {
 		return fmt.Errorf("initialize: %w", err)
@@ -135,7 +138,8 @@ func (s *Subscriber) SubscribeInitialize(queue string) error {
 	return nil
 }
 
-// Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It can be called twice.
+// Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It
+// can be called twice.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	if !s.closed {

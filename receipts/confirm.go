@@ -17,19 +17,23 @@ import (
 
 // ConfirmParams say who confirms messages, and where.
 type ConfirmParams struct {
-	// Outbox takes the receipts: a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Required.
+	// Outbox takes the receipts: a forwarder.Publisher, or another
+	// [postbox.TransactionalPublisher]. Required.
 	Outbox message.Publisher
 	// ReceiptTopic is the topic of the receipts. Required.
 	ReceiptTopic string
 	// Consumer is the name of the handler. Required.
 	Consumer string
-	// SourceTopic is the topic under which the producer published the messages. Defaults to the metadata [postbox.SourceTopic], which messages of a queue have.
+	// SourceTopic is the topic under which the producer published the messages. Defaults to the
+	// metadata [postbox.SourceTopic], which messages of a queue have.
 	SourceTopic string
 }
 
-// Confirm publishes a receipt for each message, in the transaction that ctx carries. Handlers of batches call it with the context that they get; other
-// handlers need only a setting, see the package comment. It publishes none for a message that is itself a receipt. Call it last: an error must fail the
-// handler, or its effect commits without the receipts. An error that another try cannot mend is a [postbox.PermanentError].
+// Confirm publishes a receipt for each message, in the transaction that ctx carries. Handlers of
+// batches call it with the context that they get; other handlers need only a setting, see the
+// package comment. It publishes none for a message that is itself a receipt. Call it last: an error
+// must fail the handler, or its effect commits without the receipts. An error that another try
+// cannot mend is a [postbox.PermanentError].
 func Confirm(ctx context.Context, params ConfirmParams, messages ...*message.Message) error {
 	if err := params.validate(); err != nil {
 		return fmt.Errorf("confirm messages: %w", postbox.Permanent(err))

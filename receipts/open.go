@@ -15,8 +15,10 @@ import (
 // openPause is the time between two tries to reach a database that is away.
 const openPause = time.Second
 
-// open waits until the database can be used, or ctx ends. It returns an error that remains however long it waits: the tables are missing, or the database is
-// unfit. It leaves an error that the server gives for another reason, such as a missing right, to the cleaner, whose tasks need different rights.
+// open waits until the database can be used, or ctx ends. It returns an error that remains however
+// long it waits: the tables are missing, or the database is unfit. It leaves an error that the
+// server gives for another reason, such as a missing right, to the cleaner, whose tasks need
+// different rights.
 func (r *Receiver) open(ctx context.Context) error {
 	for waits := false; ; waits = true {
 		err := r.check(ctx)
@@ -52,7 +54,8 @@ func (r *Receiver) check(ctx context.Context) error {
 	return err
 }
 
-// stopped logs the error with which Run ends, which is easily overlooked: Run mostly has a goroutine of its own.
+// stopped logs the error with which Run ends, which is easily overlooked: Run mostly has a
+// goroutine of its own.
 func (r *Receiver) stopped(err error) error {
 	r.logger.Error("Postbox's receiver of receipts has stopped, and tells of no missing receipt: fix the cause of the error, and start it again", err, watermill.LogFields{})
 	return err

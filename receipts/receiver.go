@@ -24,10 +24,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// Receiver keeps the receipts that consumers send, in the producer's database. It is safe for concurrent use, by any number of processes.
+// Receiver keeps the receipts that consumers send, in the producer's database. It is safe for
+// concurrent use, by any number of processes.
 //
-// Its two parts are independent. [Receiver.Handle] stores receipts. [Receiver.Run] looks for overdue receipts and deletes old ones: run it in at
-// least one process, or the table of receipts grows without bound. AddReceiver of package router adds both to a router. After a crash both go on where they were, with some receipts twice.
+// Its two parts are independent. [Receiver.Handle] stores receipts. [Receiver.Run] looks for
+// overdue receipts and deletes old ones: run it in at least one process, or the table of receipts
+// grows without bound. AddReceiver of package router adds both to a router. After a crash both go
+// on where they were, with some receipts twice.
 type Receiver struct {
 	db         *sql.DB
 	config     Config
@@ -39,7 +42,8 @@ type Receiver struct {
 	logger     watermill.LoggerAdapter
 }
 
-// NewReceiver returns a receiver for the outboxes in db, which [postbox.Migrate] has prepared. A nil logger logs nothing.
+// NewReceiver returns a receiver for the outboxes in db, which [postbox.Migrate] has prepared. A
+// nil logger logs nothing.
 func NewReceiver(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Receiver, error) {
 	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
@@ -55,13 +59,16 @@ func NewReceiver(db postbox.Database, config Config, logger watermill.LoggerAdap
 	}, nil
 }
 
-// Handle stores a receipt. It is a handler for Watermill's AddConsumerHandler on the topic of the receipts, and needs no inbox: a receipt
-// that comes again changes nothing. A receipt that nothing awaited is stored too. A late one completes the row of the receipt that was missing.
+// Handle stores a receipt. It is a handler for Watermill's AddConsumerHandler on the topic of the
+// receipts, and needs no inbox: a receipt that comes again changes nothing. A receipt that nothing
+// awaited is stored too. A late one completes the row of the receipt that was missing.
 //
-// A message that is no receipt is logged, counted and acked, because it would never be one. An error of the database is returned, so the message comes again.
+// A message that is no receipt is logged, counted and acked, because it would never be one. An
+// error of the database is returned, so the message comes again.
 //
-// Handle costs one UPDATE for an awaited receipt, up to two statements more for others, and four more for one that comes again. If the message's context carries a transaction,
-// they are part of it; otherwise each commits by itself.
+// Handle costs one UPDATE for an awaited receipt, up to two statements more for others, and four
+// more for one that comes again. If the message's context carries a transaction, they are part of
+// it; otherwise each commits by itself.
 func (r *Receiver) Handle(msg *message.Message) error {
 	if msg == nil {
 		return fmt.Errorf("store a receipt: %w", postbox.Permanent(errors.New("the message is nil")))
@@ -80,9 +87,10 @@ func (r *Receiver) Handle(msg *message.Message) error {
 	return nil
 }
 
-// store stores a receipt. One that was handled longer ago than the retention is only taken if it was awaited: a replay of the topic would fill
-// the table. Each of its statements can run again, so none depends on the one before. The row that awaits a receipt may be committed while
-// AddReceipt waits for that, so the first two run once more.
+// store stores a receipt. One that was handled longer ago than the retention is only taken if it
+// was awaited: a replay of the topic would fill the table. Each of its statements can run again, so
+// none depends on the one before. The row that awaits a receipt may be committed while AddReceipt
+// waits for that, so the first two run once more.
 func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arrival, error) {
 	db, err := r.executor(ctx)
 	if err != nil {
@@ -117,7 +125,8 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arriv
 	return unchanged, nil
 }
 
-// executor returns the transaction of the context, which must be in the database of the receiver, or the database itself.
+// executor returns the transaction of the context, which must be in the database of the receiver,
+// or the database itself.
 func (r *Receiver) executor(ctx context.Context) (postbox.Executor, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {
 		return nil, fmt.Errorf("%w: %w", postbox.ErrNoTransaction, err)
@@ -134,9 +143,11 @@ func (r *Receiver) executor(ctx context.Context) (postbox.Executor, error) {
 	return r.db, nil
 }
 
-// Run looks for receipts that are overdue, and deletes old ones, until ctx ends or Close is called. One process at a time does this, in bounded
-// statements, and the others stand by. If the database is unavailable, Run logs that and waits. It returns, and logs, an error if waiting does not help when it begins: the tables are
-// missing, or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
+// Run looks for receipts that are overdue, and deletes old ones, until ctx ends or Close is called.
+// One process at a time does this, in bounded statements, and the others stand by. If the database
+// is unavailable, Run logs that and waits. It returns, and logs, an error if waiting does not help
+// when it begins: the tables are missing, or the database has another dialect or is set in a way
+// that would break promises (docs/databases.md). It can be called once.
 func (r *Receiver) Run(ctx context.Context) error {
 	ctx, end, err := r.life.Begin(ctx, "receiver of receipts")
 	if err != nil {
@@ -157,8 +168,9 @@ func (r *Receiver) cleaner() *cleanup.Cleaner {
 	}, r.logger)
 }
 
-// Close ends Run, and waits for its end, which may take up to five seconds, and the time that OnMissing takes after its context has ended. It can be called twice.
-// Handle works also afterwards.
+// Close ends Run, and waits for its end, which may take up to five seconds, and the time that
+// OnMissing takes after its context has ended. It can be called twice. Handle works also
+// afterwards.
 func (r *Receiver) Close() error {
 	r.life.Close()
 	return nil

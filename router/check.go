@@ -16,8 +16,8 @@ import (
 // checkTimeout bounds the check at start.
 const checkTimeout = 10 * time.Second
 
-// check returns an error if messages wait, or would be stored, that no process would handle. If the database is away, the router starts all the same: everything
-// waits for it.
+// check returns an error if messages wait, or would be stored, that no process would handle. If the
+// database is away, the router starts all the same: everything waits for it.
 func (r *Router) check(ctx context.Context) error {
 	if unhandled := r.withoutHandler(r.fed); len(unhandled) > 0 {
 		return fmt.Errorf("AddDeferral stores messages in queues without a handler: %s: add a handler for each, or "+

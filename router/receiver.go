@@ -12,9 +12,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/receipts"
 )
 
-// AddReceiver adds a receiver for the receipts of messages from the outboxes in db. The handler of this name stores the receipts that consumers publish on the
-// topic. A second handler, with "_overdue" behind the name, looks for receipts that are overdue, and deletes old ones. Both start and stop with the router, so do
-// not call Run of the result: it would fail, and with it the router. In several processes, each stores receipts, and one at a time does the rest.
+// AddReceiver adds a receiver for the receipts of messages from the outboxes in db. The handler of
+// this name stores the receipts that consumers publish on the topic. A second handler, with
+// "_overdue" behind the name, looks for receipts that are overdue, and deletes old ones. Both start
+// and stop with the router, so do not call Run of the result: it would fail, and with it the
+// router. In several processes, each stores receipts, and one at a time does the rest.
 //
 // A receipt needs no inbox: one that comes again changes nothing.
 func (r *Router) AddReceiver(

@@ -21,8 +21,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Router adds the handlers of an inbox, and forwarders, to a Watermill router, each with its middleware in the right
-// order. Add them before the router runs; afterwards each method that adds something returns an error. It is safe for concurrent use.
+// Router adds the handlers of an inbox, and forwarders, to a Watermill router, each with its
+// middleware in the right order. Add them before the router runs; afterwards each method that adds
+// something returns an error. It is safe for concurrent use.
 type Router struct {
 	router    *message.Router
 	config    Config
@@ -38,7 +39,8 @@ type Router struct {
 	working   []health.Reporter   // subscribers, batches and forwarders
 }
 
-// Health tells whether the queues that have a handler here, and the forwarders that were added here, work, for package health.
+// Health tells whether the queues that have a handler here, and the forwarders that were added
+// here, work, for package health.
 func (r *Router) Health() []health.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,11 +60,11 @@ func (r *Router) watch(reporter health.Reporter) {
 // consumer is what two inboxes have in common if each message has its effect in one of them only.
 type consumer struct{ name, topic string }
 
-// New returns a Router on an existing Watermill router, or on a new one with default settings if router is nil. A nil
-// logger logs nothing.
+// New returns a Router on an existing Watermill router, or on a new one with default settings if
+// router is nil. A nil logger logs nothing.
 //
-// The router does not start if a queue has messages and no handler. [Router.Run] says which. Run of the Watermill router puts "cannot initialize plugin" and the
-// address of a function before that.
+// The router does not start if a queue has messages and no handler. [Router.Run] says which. Run of
+// the Watermill router puts "cannot initialize plugin" and the address of a function before that.
 func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
@@ -97,9 +99,10 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 // Router returns the Watermill router.
 func (r *Router) Router() *message.Router { return r.router }
 
-// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, Run stops all the others and returns the error. That happens, for
-// example, if its tables are missing. A forwarder or a batch that the program has
-// closed by itself stops nothing else: the router runs without it, and an error in the log says so.
+// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go
+// on, Run stops all the others and returns the error. That happens, for example, if its tables are
+// missing. A forwarder or a batch that the program has closed by itself stops nothing else: the
+// router runs without it, and an error in the log says so.
 func (r *Router) Run(ctx context.Context) error {
 	ctx, failures := lifecycle.Collect(ctx)
 	err := r.router.Run(ctx)
@@ -112,13 +115,14 @@ func (r *Router) Run(ctx context.Context) error {
 // Running is closed when the Watermill router runs.
 func (r *Router) Running() <-chan struct{} { return r.router.Running() }
 
-// Close closes the Watermill router, and with it all parts that were added here: running handlers end, and forwarders and batches hand
-// back their lanes.
+// Close closes the Watermill router, and with it all parts that were added here: running handlers
+// end, and forwarders and batches hand back their lanes.
 func (r *Router) Close() error { return r.router.Close() }
 
-// AddInboxHandler adds a handler that has its effect once for each message, however often that is delivered: see
-// [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; pass "" for a handler that returns
-// none. Middleware added to the result works within the handler's transaction. Two handlers of a topic cannot have the same consumer, except with
+// AddInboxHandler adds a handler that has its effect once for each message, however often that is
+// delivered: see [middleware.Inbox]. The messages that it returns go to publishTopic through the
+// outbox; pass "" for a handler that returns none. Middleware added to the result works within the
+// handler's transaction. Two handlers of a topic cannot have the same consumer, except with
 // [Config.SharedConsumers].
 func (r *Router) AddInboxHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
@@ -140,9 +144,10 @@ func (r *Router) AddInboxHandler(
 	return added, nil
 }
 
-// AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later. Messages of an ordering key are handled one at a time and in order. With
-// the mode [queue.Single] each message is handled by itself and in no order. The messages that the handler returns go to publishTopic through the outbox, in its
-// transaction; pass "" for a handler that returns none.
+// AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later.
+// Messages of an ordering key are handled one at a time and in order. With the mode [queue.Single]
+// each message is handled by itself and in no order. The messages that the handler returns go to
+// publishTopic through the outbox, in its transaction; pass "" for a handler that returns none.
 func (r *Router) AddQueueHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config QueueConfig,
 ) (*message.Handler, error) {
@@ -184,8 +189,9 @@ func (r *Router) AddQueueHandler(
 	return added, nil
 }
 
-// AddBatchHandler adds a handler whose messages are stored and acked at once, and handled later, many at a time: see
-// [queue.Batch]. A batch handler publishes its messages itself, with the context that it gets.
+// AddBatchHandler adds a handler whose messages are stored and acked at once, and handled later,
+// many at a time: see [queue.Batch]. A batch handler publishes its messages itself, with the
+// context that it gets.
 func (r *Router) AddBatchHandler(
 	name, topic string, subscriber message.Subscriber, handler queue.BatchHandler, config BatchConfig,
 ) (*queue.Batch, error) {
@@ -212,8 +218,9 @@ func (r *Router) AddBatchHandler(
 	return batch, nil
 }
 
-// AddDeferral stores the messages of one more topic in a queue, by a handler with its own name. The queue must have a handler here, or be one of [Config.OtherQueues];
-// otherwise the router does not start.
+// AddDeferral stores the messages of one more topic in a queue, by a handler with its own name. The
+// queue must have a handler here, or be one of [Config.OtherQueues]; otherwise the router does not
+// start.
 func (r *Router) AddDeferral(
 	name, topic string, subscriber message.Subscriber, queue string, config middleware.DeferConfig,
 ) error {
@@ -230,7 +237,8 @@ func (r *Router) AddDeferral(
 	return nil
 }
 
-// AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the router closes.
+// AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the
+// router closes.
 func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
 	if err := r.open(); err != nil {
 		return nil, fmt.Errorf("add forwarder: %w", err)
@@ -244,8 +252,9 @@ func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, 
 	return f, nil
 }
 
-// add adds a handler to the Watermill router. The middleware makes sure that no returned message gets to the router. The guard is part of
-// the handler, so middleware that is added later stands outside of it.
+// add adds a handler to the Watermill router. The middleware makes sure that no returned message
+// gets to the router. The guard is part of the handler, so middleware that is added later stands
+// outside of it.
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
@@ -295,7 +304,8 @@ func (r *Router) trace(added *message.Handler) {
 	}
 }
 
-// claim notes that a queue has a handler here. A second handler is an error, since two would share the queue's messages.
+// claim notes that a queue has a handler here. A second handler is an error, since two would share
+// the queue's messages.
 func (r *Router) claim(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +325,8 @@ func (r *Router) feed(queue string) {
 	}
 }
 
-// claimConsumer notes the handler of a consumer. Two handlers of one name share the messages: each message has its effect in one of them only.
+// claimConsumer notes the handler of a consumer. Two handlers of one name share the messages: each
+// message has its effect in one of them only.
 func (r *Router) claimConsumer(handler string, of consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

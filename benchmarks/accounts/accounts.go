@@ -1,5 +1,6 @@
-// Package accounts is the business of the contenders that handle messages: each message changes the balance of an account. It also has
-// what is usually written by hand so that a message is handled once.
+// Package accounts is the business of the contenders that handle messages: each message changes the
+// balance of an account. It also has what is usually written by hand so that a message is handled
+// once.
 package accounts
 
 import (

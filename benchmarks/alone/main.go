@@ -1,5 +1,5 @@
-// Command alone is a forwarder and nothing else, for measurements of a process of its own. Without the libraries of the other contenders
-// it is as large as the program of a user.
+// Command alone is a forwarder and nothing else, for measurements of a process of its own. Without
+// the libraries of the other contenders it is as large as the program of a user.
 package main
 
 import (
@@ -34,8 +34,9 @@ func main() {
 	}
 }
 
-// run works until its input ends. The arguments are the address of the database, how long the publisher takes, and the concurrency.
-// Each tick it writes how many messages it has published so far, and at the end its largest resident memory.
+// run works until its input ends. The arguments are the address of the database, how long the
+// publisher takes, and the concurrency. Each tick it writes how many messages it has published so
+// far, and at the end its largest resident memory.
 func run(ctx context.Context, args []string, input io.Reader, output io.Writer) error {
 	const usage = "arguments: DSN, DURATION, CONCURRENCY"
 	if len(args) != strings.Count(usage, ",")+1 {

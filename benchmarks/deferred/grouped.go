@@ -42,8 +42,9 @@ var (
 	}
 )
 
-// ingestGrouped stores deliveries once, and commits them together, by hand, so many commits at a time. It keeps no order and
-// knows no delays, so it shows what so many deliveries can gain by sharing commits.
+// ingestGrouped stores deliveries once, and commits them together, by hand, so many commits at a
+// time. It keeps no order and knows no delays, so it shows what so many deliveries can gain by
+// sharing commits.
 func ingestGrouped(once onceByHand, commits int) measure.Run {
 	return onPostgresSite(func(ctx context.Context, stage *measure.Stage, at site) error {
 		if err := once.create(ctx, at); err != nil {

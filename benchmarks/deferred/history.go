@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// History works off messages with a history of those that are done, with limits that are never reached, and with neither.
+// History works off messages with a history of those that are done, with limits that are never
+// reached, and with neither.
 func History() measure.Scenario {
 	run := func(config queue.Config) measure.Run {
 		config.Concurrency = concurrent

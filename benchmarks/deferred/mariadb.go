@@ -32,7 +32,8 @@ func IngestMariaDB() measure.Scenario {
 			{Name: "by-hand", Run: onMariaDBSite(reach, ingestByHand)},
 			{Name: "grouped-by-hand", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(1))},
 			{Name: "grouped-by-hand-2", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(commitsByHand))},
-			// The same with the rows of Postbox, which have more columns, then with their indexes, then with their lock.
+			// The same with the rows of Postbox, which have more columns, then with their indexes,
+			// then with their lock.
 			{Name: "our-rows-by-hand", Run: onMariaDBSite(grouped, ownRows{}.contender)},
 			{Name: "our-indexes-by-hand", Run: onMariaDBSite(grouped, ownRows{indexes: true}.contender)},
 			{Name: "our-lock-by-hand", Run: onMariaDBSite(grouped, ownRows{indexes: true, lock: true}.contender)},
@@ -60,7 +61,8 @@ func WorkMariaDB() measure.Scenario {
 			{Name: "ours", Run: onMariaDBSite(measure.MariaDB{}, func(ctx context.Context, stage *measure.Stage, at site) error {
 				return at.workNothing(ctx, stage, some(stage), queue.Config{Concurrency: concurrent})
 			})},
-			// As many at a time, and as many messages, as by hand: each connection more costs either of them more.
+			// As many at a time, and as many messages, as by hand: each connection more costs
+			// either of them more.
 			{Name: "ours-tx", Run: inTx(queue.Config{Concurrency: handlersByHand, Transactional: true})},
 			{Name: "ours-microbatch", Run: inTx(queue.Config{Concurrency: microBatches, MicroBatch: microBatch})},
 			{Name: "by-hand-tx", Run: onMariaDBSite(measure.MariaDB{}, byHand)},
@@ -72,8 +74,8 @@ func WorkMariaDB() measure.Scenario {
 	}
 }
 
-// ingestGroupedMariaDB does what [ingestGrouped] does on PostgreSQL, with a statement more for each commit. The values are in the text of the
-// statements.
+// ingestGroupedMariaDB does what [ingestGrouped] does on PostgreSQL, with a statement more for each
+// commit. The values are in the text of the statements.
 func ingestGroupedMariaDB(commits int) contender {
 	return func(ctx context.Context, stage *measure.Stage, at site) error {
 		if err := accounts.Create(ctx, at.setup, at.createQueue, at.CreateProcessed); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// ownRows are the tables and rows of Postbox, written by hand: what their parts cost shows what the rest of Postbox costs.
+// ownRows are the tables and rows of Postbox, written by hand: what their parts cost shows what the
+// rest of Postbox costs.
 type ownRows struct {
 	// indexes leaves the indexes of the messages in place, besides the primary key.
 	indexes bool

@@ -8,8 +8,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Metrics works off stored messages with metrics for Prometheus and without: with handlers that do nothing, which cost least, so that what is measured
-// costs most in comparison, and with an update for each message in micro-batches.
+// Metrics works off stored messages with metrics for Prometheus and without: with handlers that do
+// nothing, which cost least, so that what is measured costs most in comparison, and with an update
+// for each message in micro-batches.
 func Metrics() measure.Scenario {
 	const backlog, quick = 40_000, 15_000
 	nothing := queue.Config{Concurrency: concurrent}

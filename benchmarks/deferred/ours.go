@@ -53,7 +53,8 @@ func (s site) store(ctx context.Context, list []*message.Message) error {
 // handler handles a message, in the transaction that its context carries, if any.
 type handler func(msg *message.Message) error
 
-// work starts the clock, and a subscriber that handles n messages; each has a goroutine, as a router gives it.
+// work starts the clock, and a subscriber that handles n messages; each has a goroutine, as a
+// router gives it.
 func (s site) work(ctx context.Context, stage *measure.Stage, n int, config queue.Config, handle handler) error {
 	if err := stage.Start(ctx); err != nil {
 		return err
@@ -94,7 +95,8 @@ func (s site) work(ctx context.Context, stage *measure.Stage, n int, config queu
 // noop handles nothing.
 func noop(*message.Message) error { return nil }
 
-// updates returns a handler that makes one update in the message's transaction, with a prepared statement.
+// updates returns a handler that makes one update in the message's transaction, with a prepared
+// statement.
 func (s site) updates(ctx context.Context) (handler, error) {
 	statement, err := s.database.DB.PrepareContext(ctx, s.UpdateAccount)
 	if err != nil {

@@ -27,7 +27,8 @@ type job struct {
 // Kind of the job.
 func (job) Kind() string { return "message" }
 
-// River's best: its pgx driver, as many workers as ours handles at a time, and no pause between two fetches.
+// River's best: its pgx driver, as many workers as ours handles at a time, and no pause between two
+// fetches.
 const (
 	riverWorkers = 100
 	riverPause   = time.Millisecond

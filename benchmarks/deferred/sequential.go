@@ -16,10 +16,12 @@ import (
 // stuck is the key whose oldest message fails, and so holds back the others of the key.
 const stuck = "stuck"
 
-// long is enough messages that the start, when what is stuck is passed over, is a small part of the run.
+// long is enough messages that the start, when what is stuck is passed over, is a small part of the
+// run.
 func long(stage *measure.Stage) int { return stage.Scale(100_000, 20_000) }
 
-// Sequential handles the messages of 1,000 keys, each key in order, beside a key that is stuck and beside none.
+// Sequential handles the messages of 1,000 keys, each key in order, beside a key that is stuck and
+// beside none.
 func Sequential() measure.Scenario {
 	return measure.Scenario{
 		Name:  "sequential",
@@ -53,11 +55,12 @@ func Sequential() measure.Scenario {
 	}
 }
 
-// inOrder handles all messages but those of the stuck key. Its oldest one fails again in each round.
+// inOrder handles all messages but those of the stuck key. Its oldest one fails again in each
+// round.
 //
-// What the round before has removed is not to be passed over too, where the other contender's database is new. And the
-// server knows of the backlog, as it does where one has stood for a minute: it chose other plans then than in an hour
-// in which autovacuum had not come by yet.
+// What the round before has removed is not to be passed over too, where the other contender's
+// database is new. And the server knows of the backlog, as it does where one has stood for a
+// minute: it chose other plans then than in an hour in which autovacuum had not come by yet.
 func inOrder(ctx context.Context, stage *measure.Stage) error {
 	if _, err := stage.Setup.ExecContext(ctx, "VACUUM ANALYZE postbox_messages"); err != nil {
 		return err

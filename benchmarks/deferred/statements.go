@@ -2,7 +2,8 @@ package deferred
 
 import "github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 
-// words are the tables and statements of one database: the business of all handlers, and a queue as it is made by hand.
+// words are the tables and statements of one database: the business of all handlers, and a queue as
+// it is made by hand.
 type words struct {
 	accounts.Words
 	createQueue, insertQueue string
@@ -33,7 +34,8 @@ CREATE TABLE queue (
 	}
 )
 
-// insertQueueOnce claims many messages and stores those that are new, in one statement of PostgreSQL.
+// insertQueueOnce claims many messages and stores those that are new, in one statement of
+// PostgreSQL.
 const insertQueueOnce = `
 WITH r AS (
 	SELECT message_id, metadata, payload FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS r(message_id, metadata, payload)),

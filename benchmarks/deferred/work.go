@@ -85,7 +85,8 @@ func (s site) workShaped(ctx context.Context, stage *measure.Stage, shape load.S
 // handlersByHand work at a time on what is done by hand: with more it is slower.
 const handlersByHand = 16
 
-// byHand is the usual transaction for each message that a broker delivers: claim, update, commit, nothing prepared.
+// byHand is the usual transaction for each message that a broker delivers: claim, update, commit,
+// nothing prepared.
 func byHand(ctx context.Context, stage *measure.Stage, at site) error {
 	if err := accounts.Create(ctx, at.setup, append(at.CreateAccounts, at.CreateProcessed)...); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 // batchedPause lets messages come together between two looks of the relay.
 const batchedPause = 5 * time.Millisecond
 
-// batchedByHand commits each order with its message as byHand does, and then whatever is there together: the deletion of a
-// page, and the claims and effects of the deliveries. Nothing is stored between broker and handler, so it shows what a
-// pipeline can gain by sharing commits.
+// batchedByHand commits each order with its message as byHand does, and then whatever is there
+// together: the deletion of a page, and the claims and effects of the deliveries. Nothing is stored
+// between broker and handler, so it shows what a pipeline can gain by sharing commits.
 func batchedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	together := load.NewGroup(microBatch, 1, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
 	defer together.Close()

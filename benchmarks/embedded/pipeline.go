@@ -1,5 +1,5 @@
-// Package embedded measures the whole way of a message on SQLite, in one process: business transaction, outbox, broker,
-// handler.
+// Package embedded measures the whole way of a message on SQLite, in one process: business
+// transaction, outbox, broker, handler.
 package embedded
 
 import (
@@ -68,8 +68,8 @@ func inFile(run func(ctx context.Context, stage *measure.Stage, db *sql.DB) erro
 // all are the messages of a run.
 func all(stage *measure.Stage) []*message.Message { return load.Messages(0, stage.Scale(5_000, 1_500)) }
 
-// byHand commits each step of each message: the order with its message, its deletion after it was sent, and the claim
-// with its effect.
+// byHand commits each step of each message: the order with its message, its deletion after it was
+// sent, and the claim with its effect.
 func byHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	return pipelineByHand(ctx, stage, db, steps{
 		relay:  relayByHand,
@@ -84,7 +84,8 @@ type steps struct {
 	finish func() error // waits for what handle has only begun, if anything
 }
 
-// pipelineByHand commits each order with its message, and sends the messages through a relay to a handler.
+// pipelineByHand commits each order with its message, and sends the messages through a relay to a
+// handler.
 func pipelineByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, steps steps) error {
 	for _, statement := range []string{createOutbox, createProcessed} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {

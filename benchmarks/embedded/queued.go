@@ -12,9 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// queuedByHand does as batchedByHand, but stores what was delivered before it is handled, as ours does: then the broker is
-// done with a message whatever its handler does. One worker takes a page of the queue at a time; it knows no keys,
-// no retries and no other workers.
+// queuedByHand does as batchedByHand, but stores what was delivered before it is handled, as ours
+// does: then the broker is done with a message whatever its handler does. One worker takes a page
+// of the queue at a time; it knows no keys, no retries and no other workers.
 func queuedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, createQueue); err != nil {
 		return err

@@ -19,7 +19,8 @@ import (
 // handlers that work at a time.
 const handlers = 16
 
-// executor runs the handler's statement: as users mostly write it, which costs lib/pq two round trips, or prepared.
+// executor runs the handler's statement: as users mostly write it, which costs lib/pq two round
+// trips, or prepared.
 type executor func(ctx context.Context, tx *sql.Tx, args ...any) (sql.Result, error)
 
 func plain(_ context.Context, _ *sql.DB, query string) (executor, func() error, error) {

@@ -19,7 +19,8 @@ import (
 // receiptTopic is that of the receipts.
 const receiptTopic = "receipts"
 
-// Receipts handles messages with a receipt of each and without. By hand, the receipt is a row of an outbox, as [Write] writes it by hand.
+// Receipts handles messages with a receipt of each and without. By hand, the receipt is a row of an
+// outbox, as [Write] writes it by hand.
 func Receipts() measure.Scenario {
 	return measure.Scenario{
 		Name:      "inbox-receipts",

@@ -10,8 +10,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// Unique writes messages with a unique key, beside the same without one. Nothing drains them. A key of its own is new with each message. Of the
-// others there are as many as ordering keys, so after the first ones each message finds another one that waits.
+// Unique writes messages with a unique key, beside the same without one. Nothing drains them. A key
+// of its own is new with each message. Of the others there are as many as ordering keys, so after
+// the first ones each message finds another one that waits.
 func Unique() measure.Scenario {
 	return measure.Scenario{
 		Name:      "write-unique",

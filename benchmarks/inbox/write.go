@@ -84,7 +84,8 @@ func writeTo(
 	return errors.Join(err, publisher.Close())
 }
 
-// stockWrite is for comparison: a publisher for each transaction, and the envelope that Watermill's forwarder opens.
+// stockWrite is for comparison: a publisher for each transaction, and the envelope that Watermill's
+// forwarder opens.
 func stockWrite(ctx context.Context, stage *measure.Stage) error {
 	if err := accounts.Create(ctx, stage.Setup, createOrders); err != nil {
 		return err

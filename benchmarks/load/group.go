@@ -15,7 +15,8 @@ type grouped[T any] struct {
 	ended chan error
 }
 
-// NewGroup returns a group whose batches have so many items at most, and of which so many are handled at a time. Close ends it.
+// NewGroup returns a group whose batches have so many items at most, and of which so many are
+// handled at a time. Close ends it.
 func NewGroup[T any](most, atATime int, handle func(batch []T) error) *Group[T] {
 	g := &Group[T]{most: most, handle: handle, waiting: make(chan grouped[T], most)}
 	for range atATime {

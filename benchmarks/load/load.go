@@ -14,7 +14,8 @@ import (
 // Topic is that of all messages.
 const Topic = "orders"
 
-// WarmUp is the messages of each client before the clock starts, so that there are connections and plans.
+// WarmUp is the messages of each client before the clock starts, so that there are connections and
+// plans.
 const WarmUp = 20
 
 // Messages returns so many of the usual shape, beginning with a number.
@@ -30,7 +31,8 @@ func Deliver(ctx context.Context, stage *measure.Stage, clients, n int, work fun
 	return Usual().Deliver(ctx, stage, clients, n, work)
 }
 
-// Clients calls work for each number below n, so many at a time, and returns the first error, after which it stops.
+// Clients calls work for each number below n, so many at a time, and returns the first error, after
+// which it stops.
 func Clients(ctx context.Context, n, clients int, work func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -52,7 +52,8 @@ func NoKey(int) string { return "" }
 // OneKey is that of all messages.
 func OneKey(int) string { return customer(0) }
 
-// ZipfExponent lets the share of the k-th key fall with the power of k: of 1,000 keys the first has nearly a fifth.
+// ZipfExponent lets the share of the k-th key fall with the power of k: of 1,000 keys the first has
+// nearly a fifth.
 const ZipfExponent = 1.1
 
 // Zipf returns some keys far more often than others, and for a number always the same one.
@@ -77,7 +78,8 @@ func (s Shape) Messages(first, n int) []*message.Message {
 	return batch
 }
 
-// letters are random, the same ones each time: a database that compresses large values gains nothing.
+// letters are random, the same ones each time: a database that compresses large values gains
+// nothing.
 func letters(n int) []byte {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	random := rand.New(rand.NewPCG(0, 0)) //nolint:gosec // no secret
@@ -99,9 +101,10 @@ func (s Shape) Fill(n int, publish func(batch ...*message.Message) error) error 
 	return nil
 }
 
-// Deliver measures work on n messages, so many clients at a time. It lets go of each with its work, as a router does: a
-// message leads to its context, and that to a transaction, so those that are over would be kept in memory, and be looked
-// through by the garbage collector, to the end of the run.
+// Deliver measures work on n messages, so many clients at a time. It lets go of each with its work,
+// as a router does: a message leads to its context, and that to a transaction, so those that are
+// over would be kept in memory, and be looked through by the garbage collector, to the end of the
+// run.
 func (s Shape) Deliver(
 	ctx context.Context, stage *measure.Stage, clients, n int, work func(context.Context, *message.Message) error,
 ) error {

@@ -16,12 +16,13 @@ const MariaDBVariable = "TEST_MYSQL_DSN"
 
 // MariaDB is how contenders reach MariaDB.
 type MariaDB struct {
-	// Interpolate lets the driver put arguments into the text of a statement that is not prepared, which saves a round trip.
+	// Interpolate lets the driver put arguments into the text of a statement that is not prepared,
+	// which saves a round trip.
 	Interpolate bool
 }
 
-// Run gives a contender an empty database on MariaDB. Statements and log are counted by that server, to which no other program
-// may write meanwhile.
+// Run gives a contender an empty database on MariaDB. Statements and log are counted by that
+// server, to which no other program may write meanwhile.
 func (m MariaDB) Run(run func(ctx context.Context, stage *Stage, db *sql.DB) error) Run {
 	return func(ctx context.Context, stage *Stage) (err error) {
 		config, err := mysql.ParseDSN(os.Getenv(MariaDBVariable))
@@ -67,7 +68,8 @@ func (s *Stage) onMariaDB(ctx context.Context, config *mysql.Config, run func(co
 	return err
 }
 
-// readMariaDB reads the counters of MariaDB: statements, without those that prepare others, and the bytes of InnoDB's log.
+// readMariaDB reads the counters of MariaDB: statements, without those that prepare others, and the
+// bytes of InnoDB's log.
 func (s *Stage) readMariaDB(ctx context.Context) (now counters, err error) {
 	const status = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Innodb_os_log_written')`
 	rows, err := s.mariaDB.QueryContext(ctx, status)

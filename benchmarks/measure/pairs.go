@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// pairs returns the ratios of the rounds, sorted: of what a metric of ours is to that of the other in the same round, or of
-// the other's to ours if lower is better. Other work on the machine changes both turns of a round alike, since they follow
-// each other.
+// pairs returns the ratios of the rounds, sorted: of what a metric of ours is to that of the other
+// in the same round, or of the other's to ours if lower is better. Other work on the machine
+// changes both turns of a round alike, since they follow each other.
 func pairs(ours, other Series, metric Metric, lower bool) []float64 {
 	var ratios []float64
 	for _, a := range ours.Samples {
@@ -26,8 +26,9 @@ func pairs(ours, other Series, metric Metric, lower bool) []float64 {
 	return ratios
 }
 
-// uncertainty is how far the median of sorted values may lie from that of endlessly many, as a part of it: half of the
-// interval that contains the latter with a probability of 95 %, whatever the distribution.
+// uncertainty is how far the median of sorted values may lie from that of endlessly many, as a part
+// of it: half of the interval that contains the latter with a probability of 95 %, whatever the
+// distribution.
 func uncertainty(sorted []float64) float64 {
 	n := len(sorted)
 	if n == 0 || median(sorted) == 0 {

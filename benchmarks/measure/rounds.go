@@ -38,7 +38,8 @@ func Prepare(ctx context.Context, server string) error {
 	return errors.Join(err, db.Close())
 }
 
-// Rounds lets the contenders take turns: A B C, C B A, and so on, so that none always comes after the same one.
+// Rounds lets the contenders take turns: A B C, C B A, and so on, so that none always comes after
+// the same one.
 func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series, err error) {
 	if s.MaxRounds > 0 {
 		options.Rounds = min(options.Rounds, s.MaxRounds)
@@ -81,7 +82,8 @@ func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series
 	return results, nil
 }
 
-// checkpoint makes the server's files of WAL free for what comes, and lets the next checkpoint be far away.
+// checkpoint makes the server's files of WAL free for what comes, and lets the next checkpoint be
+// far away.
 func checkpoint(ctx context.Context, server string) error {
 	db, err := sql.Open("postgres", server)
 	if err != nil {

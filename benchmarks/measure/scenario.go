@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// Scenario is a group of contenders that do the same work, in turns, and what is expected of their results.
+// Scenario is a group of contenders that do the same work, in turns, and what is expected of their
+// results.
 type Scenario struct {
 	// Name of the group.
 	Name string
@@ -18,16 +19,19 @@ type Scenario struct {
 	Targets []Target
 	// Needs is a variable of the environment without which it cannot run, if any.
 	Needs string
-	// Log says that it needs a server whose log can be read: one with wal_level=logical, which writes a little more of it.
+	// Log says that it needs a server whose log can be read: one with wal_level=logical, which
+	// writes a little more of it.
 	Log bool
 	// Shared, if set, fills a schema once, for those contenders that say so.
 	Shared func(ctx context.Context, stage *Stage) error
-	// MaxRounds, if set, bounds the rounds: of what takes long, counts instead of taking time, or uses up what was filled once.
+	// MaxRounds, if set, bounds the rounds: of what takes long, counts instead of taking time, or
+	// uses up what was filled once.
 	MaxRounds int
-	// Turns of each contender in a round; 0 is one. What is over soon, or is to tell apart little, gets more of them.
+	// Turns of each contender in a round; 0 is one. What is over soon, or is to tell apart little,
+	// gets more of them.
 	Turns int
-	// Picture is the metric that is drawn. Defaults to the rate. With an Axis the contenders are points of a curve, and
-	// their names the numbers on that axis.
+	// Picture is the metric that is drawn. Defaults to the rate. With an Axis the contenders are
+	// points of a curve, and their names the numbers on that axis.
 	Picture Metric
 	Axis    string
 	// Floor is the contender whose spread tells how much the machine disturbs; "" is the first.
@@ -40,7 +44,8 @@ type Run func(ctx context.Context, stage *Stage) error
 // Contender is one way to do the work.
 type Contender struct {
 	Name string
-	// InShared says that it works in the schema that the scenario has filled, and not in an empty one.
+	// InShared says that it works in the schema that the scenario has filled, and not in an empty
+	// one.
 	InShared bool
 	Run      Run
 }
@@ -71,8 +76,8 @@ type Target struct {
 	Lower bool
 	// AtLeast is the ratio expected.
 	AtLeast float64
-	// Paired compares the two in each round, and takes the median of these ratios. It tells apart less than the medians of each
-	// contender do.
+	// Paired compares the two in each round, and takes the median of these ratios. It tells apart
+	// less than the medians of each contender do.
 	Paired bool
 }
 
@@ -81,18 +86,20 @@ type Verdict struct {
 	Target
 	OursValue, OtherValue float64
 	Ratio                 float64
-	// CPURatio is how many times the processor time of ours, client and server together, the other one took a message;
-	// 0 where that was not measured. Other work on the machine changes it little.
+	// CPURatio is how many times the processor time of ours, client and server together, the other
+	// one took a message; 0 where that was not measured. Other work on the machine changes it
+	// little.
 	CPURatio float64
 	// RateRatio is the ratio of the rates, round by round; 0 without another contender.
 	RateRatio float64
-	// Noise is how far the ratio may be wrong: see [uncertainty]; of a target that is not paired, the spread of the floor.
+	// Noise is how far the ratio may be wrong: see [uncertainty]; of a target that is not paired,
+	// the spread of the floor.
 	Noise float64
 	OK    bool
 }
 
-// Restrict returns the scenario with the targets of these names alone, and the contenders that they need. No names are
-// all of them. It reports false where nothing remains.
+// Restrict returns the scenario with the targets of these names alone, and the contenders that they
+// need. No names are all of them. It reports false where nothing remains.
 func (s Scenario) Restrict(names []string) (Scenario, bool) {
 	if len(names) == 0 || slices.Contains(names, s.Name) {
 		return s, true

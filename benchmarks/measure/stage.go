@@ -74,8 +74,8 @@ func (s *Stage) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the clock: so many messages have been handled. What is still written about them, until the contender has
-// closed, is counted, and its time is not.
+// Stop stops the clock: so many messages have been handled. What is still written about them, until
+// the contender has closed, is counted, and its time is not.
 func (s *Stage) Stop(messages int) error {
 	elapsed := time.Since(s.began)
 	s.sample.Messages, s.sample.Elapsed = messages, elapsed
@@ -137,7 +137,8 @@ func (c *counters) readOwn() {
 	c.allocs, c.clientCPU = memory.Mallocs, ownCPU()
 }
 
-// finish closes the contender's handle and counts what it did; connections report their transactions when they end.
+// finish closes the contender's handle and counts what it did; connections report their
+// transactions when they end.
 func (s *Stage) finish(ctx context.Context) error {
 	if err := s.DB.Close(); err != nil {
 		return err
@@ -165,7 +166,8 @@ func (s *Stage) finish(ctx context.Context) error {
 // goneTimeout is what a server process may need to notice that its client has gone.
 const goneTimeout = 30 * time.Second
 
-// waitGone waits until nobody of that name is connected to the contenders' database; no name is everybody.
+// waitGone waits until nobody of that name is connected to the contenders' database; no name is
+// everybody.
 func (s *Stage) waitGone(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Wire counts what goes to PostgreSQL, by reading the protocol, so that it is the same for each driver and library.
+// Wire counts what goes to PostgreSQL, by reading the protocol, so that it is the same for each
+// driver and library.
 type Wire struct {
 	statements, roundTrips atomic.Int64
 }
@@ -52,7 +53,8 @@ func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net
 	return d.wire.Dial(ctx, network, address)
 }
 
-// countedConn reads along what is written. One goroutine at a time writes to a connection of a database.
+// countedConn reads along what is written. One goroutine at a time writes to a connection of a
+// database.
 type countedConn struct {
 	net.Conn
 	wire *Wire

@@ -14,8 +14,9 @@ const (
 	quickBacklog = 200_000
 )
 
-// A short backlog, and what is drained of either. Some stay behind in both: were the short one drained to its end, the
-// forwarder would have nothing to read ahead while it handles the last ones, which it has in the long one.
+// A short backlog, and what is drained of either. Some stay behind in both: were the short one
+// drained to its end, the forwarder would have nothing to read ahead while it handles the last
+// ones, which it has in the long one.
 const (
 	shortBacklog = 20_000
 	drained      = 16_000
@@ -24,8 +25,8 @@ const (
 // backlogTurns are those of either in a round, since they are over soon.
 const backlogTurns = 2
 
-// Backlog drains the same number of messages from a short outbox and from a long one, which each turn leaves a little
-// shorter.
+// Backlog drains the same number of messages from a short outbox and from a long one, which each
+// turn leaves a little shorter.
 func Backlog() measure.Scenario {
 	return measure.Scenario{
 		Name:      "relay-backlog",
@@ -49,8 +50,8 @@ func Backlog() measure.Scenario {
 	}
 }
 
-// drainVacuumed drains messages of an outbox in which nothing is left of those that an earlier turn removed: a forwarder
-// that starts passes over them, however many are in front of it.
+// drainVacuumed drains messages of an outbox in which nothing is left of those that an earlier turn
+// removed: a forwarder that starts passes over them, however many are in front of it.
 func drainVacuumed(ctx context.Context, stage *measure.Stage) error {
 	if _, err := stage.Setup.ExecContext(ctx, "VACUUM postbox_messages"); err != nil {
 		return err

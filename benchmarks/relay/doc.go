@@ -1,3 +1,3 @@
-// Package relay measures how messages get from the outbox to a publisher: ours, what a user would pick instead, and the
-// same by hand.
+// Package relay measures how messages get from the outbox to a publisher: ours, what a user would
+// pick instead, and the same by hand.
 package relay

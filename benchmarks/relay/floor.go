@@ -14,9 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// floor drains an outbox of n messages as little as possible: it reads a page, publishes, and deletes what it has
-// published by a list of ids, with prepared statements. It knows no retry, no order of a key, no second process, and
-// misses what commits late.
+// floor drains an outbox of n messages as little as possible: it reads a page, publishes, and
+// deletes what it has published by a list of ids, with prepared statements. It knows no retry, no
+// order of a key, no second process, and misses what commits late.
 func floor(n int, to *sink, page int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillFloor(ctx, stage.Setup, n); err != nil {

@@ -71,7 +71,8 @@ func TailIdle() measure.Scenario {
 	}
 }
 
-// Idle processes slow down first, and then are watched for long, since some of what they do comes once in five seconds.
+// Idle processes slow down first, and then are watched for long, since some of what they do comes
+// once in five seconds.
 const (
 	idleSettles = 3 * time.Second
 	idleWindow  = 20 * time.Second

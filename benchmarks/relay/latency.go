@@ -43,7 +43,8 @@ func oursLatency(ctx context.Context, stage *measure.Stage) error {
 	return oursPaced(ctx, stage, stage.DB, postbox.PostgreSQL, paced{seconds: latencySeconds(stage), pace: oneByOne, before: warmUp})
 }
 
-// paced is how messages come, for how many seconds, and how many come before them and are not timed.
+// paced is how messages come, for how many seconds, and how many come before them and are not
+// timed.
 type paced struct {
 	seconds, before int
 	pace
@@ -51,8 +52,8 @@ type paced struct {
 
 func (p paced) stopwatch() *stopwatch { return newStopwatch(p.seconds * p.perSecond) }
 
-// oursPaced commits messages at a pace into an outbox that is empty at first, and takes the time until each is
-// published by a forwarder with default settings.
+// oursPaced commits messages at a pace into an outbox that is empty at first, and takes the time
+// until each is published by a forwarder with default settings.
 func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect postbox.Dialect, at paced) error {
 	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect}); err != nil {
 		return err

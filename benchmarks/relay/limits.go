@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Limits drains a backlog with limits that are never reached and without: for the outbox, and for its topic.
+// Limits drains a backlog with limits that are never reached and without: for the outbox, and for
+// its topic.
 func Limits() measure.Scenario {
 	const most, atOnce = 1_000_000, 10_000 // more than any forwarder does
 	limit := postbox.Limit{PerSecond: most, AtOnce: atOnce}

@@ -15,8 +15,8 @@ import (
 // longTxSeconds are those that messages come under an open transaction.
 const longTxSeconds = 120
 
-// LongTx does what [Steady] does while a transaction that has written to another table stays open. Nothing that was
-// deleted since that transaction began can be cleared away.
+// LongTx does what [Steady] does while a transaction that has written to another table stays open.
+// Nothing that was deleted since that transaction began can be cleared away.
 func LongTx() measure.Scenario {
 	return measure.Scenario{
 		Name:      "long-tx",
@@ -34,7 +34,8 @@ func LongTx() measure.Scenario {
 	}
 }
 
-// The messages that go through before a drain is measured, those of the drain, and those of a quick run.
+// The messages that go through before a drain is measured, those of the drain, and those of a quick
+// run.
 const (
 	goThrough      = 1_000_000
 	thenDrained    = 100_000
@@ -43,8 +44,8 @@ const (
 	longTxRounds   = 2
 )
 
-// LongTxDrain lets many messages go through, under an open transaction and without one, and then measures how fast the
-// same forwarder drains a backlog.
+// LongTxDrain lets many messages go through, under an open transaction and without one, and then
+// measures how fast the same forwarder drains a backlog.
 func LongTxDrain() measure.Scenario {
 	return measure.Scenario{
 		Name: "long-tx-drain",
@@ -60,8 +61,8 @@ func LongTxDrain() measure.Scenario {
 	}
 }
 
-// whileOpen runs while a transaction is open that has an id of its own, in the same database, and touches no table of
-// Postbox.
+// whileOpen runs while a transaction is open that has an id of its own, in the same database, and
+// touches no table of Postbox.
 func whileOpen(run measure.Run) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) (err error) {
 		db, err := sql.Open("postgres", stage.DSN)
@@ -84,8 +85,8 @@ func whileOpen(run measure.Run) measure.Run {
 	}
 }
 
-// drainAfterMany lets messages go through a forwarder as fast as it can, then holds its publisher until there is a
-// backlog, and measures how fast the backlog goes.
+// drainAfterMany lets messages go through a forwarder as fast as it can, then holds its publisher
+// until there is a backlog, and measures how fast the backlog goes.
 func drainAfterMany(ctx context.Context, stage *measure.Stage) error {
 	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
 		return err
@@ -138,7 +139,8 @@ func (g *gate) measure(ctx context.Context, stage *measure.Stage, through, backl
 	return stage.Stop(backlog)
 }
 
-// fill writes the messages that pass at once, waits until they have, writes those that do not, and starts the clock.
+// fill writes the messages that pass at once, waits until they have, writes those that do not, and
+// starts the clock.
 func (g *gate) fill(ctx context.Context, stage *measure.Stage, through, backlog int) error {
 	if err := fillOurs(ctx, stage.Setup, through); err != nil {
 		return err

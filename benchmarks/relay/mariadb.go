@@ -42,7 +42,8 @@ func ThroughputMariaDB() measure.Scenario {
 	}
 }
 
-// The messages of a drain on MariaDB, those of Watermill's forwarder, which sends one at a time, and those of a quick run.
+// The messages of a drain on MariaDB, those of Watermill's forwarder, which sends one at a time,
+// and those of a quick run.
 const (
 	mariaDBBacklog      = 30_000
 	quickMariaDBBacklog = 15_000
@@ -72,7 +73,8 @@ func stockMariaDB(batchSize int) measure.Run {
 	})
 }
 
-// floorMariaDB does what [floor] does on PostgreSQL. The ids of what it deletes are in the text of the statement.
+// floorMariaDB does what [floor] does on PostgreSQL. The ids of what it deletes are in the text of
+// the statement.
 func floorMariaDB() measure.Run {
 	return measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 		n := stage.Scale(mariaDBBacklog, quickMariaDBBacklog)

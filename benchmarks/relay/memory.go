@@ -10,8 +10,8 @@ import (
 // Resident is the largest resident memory of a process.
 const Resident measure.Metric = "resident MiB"
 
-// Memory drains a long backlog in a process of its own, which is a forwarder and nothing else. The same process with a single message
-// shows how much of its memory is the program itself.
+// Memory drains a long backlog in a process of its own, which is a forwarder and nothing else. The
+// same process with a single message shows how much of its memory is the program itself.
 func Memory() measure.Scenario {
 	return measure.Scenario{
 		Name:      "memory",

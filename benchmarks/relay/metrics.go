@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Metrics drains a backlog with metrics for Prometheus and without. Tuned, a message costs least, and what is measured
-// of it most in comparison.
+// Metrics drains a backlog with metrics for Prometheus and without. Tuned, a message costs least,
+// and what is measured of it most in comparison.
 func Metrics() measure.Scenario {
 	const backlog, quick = 60_000, 20_000
 	drain := func(describe load.Describe, config forwarder.Config) measure.Run {

@@ -16,8 +16,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Parts drains the same backlog by hand with more and more of what a forwarder does. The difference between a contender and the one
-// before it is the price of one part, and all of them together are the distance between a tuned forwarder and the floor.
+// Parts drains the same backlog by hand with more and more of what a forwarder does. The difference
+// between a contender and the one before it is the price of one part, and all of them together are
+// the distance between a tuned forwarder and the floor.
 func Parts() measure.Scenario {
 	const backlog = 50_000
 	by := func(p parts) measure.Run {

@@ -44,10 +44,10 @@ var (
 	}
 )
 
-// pacedByHand commits messages at a pace and takes the time until each is published by hand: a commit
-// wakes a loop that reads the first page, publishes it, and deletes it. It reads from the beginning of the table each
-// time, since it would miss a message that commits late behind a place that it has passed. It knows no order of a key,
-// no retry and no second process.
+// pacedByHand commits messages at a pace and takes the time until each is published by hand: a
+// commit wakes a loop that reads the first page, publishes it, and deletes it. It reads from the
+// beginning of the table each time, since it would miss a message that commits late behind a place
+// that it has passed. It knows no order of a key, no retry and no second process.
 func pacedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, words byHand, at paced) error {
 	if _, err := db.ExecContext(ctx, words.create); err != nil {
 		return err

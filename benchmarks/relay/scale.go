@@ -9,8 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// What each forwarder of a fleet is given: with a broker that takes so long, and so many calls at a time, it is the
-// broker that limits it, also where four of them share two cores with the database.
+// What each forwarder of a fleet is given: with a broker that takes so long, and so many calls at a
+// time, it is the broker that limits it, also where four of them share two cores with the database.
 const (
 	fleetTakes       = 5 * time.Millisecond
 	fleetConcurrency = 16
@@ -87,7 +87,8 @@ func runFleet(ctx context.Context, stage *measure.Stage, processes int) (err err
 	return err
 }
 
-// published reads what the processes tell until a time, and returns how much they had published by then.
+// published reads what the processes tell until a time, and returns how much they had published by
+// then.
 func published(fleet []*child, until time.Time) (int64, error) {
 	for {
 		total := int64(0)

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// sink is a publisher that takes a while for each call, or none, or hands on to another, and tells when it has got all
-// messages.
+// sink is a publisher that takes a while for each call, or none, or hands on to another, and tells
+// when it has got all messages.
 type sink struct {
 	want    int64
 	inner   message.Publisher // nil is nobody

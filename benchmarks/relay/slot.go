@@ -19,9 +19,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// slotByHand reads the inserts into an outbox from the log of PostgreSQL, as little as possible: it publishes each message as it comes, and
-// deletes in the background what it has published. It reads no message that was there before it, knows no retry, no failure of its connection
-// and no second process, and confirms no position, since its slot ends with the run.
+// slotByHand reads the inserts into an outbox from the log of PostgreSQL, as little as possible: it
+// publishes each message as it comes, and deletes in the background what it has published. It reads
+// no message that was there before it, knows no retry, no failure of its connection and no second
+// process, and confirms no position, since its slot ends with the run.
 type slotByHand struct {
 	conn *pgconn.PgConn
 	to   message.Publisher
@@ -99,7 +100,8 @@ func (s *slotByHand) read() error {
 	}
 }
 
-// publish publishes the message of an inserted row, whose columns are all there and binary, and returns its id.
+// publish publishes the message of an inserted row, whose columns are all there and binary, and
+// returns its id.
 func (s *slotByHand) publish(change []byte) (int64, error) {
 	const before, count, kind, size = 6, 2, 1, 4 // the kind of the change, the table and the kind of the row; then columns
 	var columns [5][]byte

@@ -18,10 +18,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// standIn drains an outbox of n messages as oagudo/outbox does, which cannot be had here as a module: the same
-// statements in the same rhythm, in our words. Once a tick it reads a batch, in order of creation, publishes one message
-// after the other, each under a deadline, and deletes them with one statement that has a parameter for each, none of
-// them prepared.
+// standIn drains an outbox of n messages as oagudo/outbox does, which cannot be had here as a
+// module: the same statements in the same rhythm, in our words. Once a tick it reads a batch, in
+// order of creation, publishes one message after the other, each under a deadline, and deletes them
+// with one statement that has a parameter for each, none of them prepared.
 func standIn(n int, to *sink, batch int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillStandIn(ctx, stage.Setup, n); err != nil {
@@ -106,7 +106,8 @@ func standInPage(ctx context.Context, db *sql.DB, batch int) (page []*standInRow
 	return page, rows.Err()
 }
 
-// standInPublish is what a user of that library writes to reach a publisher of Watermill, under its deadline.
+// standInPublish is what a user of that library writes to reach a publisher of Watermill, under its
+// deadline.
 func standInPublish(ctx context.Context, to *sink, row *standInRow) error {
 	const deadline = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, deadline)

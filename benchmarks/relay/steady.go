@@ -8,7 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// steadily is how the messages of [Steady] and [LongTx] come: far fewer than a forwarder can publish.
+// steadily is how the messages of [Steady] and [LongTx] come: far fewer than a forwarder can
+// publish.
 var steadily = pace{perSecond: 800, clients: 16}
 
 // The seconds that messages come, the seconds for what is done by hand, and those of a quick run.
@@ -18,12 +19,13 @@ const (
 	quickSeconds  = 3
 )
 
-// keepsPace is the part of the pace that must be reached, since a machine that commits fewer messages publishes them
-// sooner.
+// keepsPace is the part of the pace that must be reached, since a machine that commits fewer
+// messages publishes them sooner.
 const keepsPace = 0.95
 
-// Steady commits messages for long into an outbox that was empty, and takes the time until each is published. No
-// statistics of the table are there at first, and rows that were deleted pile up until autovacuum comes.
+// Steady commits messages for long into an outbox that was empty, and takes the time until each is
+// published. No statistics of the table are there at first, and rows that were deleted pile up
+// until autovacuum comes.
 func Steady() measure.Scenario {
 	return measure.Scenario{
 		Name:      "steady",
@@ -74,7 +76,8 @@ func oursSteady(seconds int) measure.Run {
 	}
 }
 
-// steadyTargets are those of ours: it is within so many milliseconds, and the messages came at their pace.
+// steadyTargets are those of ours: it is within so many milliseconds, and the messages came at
+// their pace.
 func steadyTargets(name string, milliseconds float64) []measure.Target {
 	return []measure.Target{
 		{Name: name, Ours: "ours", Limit: milliseconds, Metric: P99, Lower: true, AtLeast: 1},

@@ -17,8 +17,8 @@ import (
 // stockTopic is where Watermill's forwarder keeps messages.
 const stockTopic = "forwarder"
 
-// stock drains an outbox of n messages with Watermill's components/forwarder on watermill-sql. A batch size of 0 is its
-// default.
+// stock drains an outbox of n messages with Watermill's components/forwarder on watermill-sql. A
+// batch size of 0 is its default.
 func stock(n int, to *sink, batchSize int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillStock(stage.Setup, stockPostgres(batchSize).schema, n); err != nil {

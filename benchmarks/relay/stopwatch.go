@@ -19,8 +19,8 @@ const (
 	P99 measure.Metric = "p99 ms"
 )
 
-// pace is how messages come: so many a second, each at its own time, whatever became of those before it. Clients
-// is the most that are committed at a time.
+// pace is how messages come: so many a second, each at its own time, whatever became of those
+// before it. Clients is the most that are committed at a time.
 type pace struct{ perSecond, clients int }
 
 // due is when the message with this number comes.
@@ -28,8 +28,8 @@ func (p pace) due(begin time.Time, number int) time.Time {
 	return begin.Add(time.Duration(number) * time.Second / time.Duration(p.perSecond))
 }
 
-// stopwatch is a publisher that takes the time since the commit. Either may come first, where the answer to a commit
-// is slow.
+// stopwatch is a publisher that takes the time since the commit. Either may come first, where the
+// answer to a commit is slow.
 type stopwatch struct {
 	want int
 	done chan struct{}
@@ -78,11 +78,13 @@ func (w *stopwatch) run(ctx context.Context, stage *measure.Stage, at pace, send
 	return stage.Stop(w.want)
 }
 
-// warmUp is how many messages come before the clock starts where that is measured which a running service does: on each connection,
-// PostgreSQL plans a prepared statement anew for its first five executions.
+// warmUp is how many messages come before the clock starts where that is measured which a running
+// service does: on each connection, PostgreSQL plans a prepared statement anew for its first five
+// executions.
 const warmUp = 100
 
-// runWarm does so after that many messages, whose times are not taken. send calls committed after the commit.
+// runWarm does so after that many messages, whose times are not taken. send calls committed after
+// the commit.
 func (w *stopwatch) runWarm(
 	ctx context.Context, stage *measure.Stage, at pace, before int, send func(ctx context.Context, msg *message.Message, committed func()) error,
 ) error {

@@ -18,8 +18,8 @@ import (
 // tailRounds are few, since the contenders lie far apart.
 const tailRounds = 2
 
-// apart is a forwarder beside a publisher that it does not hear, as if they were in two processes: commits of its own process would wake it
-// without a poll.
+// apart is a forwarder beside a publisher that it does not hear, as if they were in two processes:
+// commits of its own process would wake it without a poll.
 type apart struct {
 	*forwarder.Forwarder
 
@@ -43,7 +43,8 @@ func startApart(ctx context.Context, stage *measure.Stage, to message.Publisher,
 			return nil, err
 		}
 	}
-	// The name of the schema makes the tables those of another publisher, for wake-ups within a process.
+	// The name of the schema makes the tables those of another publisher, for wake-ups within a
+	// process.
 	named := postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL, Schema: stage.Schema()}
 	if a.publisher, err = forwarder.NewPublisher(named, forwarder.PublisherConfig{DisableNotify: true}, nil); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// TailLatency commits messages one by one, which a forwarder of another process finds by polling or in the log, or a program by hand in the log.
+// TailLatency commits messages one by one, which a forwarder of another process finds by polling or
+// in the log, or a program by hand in the log.
 func TailLatency() measure.Scenario {
 	return measure.Scenario{
 		Name:      "tail-latency",

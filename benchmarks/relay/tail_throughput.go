@@ -83,7 +83,8 @@ func throughputSlot(ctx context.Context, stage *measure.Stage) error {
 	return errors.Join(err, stop())
 }
 
-// writeAndWait starts the clock, writes the messages batch by batch, and waits until all are published.
+// writeAndWait starts the clock, writes the messages batch by batch, and waits until all are
+// published.
 func writeAndWait(ctx context.Context, stage *measure.Stage, to *sink, write func(ctx context.Context, batch []*message.Message) error) error {
 	list := load.Messages(0, written(stage))
 	if err := stage.Start(ctx); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Settings of the tuned contenders, each its best; the page of the floor and of the stand-in is given.
+// Settings of the tuned contenders, each its best; the page of the floor and of the stand-in is
+// given.
 const (
 	tunedPage    = 2000
 	tunedBatch   = 250

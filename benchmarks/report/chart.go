@@ -122,7 +122,8 @@ func (g Group) curve(p *plot.Plot) error {
 	return nil
 }
 
-// linear is how many times the first the last point of an axis may be, lest those in between cannot be told apart.
+// linear is how many times the first the last point of an axis may be, lest those in between cannot
+// be told apart.
 const linear = 10
 
 // ticks stand at the points.

@@ -15,7 +15,8 @@ const (
 	ends   = "<!-- benchmarks: end -->\n"
 )
 
-// WriteDocs puts the tables into the page of this name in that folder, and the pictures into one beside it.
+// WriteDocs puts the tables into the page of this name in that folder, and the pictures into one
+// beside it.
 func (s *Summary) WriteDocs(folder, page string) error {
 	path := filepath.Join(folder, page+".md")
 	text, err := os.ReadFile(path)
@@ -34,7 +35,8 @@ func (s *Summary) WriteDocs(folder, page string) error {
 	return os.WriteFile(path, []byte(before+begins+s.markdown(page)+ends+after), mode)
 }
 
-// markdown is a table of all targets, if there are any, and then one of each group with its picture from that folder.
+// markdown is a table of all targets, if there are any, and then one of each group with its picture
+// from that folder.
 func (s *Summary) markdown(pictures string) string {
 	var b strings.Builder
 	run := "rounds"

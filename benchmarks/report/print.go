@@ -57,7 +57,8 @@ func (g Group) table(to io.Writer) error {
 	return table.Flush()
 }
 
-// metrics are those that the group has measured: the usual ones first, then those of its targets, then the others.
+// metrics are those that the group has measured: the usual ones first, then those of its targets,
+// then the others.
 func (g Group) metrics() []measure.Metric {
 	measured := map[measure.Metric]bool{}
 	for _, series := range g.Series {

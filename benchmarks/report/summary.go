@@ -1,4 +1,5 @@
-// Package report shows what was measured: as a table, as lines for programs, as a file, and as pictures.
+// Package report shows what was measured: as a table, as lines for programs, as a file, and as
+// pictures.
 package report
 
 import (

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// CPU returns the processor time that the server's processes have taken, those that have ended included, where /proc
-// tells; elsewhere zero. On a machine with other work it disturbs less than a clock. Of processes that run, it is exact; of
-// those that have ended, to a hundredth of a second in all.
+// CPU returns the processor time that the server's processes have taken, those that have ended
+// included, where /proc tells; elsewhere zero. On a machine with other work it disturbs less than a
+// clock. Of processes that run, it is exact; of those that have ended, to a hundredth of a second
+// in all.
 func (p *Postgres) CPU() time.Duration {
 	pid, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {
@@ -31,7 +32,8 @@ func (p *Postgres) CPU() time.Duration {
 	return taken
 }
 
-// scheduled returns for how long a process without children has had a processor, if the kernel says so.
+// scheduled returns for how long a process without children has had a processor, if the kernel says
+// so.
 func scheduled(process string) (taken time.Duration, known bool) {
 	text, err := os.ReadFile(filepath.Join(process, "schedstat"))
 	if err != nil {
@@ -49,8 +51,8 @@ const (
 	fieldsTimes = 4
 )
 
-// timeOf returns the processor time of a process, and of its children that have ended, in hundredths of a second. It is
-// false if the process is not a child of that parent.
+// timeOf returns the processor time of a process, and of its children that have ended, in
+// hundredths of a second. It is false if the process is not a child of that parent.
 func timeOf(pid, parent string) (taken time.Duration, child bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
 	if err != nil {

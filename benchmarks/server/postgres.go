@@ -1,5 +1,5 @@
-// Package server runs a PostgreSQL of the benchmark's own, so that nothing else writes to it, and what it writes can be
-// told from the difference of its counters.
+// Package server runs a PostgreSQL of the benchmark's own, so that nothing else writes to it, and
+// what it writes can be told from the difference of its counters.
 package server
 
 import (
@@ -22,9 +22,10 @@ import (
 	_ "github.com/lib/pq" // driver "postgres"
 )
 
-// settings beside PostgreSQL's defaults. fsync and synchronous_commit are on by default, and named to be seen. With the
-// default size of WAL a checkpoint would come in the middle of some runs and not of others, and the images of whole
-// pages after it would be charged to whoever runs then. The least size is what it keeps of files for later.
+// settings beside PostgreSQL's defaults. fsync and synchronous_commit are on by default, and named
+// to be seen. With the default size of WAL a checkpoint would come in the middle of some runs and
+// not of others, and the images of whole pages after it would be charged to whoever runs then. The
+// least size is what it keeps of files for later.
 var settings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_connections=300",
 	"max_wal_size=8GB", "min_wal_size=4GB", "checkpoint_timeout=1h", "listen_addresses=127.0.0.1",
@@ -43,7 +44,8 @@ type Postgres struct {
 // LogSettings are those of a server whose log can be read.
 func LogSettings() []string { return []string{"wal_level=logical"} }
 
-// Start makes a new cluster in a folder of its own and starts it on a free port, with more settings if they are given. Stop ends it.
+// Start makes a new cluster in a folder of its own and starts it on a free port, with more settings
+// if they are given. Stop ends it.
 func Start(ctx context.Context, more ...string) (*Postgres, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -124,8 +126,8 @@ func command(ctx context.Context, as *syscall.Credential, path string, args ...s
 	return cmd
 }
 
-// keeper runs a server until its own input ends, however this process may end, and clears away what it leaves. A
-// server is told to end at once: nobody needs the data, but shared memory shall go.
+// keeper runs a server until its own input ends, however this process may end, and clears away what
+// it leaves. A server is told to end at once: nobody needs the data, but shared memory shall go.
 const keeper = `
 folder=$1; shift
 "$@" <&- & server=$!
@@ -195,9 +197,9 @@ func (p *Postgres) waitReady(ctx context.Context) error {
 	}
 }
 
-// Warm makes of a new server one that has been running: its memory is in use, and its WAL goes into files that are there.
-// A new one touches a page of its memory for the first time, and fills a file of 16 MB with zeros, in the turn of
-// whoever comes to it.
+// Warm makes of a new server one that has been running: its memory is in use, and its WAL goes into
+// files that are there. A new one touches a page of its memory for the first time, and fills a file
+// of 16 MB with zeros, in the turn of whoever comes to it.
 func (p *Postgres) Warm(ctx context.Context) error {
 	const pages = 2 << 30 / (8 << 10) // twice its memory, one row each
 	db, err := sql.Open("postgres", p.DSN())

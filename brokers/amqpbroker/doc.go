@@ -1,17 +1,18 @@
-// Package amqpbroker gives Watermill's RabbitMQ publisher and subscriber the settings that an outbox and an
-// inbox need. It also has a publisher that notices errors which the stock one does not.
-// For watermill-amqp v2; brokers/amqpbrokerv3 is for v3.
+// Package amqpbroker gives Watermill's RabbitMQ publisher and subscriber the settings that an
+// outbox and an inbox need. It also has a publisher that notices errors which the stock one does
+// not. For watermill-amqp v2; brokers/amqpbrokerv3 is for v3.
 //
 // # The problem
 //
-// With watermill-amqp's defaults Publish returns before RabbitMQ has the message. With confirms on, RabbitMQ
-// still confirms a message that it drops because no queue exists for it. After a nack on a quorum queue,
-// the message carries a header that the stock marshaler cannot read. It is then requeued and fails again,
-// thousands of times a second and for ever.
+// With watermill-amqp's defaults Publish returns before RabbitMQ has the message. With confirms on,
+// RabbitMQ still confirms a message that it drops because no queue exists for it. After a nack on a
+// quorum queue, the message carries a header that the stock marshaler cannot read. It is then
+// requeued and fails again, thousands of times a second and for ever.
 //
 // # Topology first
 //
-// RabbitMQ drops a message that reaches no queue. Declare the destinations before the forwarder starts:
+// RabbitMQ drops a message that reaches no queue. Declare the destinations before the forwarder
+// starts:
 //
 //	err := amqpbroker.EnsureTopology(amqpbroker.DefaultSubscriberConfig(uri, "billing"), "orders", "payments")
 //
@@ -30,15 +31,17 @@
 //	Marshaler                      [Marshaler]  persistent messages, UUID and metadata in the headers
 //	Exchange.Durable               true         the exchange survives a restart of RabbitMQ
 //
-// [Publisher] reports a message without a queue as [ErrUnroutable], which [Classify] takes for an outage. The
-// message stays in the outbox and is tried again until the queue is declared. No attempt is counted,
-// and the message does not become a dead letter. If an event may have no consumers, set Publish.Mandatory to false.
+// [Publisher] reports a message without a queue as [ErrUnroutable], which [Classify] takes for an
+// outage. The message stays in the outbox and is tried again until the queue is declared. No
+// attempt is counted, and the message does not become a dead letter. If an event may have no
+// consumers, set Publish.Mandatory to false.
 //
-// The stock publisher works with these configurations too. But its "not connected" and "not confirmed" are
-// text without a type, so they count as attempts, and unroutable messages are lost. It opens a channel for
-// every call and waits for each message: 399 messages a second one by one. [Publisher] on one machine with
-// RabbitMQ 3.10, 2 cores and a durable queue reaches 1,900 a second one by one, 7,600 in batches of 100, and 5,000
-// from 64 concurrent callers. So give it batches, or call it concurrently.
+// The stock publisher works with these configurations too. But its "not connected" and "not
+// confirmed" are text without a type, so they count as attempts, and unroutable messages are lost.
+// It opens a channel for every call and waits for each message: 399 messages a second one by one.
+// [Publisher] on one machine with RabbitMQ 3.10, 2 cores and a durable queue reaches 1,900 a second
+// one by one, 7,600 in batches of 100, and 5,000 from 64 concurrent callers. So give it batches, or
+// call it concurrently.
 //
 // # Subscriber
 //
@@ -51,15 +54,16 @@
 //	Consume.NoRequeueOnNack        false        a nacked message comes again; true drops it, unless the queue has a dead-letter exchange
 //	Marshaler                      [Marshaler]  reads any header: a message that cannot be read would come back at once, for ever
 //
-// Watermill handles one message of a subscription at a time, whatever the prefetch. For more, start several
-// subscriptions, or defer the work with an inbox.
+// Watermill handles one message of a subscription at a time, whatever the prefetch. For more, start
+// several subscriptions, or defer the work with an inbox.
 //
 // A nacked message comes back at once. [DelayNack] slows that down.
 //
-// Queues are classic unless Queue.Arguments says {"x-queue-type": "quorum"}, which replicates them; all
-// clients must declare the same. To reach a cluster while any one node is down, let Connection.AmqpConfig.Dial try its
-// nodes, or put a load balancer before them. From RabbitMQ 4 on a quorum queue drops a message after 20 deliveries: give
-// it a dead-letter exchange, or {"x-delivery-limit": -1}.
+// Queues are classic unless Queue.Arguments says {"x-queue-type": "quorum"}, which replicates them;
+// all clients must declare the same. To reach a cluster while any one node is down, let
+// Connection.AmqpConfig.Dial try its nodes, or put a load balancer before them. From RabbitMQ 4 on
+// a quorum queue drops a message after 20 deliveries: give it a dead-letter exchange, or
+// {"x-delivery-limit": -1}.
 //
 // A message from a producer other than Watermill has the property message-id as its UUID. If it has
 // none, the inbox's policy for messages without an id decides about it. RabbitMQ has no coordinates

@@ -21,10 +21,11 @@ const (
 	OffsetMetadata = "kafka_offset"
 )
 
-// Capture returns the data that Kafka has about a received message and that the message does not carry: the record's key, if it has
-// one, its topic, partition and offset. Give Capture to middleware.DeferConfig; otherwise these data are lost when the message
-// is stored. It returns nil for a message that did not come through watermill-kafka. Outside a Watermill router it does
-// not know the topic.
+// Capture returns the data that Kafka has about a received message and that the message does not
+// carry: the record's key, if it has one, its topic, partition and offset. Give Capture to
+// middleware.DeferConfig; otherwise these data are lost when the message is stored. It returns nil
+// for a message that did not come through watermill-kafka. Outside a Watermill router it does not
+// know the topic.
 func Capture(msg *message.Message) map[string]string {
 	ctx := msg.Context()
 	partition, hasPartition := kafka.MessagePartitionFromCtx(ctx)

@@ -9,8 +9,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// clientOutages are the errors with which sarama itself reports that Kafka is away, or with which sarama or a [Publisher]
-// reports that it was closed.
+// clientOutages are the errors with which sarama itself reports that Kafka is away, or with which
+// sarama or a [Publisher] reports that it was closed.
 var clientOutages = []error{
 	postbox.ErrClosed,
 	sarama.ErrOutOfBrokers, sarama.ErrNotConnected, sarama.ErrBrokerNotFound, sarama.ErrControllerNotAvailable,
@@ -18,9 +18,9 @@ var clientOutages = []error{
 	breaker.ErrBreakerOpen, // sarama stops asking for a leader for 10 s after three failures in a row
 }
 
-// brokerErrors are the answers of a broker to a producer which show what is at fault. An answer about the
-// cluster, the topic's setup, the permissions or the producer's own state would meet any other message
-// too, and ends by waiting or through an operator.
+// brokerErrors are the answers of a broker to a producer which show what is at fault. An answer
+// about the cluster, the topic's setup, the permissions or the producer's own state would meet any
+// other message too, and ends by waiting or through an operator.
 var brokerErrors = map[sarama.KError]postbox.ErrorClass{
 	sarama.ErrUnknownTopicOrPartition:         postbox.Outage, // not created yet, or the metadata is old
 	sarama.ErrLeaderNotAvailable:              postbox.Outage,
@@ -67,15 +67,17 @@ var brokerErrors = map[sarama.KError]postbox.ErrorClass{
 	sarama.ErrInvalidRecord:          postbox.MessageFault, // for example no key on a compacted topic
 }
 
-// Classify is the [postbox.Classifier] for errors of a publisher made with [DefaultPublisherConfig]. An error of
-// the cluster, the connection, the topic or the permissions is an outage: the message waits. A message
-// that is too large, cannot be encoded, goes to a topic with an impossible name, or is refused by the
-// broker's validation is at fault. All other errors are Unclassified, and so is nil.
+// Classify is the [postbox.Classifier] for errors of a publisher made with
+// [DefaultPublisherConfig]. An error of the cluster, the connection, the topic or the permissions
+// is an outage: the message waits. A message that is too large, cannot be encoded, goes to a topic
+// with an impossible name, or is refused by the broker's validation is at fault. All other errors
+// are Unclassified, and so is nil.
 //
 // Classify includes [postbox.ClassifyNetwork], unwraps errors and sarama.ProducerErrors, and never
-// reads an error's text. It takes a sarama.ConfigurationError for a fault of the message, because the one
-// that Publish returns says that the message is larger than Producer.MaxMessageBytes. One that
-// NewPublisher, ours or theirs, returns is about the configuration and must not be passed to Classify.
+// reads an error's text. It takes a sarama.ConfigurationError for a fault of the message, because
+// the one that Publish returns says that the message is larger than Producer.MaxMessageBytes. One
+// that NewPublisher, ours or theirs, returns is about the configuration and must not be passed to
+// Classify.
 func Classify(err error) postbox.ErrorClass {
 	if class := postbox.ClassifyNetwork(err); class != postbox.Unclassified {
 		return class
@@ -101,7 +103,8 @@ func Classify(err error) postbox.ErrorClass {
 	return postbox.Unclassified
 }
 
-// classifyAll returns Outage if any of the errors is one, and else the class that all of them share.
+// classifyAll returns Outage if any of the errors is one, and else the class that all of them
+// share.
 func classifyAll(many sarama.ProducerErrors) postbox.ErrorClass {
 	seen := make(map[postbox.ErrorClass]bool)
 	for _, one := range many {

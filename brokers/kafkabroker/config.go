@@ -11,13 +11,13 @@ import (
 // clientID is how brokers name the client in their logs, metrics and quotas.
 const clientID = "postbox"
 
-// protocolVersion is the protocol of the oldest supported brokers. Newer brokers understand it: Kafka
-// 4 dropped only older ones.
+// protocolVersion is the protocol of the oldest supported brokers. Newer brokers understand it:
+// Kafka 4 dropped only older ones.
 var protocolVersion = sarama.V2_1_0_0
 
 const (
-	// Together ten seconds: a broker that dies is noticed after nine (broker.session.timeout.ms), and a
-	// new leader elected. Without any broker the producer gives up much sooner.
+	// Together ten seconds: a broker that dies is noticed after nine (broker.session.timeout.ms),
+	// and a new leader elected. Without any broker the producer gives up much sooner.
 	producerRetries      = 20
 	producerRetryBackoff = 500 * time.Millisecond
 
@@ -25,10 +25,10 @@ const (
 	dialTimeout    = 10 * time.Second
 )
 
-// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher] as for
-// kafka.NewPublisher. A message counts as published once all in-sync replicas have it. Retries may duplicate
-// messages but do not reorder them, and messages of one ordering key share a partition. The package comment
-// explains each setting.
+// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher]
+// as for kafka.NewPublisher. A message counts as published once all in-sync replicas have it.
+// Retries may duplicate messages but do not reorder them, and messages of one ordering key share a
+// partition. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultPublisherConfig(brokers []string) kafka.PublisherConfig {

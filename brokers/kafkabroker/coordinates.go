@@ -14,8 +14,8 @@ import (
 // the id of a message that has none. They differ when the producer publishes a message twice: a
 // duplicate that is made before Kafka is not recognised.
 //
-// It returns false for a message that did not come through a Watermill router and watermill-kafka: the topic
-// is in the context only inside a handler, and the rest only in a message from Kafka.
+// It returns false for a message that did not come through a Watermill router and watermill-kafka:
+// the topic is in the context only inside a handler, and the rest only in a message from Kafka.
 func Coordinates(msg *message.Message) (string, bool) {
 	ctx := msg.Context()
 	topic := message.SubscribeTopicFromCtx(ctx)

@@ -1,12 +1,13 @@
-// Package kafkabroker gives Watermill's Kafka publisher and subscriber the settings that an outbox and an
-// inbox need, and replaces the publisher with one that sends batches.
+// Package kafkabroker gives Watermill's Kafka publisher and subscriber the settings that an outbox
+// and an inbox need, and replaces the publisher with one that sends batches.
 //
 // # The problem
 //
-// Watermill's defaults for Kafka suit events that may be lost. An outbox publishes messages that must not
-// be lost. With the defaults a message counts as sent when one broker has it, a retry may reorder or duplicate
-// messages, and messages without an ordering key all go to one partition. A new consumer group starts at
-// the end of the topic, so messages that were published before its first start never reach the inbox.
+// Watermill's defaults for Kafka suit events that may be lost. An outbox publishes messages that
+// must not be lost. With the defaults a message counts as sent when one broker has it, a retry may
+// reorder or duplicate messages, and messages without an ordering key all go to one partition. A
+// new consumer group starts at the end of the topic, so messages that were published before its
+// first start never reach the inbox.
 //
 // # Publisher
 //
@@ -26,23 +27,24 @@
 //	Marshaler                        [Marshaler] the record's key is the message's ordering key, and never empty
 //	Version                          2.1         speaks to every broker from 2.1 on
 //
-// Leave idempotence off. When a message fails for good, because it is too large or after an outage, sarama's idempotent
-// producer begins a new epoch. It then sends messages that it holds for another try with their old sequence numbers in
-// that epoch. Kafka takes some of them for duplicates, and sarama reports success for messages that do not exist. Without idempotence, a
-// retry after a lost answer writes a message twice, which outboxes do anyway and inboxes absorb.
+// Leave idempotence off. When a message fails for good, because it is too large or after an outage,
+// sarama's idempotent producer begins a new epoch. It then sends messages that it holds for another
+// try with their old sequence numbers in that epoch. Kafka takes some of them for duplicates, and
+// sarama reports success for messages that do not exist. Without idempotence, a retry after a lost
+// answer writes a message twice, which outboxes do anyway and inboxes absorb.
 //
-// Kafka refuses a batch as a whole, so a batch of small messages above the topic's max.message.bytes fails
-// as if each message were too large. Sarama fills batches up to Producer.MaxMessageBytes: keep that at or
-// below the limit of every topic.
+// Kafka refuses a batch as a whole, so a batch of small messages above the topic's
+// max.message.bytes fails as if each message were too large. Sarama fills batches up to
+// Producer.MaxMessageBytes: keep that at or below the limit of every topic.
 //
-// [Publisher] sends the messages of a call together; only messages of one key follow each other. Give it
-// batches: forwarder.Config{BatchSize: 100}. kafka.NewPublisher takes the same configuration and is as safe. It
-// sends one message and waits for it before it sends the next, so its batches form from concurrent calls only;
-// leave the forwarder's BatchSize at 1 with it. A forwarder with it reached about half the throughput, for about
-// twice the processor time.
+// [Publisher] sends the messages of a call together; only messages of one key follow each other.
+// Give it batches: forwarder.Config{BatchSize: 100}. kafka.NewPublisher takes the same
+// configuration and is as safe. It sends one message and waits for it before it sends the next, so
+// its batches form from concurrent calls only; leave the forwarder's BatchSize at 1 with it. A
+// forwarder with it reached about half the throughput, for about twice the processor time.
 //
-// Both publishers connect at once and fail while no broker answers. Close of Watermill's publisher does not wait for calls of
-// Publish: close the forwarder first.
+// Both publishers connect at once and fail while no broker answers. Close of Watermill's publisher
+// does not wait for calls of Publish: close the forwarder first.
 //
 // # Subscriber
 //
@@ -60,11 +62,12 @@
 //	InitializeTopicDetails           12, default SubscribeInitialize creates topics with 12 partitions and the cluster's replication factor
 //	Unmarshaler                      [Marshaler] the record's key becomes the ordering key where the producer set none
 //
-// A record from a producer that is not Watermill has no message id: its UUID is empty. [Coordinates] names
-// it by topic, partition and offset instead, for the inbox's policy for messages without an id.
+// A record from a producer that is not Watermill has no message id: its UUID is empty.
+// [Coordinates] names it by topic, partition and offset instead, for the inbox's policy for
+// messages without an id.
 //
-// A message that goes to a queue of the inbox leaves Kafka behind. [Capture] keeps what was known of it there, as
-// metadata: give it to middleware.DeferConfig.
+// A message that goes to a queue of the inbox leaves Kafka behind. [Capture] keeps what was known
+// of it there, as metadata: give it to middleware.DeferConfig.
 //
 // # Compressed batches
 //
@@ -77,16 +80,18 @@
 // # Topology first
 //
 // Brokers create a missing topic with their own defaults, usually a single partition, unless
-// auto.create.topics.enable is off; then publishing to it is an outage until the topic is there. Create topics
-// before the forwarder starts: with SubscribeInitialize, or with the tools of the cluster.
+// auto.create.topics.enable is off; then publishing to it is an outage until the topic is there.
+// Create topics before the forwarder starts: with SubscribeInitialize, or with the tools of the
+// cluster.
 //
 // # Errors
 //
-// [Classify] tells the forwarder whether an error is about Kafka, so that nothing but waiting helps, or
-// about the message.
+// [Classify] tells the forwarder whether an error is about Kafka, so that nothing but waiting
+// helps, or about the message.
 //
 // # What it does not do
 //
-// It hides nothing: [DefaultPublisherConfig] and [DefaultSubscriberConfig] return the plain configurations of watermill-kafka,
-// to be changed before they are used. TLS, SASL, compression and client ids are in OverwriteSaramaConfig.
+// It hides nothing: [DefaultPublisherConfig] and [DefaultSubscriberConfig] return the plain
+// configurations of watermill-kafka, to be changed before they are used. TLS, SASL, compression and
+// client ids are in OverwriteSaramaConfig.
 package kafkabroker

@@ -11,16 +11,17 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Marshaler returns the marshaler of [DefaultPublisherConfig] and [DefaultSubscriberConfig]. It writes records as
-// kafka.DefaultMarshaler does, UUID and metadata in the headers, and adds the record's key.
+// Marshaler returns the marshaler of [DefaultPublisherConfig] and [DefaultSubscriberConfig]. It
+// writes records as kafka.DefaultMarshaler does, UUID and metadata in the headers, and adds the
+// record's key.
 //
-// Publishing, the key is the message's ordering key (metadata partition_key), else its UUID, else a random
-// one. It is never empty, since an empty key is a key too: all messages with it would share one partition.
-// A message that cannot be written as a record gives a [postbox.PermanentError].
+// Publishing, the key is the message's ordering key (metadata partition_key), else its UUID, else a
+// random one. It is never empty, since an empty key is a key too: all messages with it would share
+// one partition. A message that cannot be written as a record gives a [postbox.PermanentError].
 //
-// Receiving, a record whose headers hold no ordering key gets its record key as such, unless that is just
-// the UUID. A record without a UUID header, from a producer that is not Watermill, keeps an empty UUID.
-// No record is refused: watermill-kafka would read a refused one again for ever.
+// Receiving, a record whose headers hold no ordering key gets its record key as such, unless that
+// is just the UUID. A record without a UUID header, from a producer that is not Watermill, keeps an
+// empty UUID. No record is refused: watermill-kafka would read a refused one again for ever.
 //
 // It holds no state and can be used concurrently.
 func Marshaler() kafka.MarshalerUnmarshaler { return marshaler{} }

@@ -13,18 +13,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-// Publisher publishes to Kafka like watermill-kafka's publisher, with its configuration and marshalers,
-// but sends the messages of a call together instead of one after the other.
+// Publisher publishes to Kafka like watermill-kafka's publisher, with its configuration and
+// marshalers, but sends the messages of a call together instead of one after the other.
 //
-// Delivery: when Publish returns nil, Kafka has accepted every message. When it returns an error, any of the
-// messages may have arrived; publish all of them again. Messages of one ordering key (metadata partition_key)
-// are written in the order given: if one fails, no later message of its key is written. Messages without
-// a key are in no order.
+// Delivery: when Publish returns nil, Kafka has accepted every message. When it returns an error,
+// any of the messages may have arrived; publish all of them again. Messages of one ordering key
+// (metadata partition_key) are written in the order given: if one fails, no later message of its
+// key is written. Messages without a key are in no order.
 //
-// Cost: the messages of a call go out in waves, first the first message of each key, then the second of each, and so on. A
-// wave costs a round trip or two, however many messages it has, and the next one waits for it. So a call with
-// messages of only one key costs a round trip for each of them. Give it batches, call it concurrently,
-// or both.
+// Cost: the messages of a call go out in waves, first the first message of each key, then the
+// second of each, and so on. A wave costs a round trip or two, however many messages it has, and
+// the next one waits for it. So a call with messages of only one key costs a round trip for each of
+// them. Give it batches, call it concurrently, or both.
 //
 // A Publisher can be used concurrently.
 type Publisher struct {
@@ -37,12 +37,13 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher connects, and returns a publisher with that configuration, usually the one of [DefaultPublisherConfig]. It
-// fails while no broker answers, with an error that [Classify] knows. A nil logger is allowed. If OverwriteSaramaConfig
-// is nil, that of [DefaultPublisherConfig] is used.
+// NewPublisher connects, and returns a publisher with that configuration, usually the one of
+// [DefaultPublisherConfig]. It fails while no broker answers, with an error that [Classify] knows.
+// A nil logger is allowed. If OverwriteSaramaConfig is nil, that of [DefaultPublisherConfig] is
+// used.
 //
-// NewPublisher refuses settings that would lose messages: Producer.Idempotent must be off, RequiredAcks must not be NoResponse, and
-// Return.Successes and Return.Errors must be on.
+// NewPublisher refuses settings that would lose messages: Producer.Idempotent must be off,
+// RequiredAcks must not be NoResponse, and Return.Successes and Return.Errors must be on.
 func NewPublisher(config kafka.PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
 	if config.OverwriteSaramaConfig == nil {
 		config.OverwriteSaramaConfig = DefaultPublisherConfig(config.Brokers).OverwriteSaramaConfig
@@ -86,10 +87,12 @@ func validate(config kafka.PublisherConfig) error {
 
 // Publish sends the messages to the topic and waits until Kafka has accepted them.
 //
-// All messages are encoded first: if one cannot be encoded, nothing is sent. Publish stops after the first wave in which
-// Kafka did not accept a message. It returns the error of that message or, if several failed, one error with
-// the class that [Classify] gives to all of them together. It sends no further wave when the context of a message in that wave has ended.
-// Like watermill-kafka, it does not end the wait for a wave under way. After [Publisher.Close] it returns [postbox.ErrClosed].
+// All messages are encoded first: if one cannot be encoded, nothing is sent. Publish stops after
+// the first wave in which Kafka did not accept a message. It returns the error of that message or,
+// if several failed, one error with the class that [Classify] gives to all of them together. It
+// sends no further wave when the context of a message in that wave has ended. Like watermill-kafka,
+// it does not end the wait for a wave under way. After [Publisher.Close] it returns
+// [postbox.ErrClosed].
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := p.calls.Begin(); err != nil {
 		return fmt.Errorf("Kafka publisher: %w", err)
@@ -101,8 +104,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Close waits for the calls of Publish in flight, each as long as the producer goes on trying, and closes the
-// connections. It may be called any number of times, and concurrently; each call returns when they are closed.
+// Close waits for the calls of Publish in flight, each as long as the producer goes on trying, and
+// closes the connections. It may be called any number of times, and concurrently; each call returns
+// when they are closed.
 func (p *Publisher) Close() error {
 	return p.calls.Close(func() error { // sarama panics when it is given a message after its end
 		if err := p.producer.Close(); err != nil {

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// DefaultPartitions is the number of partitions of a topic that SubscribeInitialize creates under
-	// [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so this number bounds how many
-	// messages of a topic all members of a group handle at once. Twelve partitions can be shared evenly by 2, 3,
-	// 4 or 6 members. Choose it carefully: if you add partitions later, keys move to other partitions.
+	// DefaultPartitions is the number of partitions of a topic that SubscribeInitialize creates
+	// under [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so
+	// this number bounds how many messages of a topic all members of a group handle at once. Twelve
+	// partitions can be shared evenly by 2, 3, 4 or 6 members. Choose it carefully: if you add
+	// partitions later, keys move to other partitions.
 	DefaultPartitions = 12
 
 	// clusterReplication leaves the number of replicas to the brokers' default.replication.factor.
@@ -22,15 +23,15 @@ const (
 	reconnectPause = time.Second
 )
 
-// DefaultSubscriberConfig returns the configuration of a kafka.Subscriber in front of an inbox: a new group starts
-// at the oldest message, and the record's key becomes the ordering key. The package comment explains each
-// setting.
+// DefaultSubscriberConfig returns the configuration of a kafka.Subscriber in front of an inbox: a
+// new group starts at the oldest message, and the record's key becomes the ordering key. The
+// package comment explains each setting.
 //
-// The group must not be empty: without one Kafka keeps no record of what was acked, and every start reads
-// the topics from their beginning.
+// The group must not be empty: without one Kafka keeps no record of what was acked, and every start
+// reads the topics from their beginning.
 //
-// SubscribeInitialize creates a topic with [DefaultPartitions]; to change that, set NumPartitions in
-// InitializeTopicDetails. The result may be changed; every call returns a new one.
+// SubscribeInitialize creates a topic with [DefaultPartitions]; to change that, set NumPartitions
+// in InitializeTopicDetails. The result may be changed; every call returns a new one.
 func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberConfig {
 	config := sarama.NewConfig()
 	config.ClientID = clientID
@@ -60,9 +61,9 @@ func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberCon
 	}
 }
 
-// sticky is sarama's sticky strategy with a new instance for every plan. Sarama's instance keeps the state of the
-// plan that it is making, and watermill-kafka makes a consumer group of every subscription, all with the
-// strategy of the one configuration.
+// sticky is sarama's sticky strategy with a new instance for every plan. Sarama's instance keeps
+// the state of the plan that it is making, and watermill-kafka makes a consumer group of every
+// subscription, all with the strategy of the one configuration.
 type sticky struct{}
 
 var _ sarama.BalanceStrategy = sticky{}

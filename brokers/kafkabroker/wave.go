@@ -33,9 +33,10 @@ func encode(marshaler kafka.Marshaler, topic string, messages []*message.Message
 	return batch, nil
 }
 
-// waves divides a batch into groups that are sent together: the first message of each key, the second of each, and so on.
-// Some messages of a group may be accepted and others not. With two messages of a key in a group, the later one could
-// then be written before the earlier one, which has to be sent again.
+// waves divides a batch into groups that are sent together: the first message of each key, the
+// second of each, and so on. Some messages of a group may be accepted and others not. With two
+// messages of a key in a group, the later one could then be written before the earlier one, which
+// has to be sent again.
 func waves(batch []outgoing) [][]outgoing {
 	var all [][]outgoing
 	seen := make(map[string]int) // messages of each key
@@ -52,8 +53,8 @@ func waves(batch []outgoing) [][]outgoing {
 	return all
 }
 
-// explain returns the error of one message for the errors of a whole wave: the first of their common
-// class, since sarama.ProducerErrors says only how many there are.
+// explain returns the error of one message for the errors of a whole wave: the first of their
+// common class, since sarama.ProducerErrors says only how many there are.
 func explain(err error, wave []outgoing) error {
 	var failed sarama.ProducerErrors
 	if !errors.As(err, &failed) {

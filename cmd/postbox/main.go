@@ -1,5 +1,7 @@
-// Postbox is the command line of the library: it migrates the tables, shows outboxes, queues and dead letters, and acts on them. It has the drivers
-// lib/pq, go-sql-driver/mysql and modernc.org/sqlite in it. For a program with another driver, see the package command. docs/cli.md describes each command.
+// Postbox is the command line of the library: it migrates the tables, shows outboxes, queues and
+// dead letters, and acts on them. It has the drivers lib/pq, go-sql-driver/mysql and
+// modernc.org/sqlite in it. For a program with another driver, see the package command. docs/cli.md
+// describes each command.
 package main
 
 import (

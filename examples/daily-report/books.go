@@ -68,8 +68,8 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 	return b, err
 }
 
-// readHistory reads when each sale was stored and when it was done, both by the database's clock. The queue keeps what is
-// done, since queue.Config.History says so.
+// readHistory reads when each sale was stored and when it was done, both by the database's clock.
+// The queue keeps what is done, since queue.Config.History says so.
 func (a *app) readHistory(ctx context.Context, b books) error {
 	filter := admin.Filter{Target: admin.Queue(queueName), Status: admin.Done, Limit: admin.MaxLimit}
 	for {

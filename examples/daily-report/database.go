@@ -9,8 +9,9 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// tables of the example, for SQLite and PostgreSQL. Nothing in them keeps a sale from being reported twice: if Postbox
-// failed, it would show. The check on lines is the one thing that the report's author thought of.
+// tables of the example, for SQLite and PostgreSQL. Nothing in them keeps a sale from being
+// reported twice: if Postbox failed, it would show. The check on lines is the one thing that the
+// report's author thought of.
 const tables = `
 	CREATE TABLE IF NOT EXISTS daily_report_sales (
 		id       TEXT NOT NULL PRIMARY KEY,
@@ -31,9 +32,9 @@ const tables = `
 		PRIMARY KEY (midnight, currency)
 	);`
 
-// storedInQueue returns when each sale that waits was stored, by the database's clock: that decides at which midnight it
-// is reported. A batch handler is not told, and after a long stop one batch may have sales of several days, so it looks
-// where the queue keeps them.
+// storedInQueue returns when each sale that waits was stored, by the database's clock: that decides
+// at which midnight it is reported. A batch handler is not told, and after a long stop one batch
+// may have sales of several days, so it looks where the queue keeps them.
 func storedInQueue(ctx context.Context, tx *sql.Tx) (map[string]time.Time, error) {
 	rows, err := tx.QueryContext(ctx, "SELECT message_id, created_at FROM daily_report_messages WHERE topic = $1", queueName)
 	if err != nil {

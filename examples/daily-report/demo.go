@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// liveThroughDays lets some days pass: an ordinary one, one at whose end the service is stopped, and the next one.
+// liveThroughDays lets some days pass: an ordinary one, one at whose end the service is stopped,
+// and the next one.
 func (a *app) liveThroughDays(ctx context.Context) error {
 	running, err := a.startService(ctx)
 	if err != nil {
@@ -36,8 +37,9 @@ func (a *app) ordinaryDay(ctx context.Context) error {
 	return a.waitUntil(ctx, "all sales are reported", a.allReported)
 }
 
-// missMidnight stops the service while sales wait for midnight, lets that pass, and starts the service again. Where the
-// machine is too slow for days that are so short, the next day is another chance, with fewer sales.
+// missMidnight stops the service while sales wait for midnight, lets that pass, and starts the
+// service again. Where the machine is too slow for days that are so short, the next day is another
+// chance, with fewer sales.
 func (a *app) missMidnight(ctx context.Context, running *service) (*service, error) {
 	const chances = 5
 	const fewest = 3
@@ -67,7 +69,8 @@ func (a *app) missMidnight(ctx context.Context, running *service) (*service, err
 	return running, nil // the check at the end will say that no report was made up for
 }
 
-// nightWithoutService returns the midnight that it has let pass, or the zero time where no sales wait for one.
+// nightWithoutService returns the midnight that it has let pass, or the zero time where no sales
+// wait for one.
 func (a *app) nightWithoutService(ctx context.Context, sales int) (missed time.Time, err error) {
 	missed, err = a.nextReport(ctx)
 	if err != nil || missed.IsZero() {
@@ -104,8 +107,8 @@ func (a *app) makesUpFor(ctx context.Context, missed time.Time) (made bool, err 
 	return made, err
 }
 
-// nextReport returns for which midnight sales wait. Two at least: one of them may be wrong, and then is in no report. It
-// returns the zero time where it would be a report without sales.
+// nextReport returns for which midnight sales wait. Two at least: one of them may be wrong, and
+// then is in no report. It returns the zero time where it would be a report without sales.
 func (a *app) nextReport(ctx context.Context) (next time.Time, err error) {
 	now, err := a.now(ctx)
 	if err != nil {

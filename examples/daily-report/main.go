@@ -1,8 +1,10 @@
-// Daily-report makes the financial report of a shop, each day at midnight. Sales come in all day and are only stored;
-// at midnight a batch handler gets all that was stored until then. Midnight comes every three seconds here.
+// Daily-report makes the financial report of a shop, each day at midnight. Sales come in all day
+// and are only stored; at midnight a batch handler gets all that was stored until then. Midnight
+// comes every three seconds here.
 //
-// Read this file from top to bottom, and then report.go, the handler. tills.go sells, demo.go lets some days pass, post.go
-// delivers sales several times, and check.go compares the reports with the sales.
+// Read this file from top to bottom, and then report.go, the handler. tills.go sells, demo.go lets
+// some days pass, post.go delivers sales several times, and check.go compares the reports with the
+// sales.
 package main
 
 import (
@@ -121,17 +123,21 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	r.Router().AddMiddleware(a.post.noteDelivery)
-	// A sale is stored in a queue as soon as it comes, and acked. At each time of the schedule the handler gets what
-	// was stored until then, in batches: one batch of a whole day would be one large transaction.
+	// A sale is stored in a queue as soon as it comes, and acked. At each time of the schedule the
+	// handler gets what was stored until then, in batches: one batch of a whole day would be one
+	// large transaction.
 	_, err = r.AddBatchHandler(queueName, salesTopic, subscriber, a.makeReport, router.BatchConfig{
 		Batch: queue.BatchConfig{
 			Schedule: a.schedule, TimeZone: a.zone, Size: a.size,
 			Worker: queue.Config{
-				// What the handler writes commits together with the end of the sales that it was given.
+				// What the handler writes commits together with the end of the sales that it was
+				// given.
 				Transactional: true,
-				// The pause is short, because days are. Left out, it is 15 attempts and pauses of up to a minute.
+				// The pause is short, because days are. Left out, it is 15 attempts and pauses of
+				// up to a minute.
 				Retry: postbox.RetryProfile{Attempts: 2, Base: 50 * time.Millisecond, Cap: 50 * time.Millisecond},
-				// For the check at the end: a sale that is done stays for a year, with the time at which it was stored.
+				// For the check at the end: a sale that is done stays for a year, with the time at
+				// which it was stored.
 				History: 365 * 24 * time.Hour,
 			},
 		},
@@ -139,8 +145,9 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The forwarder takes sales from the tills' outbox to the broker. It starts after the subscription and ends before
-	// it, since a GoChannel forgets what finds no subscriber; with RabbitMQ or Kafka it could run wherever the tills are.
+	// The forwarder takes sales from the tills' outbox to the broker. It starts after the
+	// subscription and ends before it, since a GoChannel forgets what finds no subscriber; with
+	// RabbitMQ or Kafka it could run wherever the tills are.
 	fwd, err := forwarder.New(a.Tables(prefix), a.post, forwarder.Config{
 		Classify: a.Classify, BatchSize: a.BatchSize,
 	}, a.Logger)

@@ -6,8 +6,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// again is after how many other sales a sale is delivered once more: that is on the same day, or days later, when its
-// report has long been made.
+// again is after how many other sales a sale is delivered once more: that is on the same day, or
+// days later, when its report has long been made.
 const again = 40
 
 // post is the way to the broker, which delivers some sales twice and some three times, and counts.
@@ -24,7 +24,8 @@ func newPost(broker message.Publisher) *post {
 	return &post{Publisher: broker, sent: map[string]int{}, delivered: map[string]int{}}
 }
 
-// Publish publishes the messages, every third twice in a row, and each of them once more when many others have followed.
+// Publish publishes the messages, every third twice in a row, and each of them once more when many
+// others have followed.
 func (p *post) Publish(topic string, messages ...*message.Message) error {
 	const third = 3
 	for _, msg := range messages {

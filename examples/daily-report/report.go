@@ -14,10 +14,12 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// makeReport adds the sales of a batch to the report of their day. The other batches of the day add theirs.
+// makeReport adds the sales of a batch to the report of their day. The other batches of the day add
+// theirs.
 //
-// Where it fails, all that it has written is rolled back, and it gets the halves of the batch, and so on, until the sale
-// that made it fail is alone. A handler that knows the culprit can save that work: see queue.BatchError.
+// Where it fails, all that it has written is rolled back, and it gets the halves of the batch, and
+// so on, until the sale that made it fail is alone. A handler that knows the culprit can save that
+// work: see queue.BatchError.
 func (a *app) makeReport(ctx context.Context, batch []*message.Message) error {
 	tx, ok := postbox.TxFromContext(ctx)
 	if !ok {

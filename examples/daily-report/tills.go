@@ -20,8 +20,8 @@ type sale struct {
 	Cents    int64  `json:"cents"`
 }
 
-// sell sells so many things. One sale is wrong: a refund that a till has booked as a sale, with a negative amount. Nobody
-// notices until the report is made.
+// sell sells so many things. One sale is wrong: a refund that a till has booked as a sale, with a
+// negative amount. Nobody notices until the report is made.
 func (a *app) sell(ctx context.Context, number int) error {
 	outbox, err := forwarder.NewPublisher(a.Tables(prefix), forwarder.PublisherConfig{}, a.Logger)
 	if err != nil {
@@ -42,7 +42,8 @@ func (a *app) sell(ctx context.Context, number int) error {
 	return nil
 }
 
-// book commits a sale and its event together. The event has the id of the sale, so the same sale is never two events.
+// book commits a sale and its event together. The event has the id of the sale, so the same sale is
+// never two events.
 func (a *app) book(ctx context.Context, outbox message.Publisher, sold sale) error {
 	return postbox.InTx(ctx, a.DB, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO daily_report_sales (id, currency, cents) VALUES ($1, $2, $3)",

@@ -1,7 +1,8 @@
-// Dashboard runs a small shop on SQLite that never stops, and serves the dashboard of its outbox and its queue. Some of its customers make
-// trouble, so there is something to see and to press.
+// Dashboard runs a small shop on SQLite that never stops, and serves the dashboard of its outbox
+// and its queue. Some of its customers make trouble, so there is something to see and to press.
 //
-// This file has the dashboard. shop.go places orders, publishes them from the outbox and handles them from a queue.
+// This file has the dashboard. shop.go places orders, publishes them from the outbox and handles
+// them from a queue.
 package main
 
 import (
@@ -38,10 +39,12 @@ func main() {
 	}
 }
 
-// sqliteOptions are what Postbox asks for. The shop forgets everything when it ends, so it does not wait for the disk.
+// sqliteOptions are what Postbox asks for. The shop forgets everything when it ends, so it does not
+// wait for the disk.
 const sqliteOptions = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
 
-// run runs the shop and its dashboard until the context ends, in a folder that it removes afterwards.
+// run runs the shop and its dashboard until the context ends, in a folder that it removes
+// afterwards.
 func run(ctx context.Context, out io.Writer, address string) (err error) {
 	folder, err := os.MkdirTemp("", "postbox-dashboard-")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// tables of the services. Nothing in them keeps an order from being reviewed twice, or a stock from being reserved
-// twice: if an inbox failed, it would show.
+// tables of the services. Nothing in them keeps an order from being reviewed twice, or a stock from
+// being reserved twice: if an inbox failed, it would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS fraud_users (
 		id      TEXT PRIMARY KEY,
@@ -64,7 +64,8 @@ var mustBeZero = []struct{ what, query string }{
 		SELECT COUNT(*) FROM fraud_products p WHERE (SELECT COUNT(*) FROM fraud_catalogue c WHERE c.id = p.id) <> 1`},
 }
 
-// verify says what came of all runs so far, ends with a line for programs, and returns all that is not as it should be.
+// verify says what came of all runs so far, ends with a line for programs, and returns all that is
+// not as it should be.
 func (s *shop) verify(ctx context.Context, out io.Writer, db *sql.DB) error {
 	var problems []error
 	for _, wrong := range mustBeZero {
@@ -99,7 +100,8 @@ func (s *shop) verify(ctx context.Context, out io.Writer, db *sql.DB) error {
 	return errors.Join(problems...)
 }
 
-// reviews counts the orders that were reviewed by what became of them, and those of which something else should have.
+// reviews counts the orders that were reviewed by what became of them, and those of which something
+// else should have.
 func reviews(ctx context.Context, db *sql.DB) (reviewed map[string]int, wrongly int, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT user_id, status, COUNT(*) FROM fraud_orders WHERE reviews > 0 GROUP BY user_id, status")
 	if err != nil {

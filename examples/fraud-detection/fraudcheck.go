@@ -28,7 +28,8 @@ var (
 	errDamaged = errors.New("the fraud check cannot read the file")
 )
 
-// fraudCheck stands for a service of somebody else, with all that such a service does to its callers.
+// fraudCheck stands for a service of somebody else, with all that such a service does to its
+// callers.
 type fraudCheck struct {
 	mu       sync.Mutex
 	seen     map[string]bool
@@ -63,7 +64,8 @@ func (c *fraudCheck) ask(ctx context.Context, userID string) (fraud bool, err er
 	if isDamaged(userID) && !c.repaired {
 		return false, fmt.Errorf("%w of %s", errDamaged, userID)
 	}
-	// It is busy when it is asked about somebody for the first time. It says when to come again, and the queue does.
+	// It is busy when it is asked about somebody for the first time. It says when to come again,
+	// and the queue does.
 	if !c.seen[userID] {
 		c.seen[userID] = true
 		c.busy++
@@ -93,5 +95,6 @@ func isFraud(userID string) bool {
 	return h.Sum32()%2 == 0
 }
 
-// isDamaged says whose file nobody can read until it is repaired: that of the first user of each run.
+// isDamaged says whose file nobody can read until it is repaired: that of the first user of each
+// run.
 func isDamaged(userID string) bool { return strings.HasSuffix(userID, "-00") }

@@ -1,11 +1,13 @@
-// Fraud-detection is three services in one process that talk by events and by nothing else: users, products and orders.
-// When a user turns suspect, the orders service shall ask an external fraud check about that user and review the
-// user's active orders. The check is slow, fails at times and is away for a while, so the service does not ask when
-// the event arrives: it defers the event to a queue, and acks.
+// Fraud-detection is three services in one process that talk by events and by nothing else: users,
+// products and orders. When a user turns suspect, the orders service shall ask an external fraud
+// check about that user and review the user's active orders. The check is slow, fails at times and
+// is away for a while, so the service does not ask when the event arrives: it defers the event to a
+// queue, and acks.
 //
-// Read users.go, products.go and orders.go, which are the services; review in orders.go is what this is about.
-// service.go is what each of them is made of, fraudcheck.go the external service, traffic.go makes the users busy and
-// the broker deliver twice, check.go counts in the database what came of it.
+// Read users.go, products.go and orders.go, which are the services; review in orders.go is what
+// this is about. service.go is what each of them is made of, fraudcheck.go the external service,
+// traffic.go makes the users busy and the broker deliver twice, check.go counts in the database
+// what came of it.
 package main
 
 import (
@@ -90,8 +92,8 @@ func (s *shop) services() []*service {
 	return []*service{s.users.service, s.products.service, s.orders.service}
 }
 
-// during runs the services as long as work lasts. Forwarders start when everybody has subscribed, and stop before:
-// GoChannel forgets what nobody hears. Other brokers do not mind.
+// during runs the services as long as work lasts. Forwarders start when everybody has subscribed,
+// and stop before: GoChannel forgets what nobody hears. Other brokers do not mind.
 func (s *shop) during(ctx context.Context, work func(ctx context.Context) error) (err error) {
 	for _, own := range s.services() {
 		defer func() { err = errors.Join(err, own.close()) }()

@@ -32,7 +32,8 @@ const (
 	cancelled = "CANCELLED"
 )
 
-// orders is the service that takes orders. What it needs to know of users and products it hears from their services.
+// orders is the service that takes orders. What it needs to know of users and products it hears
+// from their services.
 type orders struct {
 	*service
 	check *fraudCheck
@@ -54,7 +55,8 @@ func newOrders(p *pipes.Pipes, bus *noisyBus, check *fraudCheck) (*orders, error
 		o.later(fraudQueue, userSuspected, orderChanged, o.review, queue.Config{
 			Concurrency: 4, // as many calls to the fraud check at a time
 			Retry:       postbox.RetryProfile{Attempts: 4, Base: briefly.Base, Cap: briefly.Cap},
-			// While the fraud check is away, it is no event's fault: the queue waits, and no attempt counts.
+			// While the fraud check is away, it is no event's fault: the queue waits, and no
+			// attempt counts.
 			Classify: func(err error) postbox.ErrorClass {
 				if errors.Is(err, errAway) {
 					return postbox.Outage
@@ -86,8 +88,8 @@ func (o *orders) addProduct(msg *message.Message) ([]*message.Message, error) {
 // errRefused is for customers whose orders have been reviewed: they place no more.
 var errRefused = errors.New("the customer is a suspect")
 
-// place takes an order. The update of the customer's row makes it wait for a review of that customer, and a review for
-// it, so that no order slips through between the two.
+// place takes an order. The update of the customer's row makes it wait for a review of that
+// customer, and a review for it, so that no order slips through between the two.
 func (o *orders) place(ctx context.Context, placing order) error {
 	return postbox.InTx(ctx, o.db, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, "UPDATE fraud_customers SET orders = orders + 1 WHERE id = $1 AND NOT suspect", placing.UserID)
@@ -117,8 +119,9 @@ func (o *orders) markReserved(msg *message.Message) ([]*message.Message, error) 
 	return nil, err
 }
 
-// review handles a deferred event. It may take its time and fail as it likes: the broker has its ack since the event
-// was stored. What it writes, the events that it returns and the end of the event commit together.
+// review handles a deferred event. It may take its time and fail as it likes: the broker has its
+// ack since the event was stored. What it writes, the events that it returns and the end of the
+// event commit together.
 func (o *orders) review(msg *message.Message) ([]*message.Message, error) {
 	ctx := msg.Context()
 	tx, suspected, err := received[user](msg)

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 )
 
-// Topics of the products service, and what their events say. That of a reservation is the order that it is for.
+// Topics of the products service, and what their events say. That of a reservation is the order
+// that it is for.
 const (
 	productCreated = "products.created"
 	stockReserved  = "products.reserved"
@@ -42,8 +43,8 @@ func (p *products) create(ctx context.Context, id string, stock int) error {
 	})
 }
 
-// moveStock takes from the stock what an order needs, and puts back what a cancelled one does not need any more. Events
-// of an order have a key in common, so it is never cancelled first.
+// moveStock takes from the stock what an order needs, and puts back what a cancelled one does not
+// need any more. Events of an order have a key in common, so it is never cancelled first.
 func (p *products) moveStock(msg *message.Message) ([]*message.Message, error) {
 	ctx := msg.Context()
 	tx, changed, err := received[order](msg)

@@ -20,8 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// prefixOf the tables of a service. The services share a database, and each looks at its own tables only: it
-// could move to a database of its own.
+// prefixOf the tables of a service. The services share a database, and each looks at its own tables
+// only: it could move to a database of its own.
 func prefixOf(service string) string { return "fraud_" + service + "_" }
 
 // briefly is the pause between attempts: the usual seconds are long for a demo.
@@ -68,7 +68,8 @@ func newService(p *pipes.Pipes, name string, bus *noisyBus) (s *service, err err
 	return s, err
 }
 
-// on lets the service handle each event of the topic once. What the handler returns is published to another topic.
+// on lets the service handle each event of the topic once. What the handler returns is published to
+// another topic.
 func (s *service) on(topic, publishTopic string, handler message.HandlerFunc) error {
 	subscriber, err := s.subscribe(topic)
 	if err != nil {

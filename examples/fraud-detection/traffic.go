@@ -81,7 +81,8 @@ func names(kind string, n int) []string {
 	return all
 }
 
-// noisyBus is a broker that gets every third event twice, as any broker may deliver it. It counts what is under way.
+// noisyBus is a broker that gets every third event twice, as any broker may deliver it. It counts
+// what is under way.
 type noisyBus struct {
 	message.Publisher
 	groups map[string]int64 // that hear of a topic
@@ -126,7 +127,8 @@ func (b *noisyBus) countDelivery(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// waitUntilQuiet returns when nothing is under way any more: neither at the broker nor in any service.
+// waitUntilQuiet returns when nothing is under way any more: neither at the broker nor in any
+// service.
 func (s *shop) waitUntilQuiet(ctx context.Context) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()

@@ -25,7 +25,8 @@ const (
 	suspect = "SUSPECT"
 )
 
-// users is the service that knows who is honest. It also wants to know how many orders of a suspect were reviewed.
+// users is the service that knows who is honest. It also wants to know how many orders of a suspect
+// were reviewed.
 type users struct{ *service }
 
 func newUsers(p *pipes.Pipes, bus *noisyBus) (*users, error) {

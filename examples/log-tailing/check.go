@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// tables of the example. Nothing in them keeps an order from being shipped twice: if the inbox failed, it would show.
+// tables of the example. Nothing in them keeps an order from being shipped twice: if the inbox
+// failed, it would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS tail_example_orders (
 		number   bigserial PRIMARY KEY,

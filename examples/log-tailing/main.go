@@ -1,8 +1,10 @@
-// Log-tailing takes orders from PostgreSQL through its log and Kafka to a shipping department. Forwarders read the log
-// instead of waiting for a poll. Meanwhile connections are cut, the forwarder that reads the log is replaced, and the broker refuses
-// one event again and again. Each order is shipped once, and the orders of a customer in the order in which they were placed.
+// Log-tailing takes orders from PostgreSQL through its log and Kafka to a shipping department.
+// Forwarders read the log instead of waiting for a poll. Meanwhile connections are cut, the
+// forwarder that reads the log is replaced, and the broker refuses one event again and again. Each
+// order is shipped once, and the orders of a customer in the order in which they were placed.
 //
-// Read it from top to bottom; trouble.go makes the trouble, and check.go has the queries that verify the claim.
+// Read it from top to bottom; trouble.go makes the trouble, and check.go has the queries that
+// verify the claim.
 package main
 
 import (
@@ -89,7 +91,8 @@ func run(ctx context.Context, s settings) error {
 	if err := postbox.Migrate(ctx, w.database); err != nil {
 		return err
 	}
-	// The publication of the log, made once by the owner of the tables. It says what the server lacks.
+	// The publication of the log, made once by the owner of the tables. It says what the server
+	// lacks.
 	if err := pgtail.Setup(ctx, w.database, publication); err != nil {
 		return err
 	}
@@ -128,7 +131,8 @@ func (w *world) forward(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = publisher.Close() }()
-	// One process at a time reads the log; the other one stands by. Without the log, both would poll.
+	// One process at a time reads the log; the other one stands by. Without the log, both would
+	// poll.
 	follower, err := pgtail.New(pgtail.Config{DSN: w.settings.database, Publication: publication})
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// forwardInTrouble runs two forwarders until ctx ends. The one that reads the log is replaced, and its connection is cut now and then.
+// forwardInTrouble runs two forwarders until ctx ends. The one that reads the log is replaced, and
+// its connection is cut now and then.
 func (w *world) forwardInTrouble(ctx context.Context) error {
 	running, runningCtx := errgroup.WithContext(ctx)
 	for range 2 {
@@ -61,7 +62,8 @@ func (w *world) cut(ctx context.Context) error {
 // errRefused is an error that no classifier knows.
 var errRefused = errors.New("refused")
 
-// refusesSome is a publisher that refuses some calls. Meanwhile the later events of their customers wait.
+// refusesSome is a publisher that refuses some calls. Meanwhile the later events of their customers
+// wait.
 type refusesSome struct{ message.Publisher }
 
 // Publish publishes the messages, unless it refuses the first one.

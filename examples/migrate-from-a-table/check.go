@@ -9,7 +9,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// businessTables are those of the application. Nothing in them keeps an order from having two invoices: it would show.
+// businessTables are those of the application. Nothing in them keeps an order from having two
+// invoices: it would show.
 func (s *shop) businessTables() []string {
 	number := map[postbox.Dialect]string{
 		postbox.PostgreSQL: "bigserial", postbox.MySQL: "BIGINT AUTO_INCREMENT", postbox.SQLite: "INTEGER",
@@ -20,7 +21,8 @@ func (s *shop) businessTables() []string {
 	}
 }
 
-// dropTables drops the tables of the application, so that each run begins in the old world. Those of Postbox stay.
+// dropTables drops the tables of the application, so that each run begins in the old world. Those
+// of Postbox stay.
 func (s *shop) dropTables() []string {
 	var statements []string
 	for _, table := range []string{"events", "customers", "invoices"} {
@@ -54,7 +56,8 @@ func (s *shop) count(ctx context.Context, query string) (n int, err error) {
 	return n, nil
 }
 
-// wait returns when some more events have arrived, which were published after the call or shortly before.
+// wait returns when some more events have arrived, which were published after the call or shortly
+// before.
 func (s *shop) wait(ctx context.Context, what string) error {
 	before, err := s.count(ctx, invoices)
 	if err != nil {

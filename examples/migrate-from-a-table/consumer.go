@@ -14,8 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// consumer listens to the broker and writes an invoice for each order. It has an inbox, because the relay and the forwarder both
-// publish at least once: what the relay has published and not marked is published again.
+// consumer listens to the broker and writes an invoice for each order. It has an inbox, because the
+// relay and the forwarder both publish at least once: what the relay has published and not marked
+// is published again.
 type consumer struct {
 	router  *message.Router
 	store   *inboxstore.Store

@@ -1,9 +1,11 @@
-// Migrate-from-a-table changes an application with an outbox of its own, a table that it has made itself, over to Postbox
-// while it runs, then back again, and then over for good. Four producers take orders all the time and change one by one.
-// No event is lost, none has its effect twice, and the events of each customer stay in order.
+// Migrate-from-a-table changes an application with an outbox of its own, a table that it has made
+// itself, over to Postbox while it runs, then back again, and then over for good. Four producers
+// take orders all the time and change one by one. No event is lost, none has its effect twice, and
+// the events of each customer stay in order.
 //
-// Read this file from top to bottom, and then move.go, which is the only code that the change needs. old.go is what goes away,
-// shop.go has the producers, consumer.go the listener, and check.go the queries that verify the claim.
+// Read this file from top to bottom, and then move.go, which is the only code that the change
+// needs. old.go is what goes away, shop.go has the producers, consumer.go the listener, and
+// check.go the queries that verify the claim.
 package main
 
 import (
@@ -85,7 +87,8 @@ func (a application) run(ctx context.Context) (err error) {
 	return s.verify(ctx)
 }
 
-// tell is the story: the change, the way back, and the change for good. Orders are placed all the time.
+// tell is the story: the change, the way back, and the change for good. Orders are placed all the
+// time.
 func (s *shop) tell(ctx context.Context) error {
 	// How it was: producers write rows to a table of their own, and a relay publishes them.
 	relay := s.startRelay(ctx)
@@ -116,7 +119,8 @@ func (s *shop) tell(ctx context.Context) error {
 	}
 	err = errors.Join(err, s.switchProducers(ctx, switching))
 
-	// Step 4: no producer writes to the old table any more, so the mover ends when it is empty, and producers need not look there.
+	// Step 4: no producer writes to the old table any more, so the mover ends when it is empty, and
+	// producers need not look there.
 	err = errors.Join(err, s.waitForEmptyTable(ctx), post.stopMover(), s.switchProducers(ctx, changed))
 	return errors.Join(err, s.stopProducers(), s.waitForEmptyOutbox(ctx), post.stopForwarder(), s.waitForInvoices(ctx))
 }

@@ -24,14 +24,15 @@ type oldRow struct {
 	event
 }
 
-// oldTable is the outbox that the application has made itself, with columns of its own. A relay publishes rows without
-// published_at in the order of their numbers, and then sets it.
+// oldTable is the outbox that the application has made itself, with columns of its own. A relay
+// publishes rows without published_at in the order of their numbers, and then sets it.
 type oldTable struct {
 	dialect postbox.Dialect
-	// lock makes a SELECT lock its rows. SQLite has one writer at a time, so it has no locks of rows.
+	// lock makes a SELECT lock its rows. SQLite has one writer at a time, so it has no locks of
+	// rows.
 	lock string
-	// isolation of the transactions that move rows. With the default of MySQL and MariaDB, REPEATABLE READ, they would lock
-	// gaps between rows, too, and deadlock with producers.
+	// isolation of the transactions that move rows. With the default of MySQL and MariaDB,
+	// REPEATABLE READ, they would lock gaps between rows, too, and deadlock with producers.
 	isolation *sql.TxOptions
 }
 
@@ -130,7 +131,8 @@ func (t oldTable) bind(query string) string {
 	return bound.String()
 }
 
-// relay is the old daemon, in one process. It publishes at least once: it may end between the two steps.
+// relay is the old daemon, in one process. It publishes at least once: it may end between the two
+// steps.
 type relay struct {
 	*worker
 

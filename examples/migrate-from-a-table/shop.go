@@ -20,8 +20,9 @@ const (
 	some = 25
 	// pause of a producer between two orders.
 	pause = 10 * time.Millisecond
-	// backlog is the number of orders that have not arrived at which producers wait, so that a slow machine has no long story. It
-	// is below some, so that events arrive that were published in the new way before the story goes on.
+	// backlog is the number of orders that have not arrived at which producers wait, so that a slow
+	// machine has no long story. It is below some, so that events arrive that were published in the
+	// new way before the story goes on.
 	backlog = 20
 )
 
@@ -42,7 +43,8 @@ type shop struct {
 	table     oldTable
 	outbox    *forwarder.Publisher
 	producers [producers]*producer
-	// What is counted while the story is told: orders, events that arrived, and orders that were placed again after a deadlock.
+	// What is counted while the story is told: orders, events that arrived, and orders that were
+	// placed again after a deadlock.
 	placed, deliveries, conflicts atomic.Int64
 }
 
@@ -86,7 +88,8 @@ func (s *shop) startProducers(ctx context.Context) error {
 	return nil
 }
 
-// switchProducers lets one producer after the other publish in another way, as a rolling deployment does. Events go on arriving meanwhile.
+// switchProducers lets one producer after the other publish in another way, as a rolling deployment
+// does. Events go on arriving meanwhile.
 func (s *shop) switchProducers(ctx context.Context, to way) error {
 	for i, p := range s.producers {
 		p.way.Store(int32(to))
@@ -137,8 +140,8 @@ func (s *shop) produce(ctx context.Context, p *producer, first int) error {
 	}
 }
 
-// placeOrder is the business code: a change of the database and its event in one transaction. The row of the customer is
-// locked first, so that the orders of a customer have an order.
+// placeOrder is the business code: a change of the database and its event in one transaction. The
+// row of the customer is locked first, so that the orders of a customer have an order.
 func (s *shop) placeOrder(ctx context.Context, how way, customer string) error {
 	return postbox.InTxWith(ctx, s.db, s.table.isolation, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.table.bind("UPDATE from_table_customers SET orders = orders + 1 WHERE name = ?"), customer); err != nil {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// tables of the application. Nothing in them keeps an order from having two invoices: it would show. What a former run
-// has left is dropped first, with the tables of Postbox and of watermill-sql, so that each run begins in the old world.
+// tables of the application. Nothing in them keeps an order from having two invoices: it would
+// show. What a former run has left is dropped first, with the tables of Postbox and of
+// watermill-sql, so that each run begins in the old world.
 const tables = `
 	DO $$
 	DECLARE name text;

@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// consumer listens to the broker and writes an invoice for each order. It has an inbox, because both daemons send at
-// least once: the old one is stopped in the middle of its work, and what it has sent and not noted is sent again.
+// consumer listens to the broker and writes an invoice for each order. It has an inbox, because
+// both daemons send at least once: the old one is stopped in the middle of its work, and what it
+// has sent and not noted is sent again.
 type consumer struct {
 	router     *message.Router
 	store      *inboxstore.Store

@@ -1,9 +1,10 @@
-// Migrate-from-watermill-sql changes an application that has an outbox already, made of watermill-sql v3 and Watermill's
-// components/forwarder, over to Postbox while it runs. First the daemon is changed and the producers stay, then
-// the producers are. No event is lost on the way, and none has its effect twice.
+// Migrate-from-watermill-sql changes an application that has an outbox already, made of
+// watermill-sql v3 and Watermill's components/forwarder, over to Postbox while it runs. First the
+// daemon is changed and the producers stay, then the producers are. No event is lost on the way,
+// and none has its effect twice.
 //
-// Read it from top to bottom. The old parts are in old.go, the listener is in consumer.go, and check.go has the
-// queries that verify the claim.
+// Read it from top to bottom. The old parts are in old.go, the listener is in consumer.go, and
+// check.go has the queries that verify the claim.
 package main
 
 import (
@@ -48,8 +49,9 @@ const (
 	oldOrders, newOrders = 300, 100
 )
 
-// app is what does not change: the database, a broker, and somebody who listens to it. The broker is a GoChannel,
-// so that the example needs nothing but PostgreSQL; examples/quickstart tells what to mind with it.
+// app is what does not change: the database, a broker, and somebody who listens to it. The broker
+// is a GoChannel, so that the example needs nothing but PostgreSQL; examples/quickstart tells what
+// to mind with it.
 type app struct {
 	db     *sql.DB
 	tables postbox.Database // those of Postbox
@@ -92,7 +94,8 @@ func run(ctx context.Context, database string) error {
 
 // migrate is the story.
 func (a app) migrate(ctx context.Context) error {
-	// How it was: producers write envelopes to a table of watermill-sql, and Watermill's forwarder sends them.
+	// How it was: producers write envelopes to a table of watermill-sql, and Watermill's forwarder
+	// sends them.
 	stopOldDaemon, err := a.startOldDaemon(ctx)
 	if err != nil {
 		return err
@@ -105,8 +108,9 @@ func (a app) migrate(ctx context.Context) error {
 	}
 	fmt.Println("the old daemon is stopped, and the old producer goes on")
 
-	// Step 2: Postbox's forwarder takes the place of the old daemon. Its source is the old table, whose rows it moves to
-	// the outbox. KeyFrom tells which events must stay in order; without it, that is all of a topic.
+	// Step 2: Postbox's forwarder takes the place of the old daemon. Its source is the old table,
+	// whose rows it moves to the outbox. KeyFrom tells which events must stay in order; without it,
+	// that is all of a topic.
 	fwd, err := forwarder.New(a.tables, a.broker, forwarder.Config{
 		Sources: []forwarder.Source{{
 			Topic: oldTopic, Envelope: true,
@@ -127,14 +131,15 @@ func (a app) changeProducers(ctx context.Context, oldProducer func() error) erro
 	if err := oldProducer(); err != nil {
 		return err
 	}
-	// Events in the outbox do not wait for events in the old table. Where the order matters between the two, as it does
-	// here, let the old table run empty before the first new producer starts.
+	// Events in the outbox do not wait for events in the old table. Where the order matters between
+	// the two, as it does here, let the old table run empty before the first new producer starts.
 	if err := waitForAllInvoices(ctx, a.db); err != nil {
 		return err
 	}
 	fmt.Printf("the old producer has ended after %d orders; the new one starts\n", oldOrders)
 
-	// Step 3: producers publish to the outbox. There is no envelope, and one publisher serves all transactions.
+	// Step 3: producers publish to the outbox. There is no envelope, and one publisher serves all
+	// transactions.
 	outbox, err := forwarder.NewPublisher(a.tables, forwarder.PublisherConfig{
 		OrderingKey: func(_ string, msg *message.Message) string { return msg.Metadata.Get(customerKey) },
 	}, a.logger)
@@ -149,7 +154,8 @@ func (a app) changeProducers(ctx context.Context, oldProducer func() error) erro
 	return waitForAllInvoices(ctx, a.db)
 }
 
-// placeOrders is the business code, the same before and after: an order and its event in one transaction.
+// placeOrders is the business code, the same before and after: an order and its event in one
+// transaction.
 func (a app) placeOrders(ctx context.Context, number int, publish func(tx *sql.Tx, event *message.Message) error) error {
 	const customers = 10
 	pause := time.NewTicker(2 * time.Millisecond) // so that the change falls into the middle of it

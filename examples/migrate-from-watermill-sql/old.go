@@ -12,13 +12,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// oldTopic is the forwarder topic of Watermill's forwarder, and so names the table: watermill_migration_example_events.
+// oldTopic is the forwarder topic of Watermill's forwarder, and so names the table:
+// watermill_migration_example_events.
 const oldTopic = "migration_example_events"
 
 var oldSchema = wmsql.DefaultPostgreSQLSchema{}
 
-// publishTheOldWay is what producers do with watermill-sql and Watermill's forwarder: a publisher for each transaction,
-// in a publisher that wraps events in envelopes.
+// publishTheOldWay is what producers do with watermill-sql and Watermill's forwarder: a publisher
+// for each transaction, in a publisher that wraps events in envelopes.
 func (a app) publishTheOldWay(tx *sql.Tx, event *message.Message) error {
 	table, err := wmsql.NewPublisher(tx, wmsql.PublisherConfig{SchemaAdapter: oldSchema}, a.logger)
 	if err != nil {
@@ -27,7 +28,8 @@ func (a app) publishTheOldWay(tx *sql.Tx, event *message.Message) error {
 	return wmforwarder.NewPublisher(table, wmforwarder.PublisherConfig{ForwarderTopic: oldTopic}).Publish(orderPlaced, event)
 }
 
-// startOldDaemon starts Watermill's forwarder as it is used with watermill-sql, and makes its tables.
+// startOldDaemon starts Watermill's forwarder as it is used with watermill-sql, and makes its
+// tables.
 func (a app) startOldDaemon(ctx context.Context) (stop func() error, err error) {
 	quiet := watermill.NopLogger{} // when it is stopped it complains that it was
 	subscriber, err := wmsql.NewSubscriber(a.db, wmsql.SubscriberConfig{

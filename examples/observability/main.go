@@ -1,8 +1,10 @@
-// Observability runs a shop, lets Prometheus scrape its metrics and evaluate the alert rules of Postbox, and breaks two things: the broker goes away, and
-// no process handles a queue. Each time it asks Prometheus which alerts fire, mends what is broken, and waits until the alerts are over.
+// Observability runs a shop, lets Prometheus scrape its metrics and evaluate the alert rules of
+// Postbox, and breaks two things: the broker goes away, and no process handles a queue. Each time
+// it asks Prometheus which alerts fire, mends what is broken, and waits until the alerts are over.
 //
-// Read this file from top to bottom. shop.go is the service, broker.go the broker that can be broken. prometheus.go starts Prometheus and asks it, and
-// rules.go lets the rules wait for seconds instead of minutes.
+// Read this file from top to bottom. shop.go is the service, broker.go the broker that can be
+// broken. prometheus.go starts Prometheus and asks it, and rules.go lets the rules wait for seconds
+// instead of minutes.
 package main
 
 import (

@@ -55,7 +55,8 @@ func (s settings) check() error {
 	return nil
 }
 
-// startPrometheus starts it on a free port of the loopback interface, with its data in a temporary folder, and returns when it answers.
+// startPrometheus starts it on a free port of the loopback interface, with its data in a temporary
+// folder, and returns when it answers.
 func startPrometheus(ctx context.Context, s settings, target string) (p *monitor, err error) {
 	p = &monitor{output: &strings.Builder{}, ended: make(chan struct{})}
 	if p.folder, err = os.MkdirTemp("", "postbox-prometheus-"); err != nil {
@@ -153,7 +154,8 @@ func (p *monitor) get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// waitForMetrics waits until Prometheus has scraped what the database counts of the outbox and the queue.
+// waitForMetrics waits until Prometheus has scraped what the database counts of the outbox and the
+// queue.
 func (p *monitor) waitForMetrics(ctx context.Context) error {
 	const query = `/api/v1/query?query=`
 	return p.poll(ctx, "the first scrapes", func() (bool, error) {
@@ -188,7 +190,8 @@ func (p *monitor) firing(ctx context.Context) ([]alert, error) {
 	return firing, nil
 }
 
-// waitFor waits until alerts with these names fire and no others. It returns an error if another one begins to fire.
+// waitFor waits until alerts with these names fire and no others. It returns an error if another
+// one begins to fire.
 func (p *monitor) waitFor(ctx context.Context, names []string) (firing []alert, err error) {
 	earlier, err := p.firing(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// tables of the example, for SQLite and PostgreSQL. Nothing in them keeps a command from being paid twice, or a receipt
-// from being filed twice: if the inbox failed, it would show.
+// tables of the example, for SQLite and PostgreSQL. Nothing in them keeps a command from being paid
+// twice, or a receipt from being filed twice: if the inbox failed, it would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS payments_accounts (
 		name      TEXT NOT NULL PRIMARY KEY,
@@ -66,7 +66,8 @@ func (b *bank) openAccounts(ctx context.Context, commands int) error {
 	return nil
 }
 
-// placeCommands is what a shop would do: it notes what is to be paid and commands it, in one transaction.
+// placeCommands is what a shop would do: it notes what is to be paid and commands it, in one
+// transaction.
 func (b *bank) placeCommands(ctx context.Context, number int) error {
 	for n := range number {
 		order := payment{ID: postbox.NewMessageID(), Account: account(n), Cents: cents}

@@ -18,7 +18,8 @@ type totals struct {
 	opening  admin.Account // of the outbox, with all commands in it
 }
 
-// openBooks lets the outbox keep what is published, for a year, and counts what is there before anything happens.
+// openBooks lets the outbox keep what is published, for a year, and counts what is there before
+// anything happens.
 func (b *bank) openBooks(ctx context.Context) (err error) {
 	if err := b.operator.SetSettings(ctx, outbox, admin.Settings{History: 365 * 24 * time.Hour}); err != nil {
 		return err
@@ -60,7 +61,8 @@ func (b *bank) verify(ctx context.Context) error {
 	o.duplicates, o.doubled = b.post.counts()
 	o.refused, o.dead = b.totals.refused, len(letters)
 	o.duplicates -= o.refused // these were not absorbed the second time, but paid
-	// Besides the commands, a receipt for each payment was written, and each command that was requeued once more.
+	// Besides the commands, a receipt for each payment was written, and each command that was
+	// requeued once more.
 	written := b.totals.opening.Written + b.totals.payments + b.totals.requeued
 	o.missing = written - closing.Written
 	b.say("the outbox: %d messages written; %d published, %d pending, %d dead", written, closing.Done, closing.Pending, closing.Dead)

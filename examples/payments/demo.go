@@ -29,8 +29,9 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 		}
 		defer func() { err = errors.Join(err, running.stop()) }()
 	}
-	// The forwarder takes commands and receipts from the outbox to the broker. It starts after the subscriptions and ends
-	// before them, since a GoChannel forgets what finds no subscriber; with RabbitMQ or Kafka it could run anywhere.
+	// The forwarder takes commands and receipts from the outbox to the broker. It starts after the
+	// subscriptions and ends before them, since a GoChannel forgets what finds no subscriber; with
+	// RabbitMQ or Kafka it could run anywhere.
 	fwd, err := forwarder.New(b.Tables(prefix), b.post, forwarder.Config{
 		Classify: b.Classify, BatchSize: b.BatchSize, Retry: soon,
 	}, b.Logger)
@@ -51,7 +52,8 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 	return b.waitUntilQuiet(ctx)
 }
 
-// help is what an operator does: look at the dead letters, do something about the reason, and requeue them.
+// help is what an operator does: look at the dead letters, do something about the reason, and
+// requeue them.
 func (b *bank) help(ctx context.Context) error {
 	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
 	if err != nil {
@@ -80,15 +82,17 @@ func (b *bank) help(ctx context.Context) error {
 		}
 		b.say("%d cents are deposited on %s", cents, name)
 	}
-	// Each is published again, through the outbox and under its id. Both tellers will get it, and one will pay.
+	// Each is published again, through the outbox and under its id. Both tellers will get it, and
+	// one will pay.
 	requeued, err := b.operator.Requeue(ctx, admin.Filter{Consumer: "teller"}, admin.Again{})
 	b.totals.requeued = requeued
 	b.say("%d dead letters are requeued", requeued)
 	return err
 }
 
-// waitUntilQuiet returns when all that was sent has arrived and nothing is left to be sent. What arrives may be a command
-// whose receipt is still to be sent: so it looks at the post before and after the outbox.
+// waitUntilQuiet returns when all that was sent has arrived and nothing is left to be sent. What
+// arrives may be a command whose receipt is still to be sent: so it looks at the post before and
+// after the outbox.
 func (b *bank) waitUntilQuiet(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -1,9 +1,10 @@
-// Payments takes commands to pay, debits accounts and sends receipts. Each command is delivered several times, to two
-// tellers at once; tellers fail after they have written; receipts are published twice. Yet each command makes one
-// payment, and each payment one receipt.
+// Payments takes commands to pay, debits accounts and sends receipts. Each command is delivered
+// several times, to two tellers at once; tellers fail after they have written; receipts are
+// published twice. Yet each command makes one payment, and each payment one receipt.
 //
-// Read this file from top to bottom. accounts.go has the accounts and places commands, sabotage.go makes things go wrong,
-// demo.go tells the story, in which an operator deals with dead letters, and check.go compares the books.
+// Read this file from top to bottom. accounts.go has the accounts and places commands, sabotage.go
+// makes things go wrong, demo.go tells the story, in which an operator deals with dead letters, and
+// check.go compares the books.
 package main
 
 import (
@@ -108,8 +109,9 @@ type payment struct {
 	Cents   int64  `json:"cents"`
 }
 
-// pay handles a command. All that it does is in the transaction of the inbox: the debit, the payment, the receipt that
-// it returns, which goes to the outbox, and the note that the command is handled.
+// pay handles a command. All that it does is in the transaction of the inbox: the debit, the
+// payment, the receipt that it returns, which goes to the outbox, and the note that the command is
+// handled.
 func pay(msg *message.Message) ([]*message.Message, error) {
 	ctx := msg.Context()
 	tx, ok := postbox.TxFromContext(ctx)
@@ -155,7 +157,8 @@ func file(msg *message.Message) ([]*message.Message, error) {
 	return nil, err
 }
 
-// role is one of the services. Each has a group of its own on the broker, and so gets every message of its topic.
+// role is one of the services. Each has a group of its own on the broker, and so gets every message
+// of its topic.
 type role struct {
 	group        string
 	consumer     string // what the inbox calls it: who has the same name shares the work
@@ -164,15 +167,17 @@ type role struct {
 	handle       message.HandlerFunc
 }
 
-// roles are two tellers, which do the same, and the bookkeeping. Tellers would better be in one group. In two groups both
-// get every command, at the same instant, which is the worst that can happen, and which the inbox makes harmless.
+// roles are two tellers, which do the same, and the bookkeeping. Tellers would better be in one
+// group. In two groups both get every command, at the same instant, which is the worst that can
+// happen, and which the inbox makes harmless.
 var roles = []role{
 	{group: "payments-teller-1", consumer: "teller", topic: commandsTopic, publishTopic: receiptsTopic, handle: pay},
 	{group: "payments-teller-2", consumer: "teller", topic: commandsTopic, publishTopic: receiptsTopic, handle: pay},
 	{group: "payments-bookkeeping", consumer: "bookkeeping", topic: receiptsTopic, handle: file},
 }
 
-// service is a role that runs: it would be a process of its own, but for the database and the outbox, which are shared.
+// service is a role that runs: it would be a process of its own, but for the database and the
+// outbox, which are shared.
 type service struct {
 	router *router.Router
 	store  *inboxstore.Store

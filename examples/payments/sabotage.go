@@ -28,7 +28,8 @@ func failSometimes(handler message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// post is the way to the broker, on which messages are doubled and answers are lost. It keeps the books of it.
+// post is the way to the broker, on which messages are doubled and answers are lost. It keeps the
+// books of it.
 type post struct {
 	message.Publisher
 
@@ -42,7 +43,8 @@ func newPost(broker message.Publisher) *post {
 	return &post{Publisher: broker, sent: map[string]int{}, delivered: map[string]int{}}
 }
 
-// Publish publishes commands two or three times. It publishes receipts once, but sometimes says that it did not.
+// Publish publishes commands two or three times. It publishes receipts once, but sometimes says
+// that it did not.
 func (p *post) Publish(topic string, messages ...*message.Message) error {
 	copies := 1
 	if topic == commandsTopic {
@@ -102,8 +104,8 @@ func (p *post) underWay() (sent int, yes bool) {
 	return sent, yes
 }
 
-// counts returns how many deliveries were of messages that had been delivered before, and how many receipts were published
-// again.
+// counts returns how many deliveries were of messages that had been delivered before, and how many
+// receipts were published again.
 func (p *post) counts() (duplicates, doubled int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
-// Postgres-kafka takes orders from PostgreSQL through Kafka to a shipping department, which keeps its shipments in
-// PostgreSQL too. Order and event are committed together, and so are shipment and the note that the event has been
-// handled. Kafka may deliver an event twice, and is made to, yet each order is shipped once, and the orders of a
-// customer in the order in which they were placed.
+// Postgres-kafka takes orders from PostgreSQL through Kafka to a shipping department, which keeps
+// its shipments in PostgreSQL too. Order and event are committed together, and so are shipment and
+// the note that the event has been handled. Kafka may deliver an event twice, and is made to, yet
+// each order is shipped once, and the orders of a customer in the order in which they were placed.
 //
 // Read it from top to bottom; check.go has the queries that verify the claim.
 package main
@@ -83,8 +83,8 @@ func run(ctx context.Context, s settings) error {
 		return fmt.Errorf("make tables: %w", err)
 	}
 
-	// Kafka makes a missing topic with its own defaults, usually one partition: make it first, with twelve. The
-	// partition is chosen by the ordering key, so orders of one customer share one.
+	// Kafka makes a missing topic with its own defaults, usually one partition: make it first, with
+	// twelve. The partition is chosen by the ordering key, so orders of one customer share one.
 	brokers := strings.Split(s.kafka, ",")
 	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "shipping"), logger)
 	if err != nil {
@@ -101,9 +101,10 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer func() { _ = outbox.Close() }()
 
-	// From the outbox to Kafka. The forwarder lives in the router; a service of its own would do as well. ListenDSN
-	// lets it hear of commits of other processes at once. BatchSize is for this publisher, which sends many messages at
-	// the price of one, and those of one key in their order.
+	// From the outbox to Kafka. The forwarder lives in the router; a service of its own would do as
+	// well. ListenDSN lets it hear of commits of other processes at once. BatchSize is for this
+	// publisher, which sends many messages at the price of one, and those of one key in their
+	// order.
 	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), logger)
 	if err != nil {
 		return err
@@ -161,7 +162,8 @@ func placeOrders(ctx context.Context, db *sql.DB, outbox message.Publisher, s se
 	return nil
 }
 
-// placeOrder commits an order and its event. Events of one customer keep their order on the whole way.
+// placeOrder commits an order and its event. Events of one customer keep their order on the whole
+// way.
 func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, topic, customer string) error {
 	return postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		id := postbox.NewMessageID()

@@ -11,7 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// tables of the example. Nothing in them keeps an order from being shipped twice: if the inbox failed, it would show.
+// tables of the example. Nothing in them keeps an order from being shipped twice: if the inbox
+// failed, it would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS rabbitmq_example_orders (
 		number   bigserial PRIMARY KEY,
@@ -24,7 +25,8 @@ const tables = `
 		customer text NOT NULL
 	);`
 
-// sendsSomeTwice is a publisher that sends every fifth message twice, as any broker may deliver it, and counts.
+// sendsSomeTwice is a publisher that sends every fifth message twice, as any broker may deliver it,
+// and counts.
 type sendsSomeTwice struct {
 	message.Publisher
 	turns, once, again atomic.Int64

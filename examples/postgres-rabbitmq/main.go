@@ -1,7 +1,8 @@
-// Postgres-rabbitmq takes orders from PostgreSQL through RabbitMQ to a shipping department, which keeps its shipments in
-// PostgreSQL too. Order and event are committed together, and so are shipment and the note that the event has been
-// handled. RabbitMQ may deliver an event twice, and is made to, yet each order is shipped once, and the orders of a
-// customer in the order in which they were placed.
+// Postgres-rabbitmq takes orders from PostgreSQL through RabbitMQ to a shipping department, which
+// keeps its shipments in PostgreSQL too. Order and event are committed together, and so are
+// shipment and the note that the event has been handled. RabbitMQ may deliver an event twice, and
+// is made to, yet each order is shipped once, and the orders of a customer in the order in which
+// they were placed.
 //
 // Read it from top to bottom; check.go has the queries that verify the claim.
 package main
@@ -95,8 +96,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer func() { _ = outbox.Close() }()
 
-	// From the outbox to RabbitMQ. The forwarder lives in the router; a service of its own would do as well. ListenDSN
-	// lets it hear of commits of other processes at once. RabbitMQ confirms many messages at the price of one.
+	// From the outbox to RabbitMQ. The forwarder lives in the router; a service of its own would do
+	// as well. ListenDSN lets it hear of commits of other processes at once. RabbitMQ confirms many
+	// messages at the price of one.
 	publisher, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(s.rabbitmq), logger)
 	if err != nil {
 		return err
@@ -158,7 +160,8 @@ func placeOrders(ctx context.Context, db *sql.DB, outbox message.Publisher, s se
 	return nil
 }
 
-// placeOrder commits an order and its event. Events of one customer keep their order on the whole way.
+// placeOrder commits an order and its event. Events of one customer keep their order on the whole
+// way.
 func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, topic, customer string) error {
 	return postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		id := postbox.NewMessageID()

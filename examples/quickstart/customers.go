@@ -18,13 +18,14 @@ const (
 	customers = 20
 	cheapest  = 100    // cents
 	dearest   = 10_000 // cents
-	// orderEvery is the pause between two orders: there shall be something to do while the shop is killed.
+	// orderEvery is the pause between two orders: there shall be something to do while the shop is
+	// killed.
 	orderEvery = 4 * time.Millisecond
 	lookAgain  = 50 * time.Millisecond
 )
 
-// serveCustomers places orders until there are as many as wanted, and then waits for their events. It goes on
-// where the process before it was killed.
+// serveCustomers places orders until there are as many as wanted, and then waits for their events.
+// It goes on where the process before it was killed.
 func serveCustomers(ctx context.Context, db *sql.DB, outbox message.Publisher, wanted int) error {
 	for n := range customers {
 		if _, err := db.ExecContext(ctx, "INSERT INTO accounts (customer) VALUES (?) ON CONFLICT DO NOTHING", customer(n)); err != nil {
@@ -53,8 +54,8 @@ func serveCustomers(ctx context.Context, db *sql.DB, outbox message.Publisher, w
 
 func customer(n int) string { return fmt.Sprintf("customer %02d", n+1) }
 
-// waitForEmptyOutbox returns when all events are handled: an event stays in the outbox until then, and those that
-// its handling makes are there before it goes.
+// waitForEmptyOutbox returns when all events are handled: an event stays in the outbox until then,
+// and those that its handling makes are there before it goes.
 func waitForEmptyOutbox(ctx context.Context, db *sql.DB) error {
 	inspect, err := admin.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, admin.Config{}, nil)
 	if err != nil {

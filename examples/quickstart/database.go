@@ -11,7 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// tables of the shop. Nothing in them keeps an order from being paid twice: if the inbox failed, it would show.
+// tables of the shop. Nothing in them keeps an order from being paid twice: if the inbox failed, it
+// would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS orders (
 		id       INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -30,11 +31,12 @@ const tables = `
 		charged  INTEGER NOT NULL DEFAULT 0
 	);`
 
-// sqliteOptions are what Postbox asks for, and synchronous(FULL), so that a commit also survives the loss of power.
+// sqliteOptions are what Postbox asks for, and synchronous(FULL), so that a commit also survives
+// the loss of power.
 const sqliteOptions = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 
-// openDatabase opens the file and makes what is missing in it: the tables of the shop, and those of Postbox
-// beside them.
+// openDatabase opens the file and makes what is missing in it: the tables of the shop, and those of
+// Postbox beside them.
 func openDatabase(ctx context.Context, file string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(file)+sqliteOptions)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// plan says how many orders shall go through the shop, how often it is killed meanwhile, and how rarely something
-// else goes wrong.
+// plan says how many orders shall go through the shop, how often it is killed meanwhile, and how
+// rarely something else goes wrong.
 type plan struct{ Orders, Kills, OneIn int }
 
 const (
@@ -25,7 +25,8 @@ const (
 	tenths           = 10
 )
 
-// demo runs the shop in a process of its own, kills that, starts it again, and counts in the database meanwhile.
+// demo runs the shop in a process of its own, kills that, starts it again, and counts in the
+// database meanwhile.
 type demo struct {
 	task  assignment
 	out   io.Writer
@@ -39,8 +40,8 @@ type demo struct {
 	workedAt time.Time
 }
 
-// runDemo runs the plan in a directory that it removes afterwards. It returns what the database says at the end,
-// and an error where that is not what it should be.
+// runDemo runs the plan in a directory that it removes afterwards. It returns what the database
+// says at the end, and an error where that is not what it should be.
 func runDemo(ctx context.Context, out io.Writer, p plan) (result outcome, err error) {
 	dir, err := os.MkdirTemp("", "postbox-quickstart-")
 	if err != nil {
@@ -70,8 +71,8 @@ func runDemo(ctx context.Context, out io.Writer, p plan) (result outcome, err er
 	return result, result.verdict(p)
 }
 
-// instants draws when to kill, as amounts of work: one at random in each of as many equal parts. What then comes
-// between the look at the database and the kill makes the instant.
+// instants draws when to kill, as amounts of work: one at random in each of as many equal parts.
+// What then comes between the look at the database and the kill makes the instant.
 func (p plan) instants() []int {
 	all := p.Orders * workPerOrder
 	part := float64(all*untilTheLastKill/tenths) / float64(p.Kills)

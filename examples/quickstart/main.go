@@ -1,10 +1,10 @@
-// Quickstart is a small shop: a module that takes orders and a module that takes payments, in one process with one
-// SQLite file. They talk by events, through an outbox and an inbox, so that killing the process at any instant neither
-// loses a payment nor takes one twice.
+// Quickstart is a small shop: a module that takes orders and a module that takes payments, in one
+// process with one SQLite file. They talk by events, through an outbox and an inbox, so that
+// killing the process at any instant neither loses a payment nor takes one twice.
 //
-// This file is the shop; read it from top to bottom. database.go has its tables and customers.go its traffic.
-// demo.go kills it again and again, sabotage.go makes handlers fail and events come twice, and count.go looks
-// at the database afterwards.
+// This file is the shop; read it from top to bottom. database.go has its tables and customers.go
+// its traffic. demo.go kills it again and again, sabotage.go makes handlers fail and events come
+// twice, and count.go looks at the database afterwards.
 package main
 
 import (
@@ -76,8 +76,9 @@ func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, custo
 	})
 }
 
-// takePayment is the payments module: it charges the customer, and returns the event that tells of it. All that it
-// writes is committed together with the inbox's note that the event has been handled.
+// takePayment is the payments module: it charges the customer, and returns the event that tells of
+// it. All that it writes is committed together with the inbox's note that the event has been
+// handled.
 func takePayment(msg *message.Message) ([]*message.Message, error) {
 	ctx := msg.Context()
 	tx, order, err := received(msg)
@@ -106,7 +107,8 @@ func markPaid(msg *message.Message) error {
 	return err
 }
 
-// received returns the transaction that the inbox has opened for the handler, and what the event says.
+// received returns the transaction that the inbox has opened for the handler, and what the event
+// says.
 func received(msg *message.Message) (tx *sql.Tx, order orderEvent, err error) {
 	tx, ok := postbox.TxFromContext(msg.Context())
 	if !ok {
@@ -118,7 +120,8 @@ func received(msg *message.Message) (tx *sql.Tx, order orderEvent, err error) {
 	return tx, order, nil
 }
 
-// newEvent returns a message that carries the transaction of ctx. Events of one customer stay in their order.
+// newEvent returns a message that carries the transaction of ctx. Events of one customer stay in
+// their order.
 func newEvent(ctx context.Context, order orderEvent) (*message.Message, error) {
 	payload, err := json.Marshal(order)
 	if err != nil {
@@ -129,18 +132,21 @@ func newEvent(ctx context.Context, order orderEvent) (*message.Message, error) {
 	return msg, nil
 }
 
-// runShop wires the modules, and returns when as many orders as planned are placed and all events are handled.
+// runShop wires the modules, and returns when as many orders as planned are placed and all events
+// are handled.
 func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAdapter) error {
-	// Modules publish to the outbox, which is a table, in the transaction of the change that the event tells of.
+	// Modules publish to the outbox, which is a table, in the transaction of the change that the
+	// event tells of.
 	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = outbox.Close() }()
 
-	// The forwarder takes events from the outbox to the bus. This bus keeps nothing, so its Publish must not return
-	// before the subscribers have acked: then a crash leaves the event in the outbox, to be sent again. The lease
-	// is how long the next process waits after a crash; the usual 15 seconds are long for a demo.
+	// The forwarder takes events from the outbox to the bus. This bus keeps nothing, so its Publish
+	// must not return before the subscribers have acked: then a crash leaves the event in the
+	// outbox, to be sent again. The lease is how long the next process waits after a crash; the
+	// usual 15 seconds are long for a demo.
 	bus := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)
 	sabotage := saboteur{db: db, oneIn: p.OneIn}
 	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, sabotage.sendSomeTwice(bus), forwarder.Config{Tuning: postbox.Tuning{Lease: time.Second}}, logger)
@@ -148,8 +154,9 @@ func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAda
 		return err
 	}
 
-	// The inbox runs a handler in a transaction, together with a note that the event has been handled and with the
-	// events that the handler returns. Where that note is found, the handler does not run.
+	// The inbox runs a handler in a transaction, together with a note that the event has been
+	// handled and with the events that the handler returns. Where that note is found, the handler
+	// does not run.
 	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, logger)
 	if err != nil {
 		return err
@@ -171,8 +178,9 @@ func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAda
 		module.AddMiddleware(sabotage.noteDelivery, inbox.Middleware, sabotage.failSometimes)
 	}
 
-	// This bus forgets an event that finds no subscriber. So the forwarder starts when the subscriptions are there,
-	// and ends before they do; that is also why the router does not hear of the end of ctx.
+	// This bus forgets an event that finds no subscriber. So the forwarder starts when the
+	// subscriptions are there, and ends before they do; that is also why the router does not hear
+	// of the end of ctx.
 	routerEnded := make(chan error, 1)
 	go func() { routerEnded <- router.Run(context.WithoutCancel(ctx)) }()
 	select {

@@ -26,7 +26,8 @@ type assignment struct {
 // isShop says whether this process shall be the shop.
 func isShop() bool { return os.Getenv(shopVariable) != "" }
 
-// shop is the whole life of the shop's process. It ends when its work is done, and when the demo does.
+// shop is the whole life of the shop's process. It ends when its work is done, and when the demo
+// does.
 func shop(ctx context.Context) (err error) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the demo, in whatever way that ends
@@ -80,8 +81,8 @@ func start(task assignment) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process as kill -9 does, and waits until it is gone. It returns false if the process had ended by
-// itself.
+// kill ends the process as kill -9 does, and waits until it is gone. It returns false if the
+// process had ended by itself.
 func (p *process) kill() bool {
 	select {
 	case <-p.ended:

@@ -19,9 +19,10 @@ type saboteur struct {
 
 func (s saboteur) strikes() bool { return rand.IntN(s.oneIn) == 0 } //nolint:gosec // any dice will do
 
-// sabotageTables are the books. A delivery is noted before the inbox sees it, in a transaction of its own, so also
-// those are there that failed, or were duplicates. An effect is noted in the handler's transaction, with the last
-// delivery noted by then: any later delivery of the same event is a duplicate.
+// sabotageTables are the books. A delivery is noted before the inbox sees it, in a transaction of
+// its own, so also those are there that failed, or were duplicates. An effect is noted in the
+// handler's transaction, with the last delivery noted by then: any later delivery of the same event
+// is a duplicate.
 const sabotageTables = `
 	CREATE TABLE IF NOT EXISTS deliveries (
 		id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -35,7 +36,8 @@ const sabotageTables = `
 		last_delivery INTEGER NOT NULL
 	);`
 
-// sendSomeTwice returns the bus as one on which some messages come twice, as they do on every bus that loses none.
+// sendSomeTwice returns the bus as one on which some messages come twice, as they do on every bus
+// that loses none.
 func (s saboteur) sendSomeTwice(bus message.Publisher) message.Publisher { return twiceSender{bus, s} }
 
 type twiceSender struct {
@@ -74,8 +76,8 @@ func (s saboteur) noteDelivery(next message.HandlerFunc) message.HandlerFunc {
 
 var errSabotage = errors.New("sabotage: this handler fails after it has written")
 
-// failSometimes is a middleware that notes the handler's effect in the handler's transaction, and then lets it fail
-// sometimes: at the worst moment, when all is written.
+// failSometimes is a middleware that notes the handler's effect in the handler's transaction, and
+// then lets it fail sometimes: at the worst moment, when all is written.
 func (s saboteur) failSometimes(handler message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		events, err := handler(msg)

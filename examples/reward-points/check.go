@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// tables of the shop, which are the first two, and of the workers. Nothing in those of the workers keeps an activity
-// from being applied twice or too early: if the inbox failed, it would show.
+// tables of the shop, which are the first two, and of the workers. Nothing in those of the workers
+// keeps an activity from being applied twice or too early: if the inbox failed, it would show.
 const tables = `
 	CREATE TABLE IF NOT EXISTS rewards_users (
 		id  TEXT PRIMARY KEY,
@@ -40,7 +40,8 @@ const tables = `
 
 const lookAgain = 20 * time.Millisecond
 
-// waitUntilQuiet returns when nothing is under way any more: neither in the outbox, nor at the broker, nor in the queue.
+// waitUntilQuiet returns when nothing is under way any more: neither in the outbox, nor at the
+// broker, nor in the queue.
 func (d *demo) waitUntilQuiet(ctx context.Context) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -85,7 +86,8 @@ var mustBeZero = []struct{ what, query string }{
 		SELECT COUNT(*) FROM rewards_journal WHERE position <> seq`},
 }
 
-// verify says what came of all runs so far, ends with a line for programs, and returns all that is not as it should be.
+// verify says what came of all runs so far, ends with a line for programs, and returns all that is
+// not as it should be.
 func (d *demo) verify(ctx context.Context, out io.Writer) error {
 	var problems []error
 	for _, wrong := range mustBeZero {

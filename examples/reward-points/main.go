@@ -1,10 +1,11 @@
-// Reward-points keeps the points of users, who buy, bring back and get a bonus. Order matters: a bonus of ten per cent
-// before a purchase is not one after it. Activities come from many users at the same time, they come twice, handlers fail
-// and are tried again, and a worker is replaced while all that goes on. In the end each account is what it would be if
-// the activities of its user had been applied one by one, in the order in which they were committed.
+// Reward-points keeps the points of users, who buy, bring back and get a bonus. Order matters: a
+// bonus of ten per cent before a purchase is not one after it. Activities come from many users at
+// the same time, they come twice, handlers fail and are tried again, and a worker is replaced while
+// all that goes on. In the end each account is what it would be if the activities of its user had
+// been applied one by one, in the order in which they were committed.
 //
-// rules.go says what an activity does to an account. shop.go records activities, and worker.go applies them. trouble.go
-// is what goes wrong, and check.go counts in the database what came of it.
+// rules.go says what an activity does to an account. shop.go records activities, and worker.go
+// applies them. trouble.go is what goes wrong, and check.go counts in the database what came of it.
 package main
 
 import (
@@ -69,7 +70,8 @@ func run(ctx context.Context, out io.Writer, settings pipes.Settings, p plan) (e
 		return fmt.Errorf("make tables: %w", err)
 	}
 
-	// The shop publishes to the outbox, which is a table. The forwarder takes events from there to the broker.
+	// The shop publishes to the outbox, which is a table. The forwarder takes events from there to
+	// the broker.
 	outbox, err := forwarder.NewPublisher(open.Tables(prefix), forwarder.PublisherConfig{}, open.Logger)
 	if err != nil {
 		return err
@@ -113,15 +115,16 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := errors.Join(d.startWorker(ctx, "first"), d.startWorker(ctx, "second")); err != nil {
 		return err
 	}
-	// The forwarder starts after the workers have subscribed, and stops before they do: GoChannel forgets what nobody
-	// hears. Other brokers do not mind.
+	// The forwarder starts after the workers have subscribed, and stops before they do: GoChannel
+	// forgets what nobody hears. Other brokers do not mind.
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return d.forwarder.Run(ctx) })
 	running.Go(func() error { return errors.Join(d.work(ctx), d.forwarder.Close()) })
 	return running.Wait()
 }
 
-// work lets the users be busy. When half of what they do is applied, a third worker replaces the first.
+// work lets the users be busy. When half of what they do is applied, a third worker replaces the
+// first.
 func (d *demo) work(ctx context.Context) error {
 	done := make(chan struct{})
 	busy, ctx := errgroup.WithContext(ctx)

@@ -28,8 +28,9 @@ type account struct {
 	tier   int64 // 0, silver is 1 and gold 2
 }
 
-// after returns the account after an activity. No two of these rules can change places: what a purchase gives depends on
-// the tier, what a bonus gives on the points, and what a refund takes on both.
+// after returns the account after an activity. No two of these rules can change places: what a
+// purchase gives depends on the tier, what a bonus gives on the points, and what a refund takes on
+// both.
 func (a account) after(done activity) account {
 	switch worth := done.Euros * (1 + a.tier); done.Kind {
 	case purchase:

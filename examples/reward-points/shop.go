@@ -23,8 +23,9 @@ type shop struct {
 	outbox message.Publisher
 }
 
-// record commits an activity and its event. The update of the user's row makes the activities of a user wait for each
-// other, so their numbers are in the order of their commits; and so, by the ordering key, are their events.
+// record commits an activity and its event. The update of the user's row makes the activities of a
+// user wait for each other, so their numbers are in the order of their commits; and so, by the
+// ordering key, are their events.
 func (s shop) record(ctx context.Context, done activity) error {
 	return postbox.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, "UPDATE rewards_users SET seq = seq + 1 WHERE id = $1 RETURNING seq", done.UserID).Scan(&done.Seq)

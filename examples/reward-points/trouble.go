@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// noisyBus is a broker that delivers some events again, after others: the consumer has long gone on when the duplicate
-// comes. It counts what is under way.
+// noisyBus is a broker that delivers some events again, after others: the consumer has long gone on
+// when the duplicate comes. It counts what is under way.
 type noisyBus struct {
 	message.Publisher
 
@@ -75,8 +75,8 @@ func (b *noisyBus) countDelivery(next message.HandlerFunc) message.HandlerFunc {
 
 var errMishap = errors.New("this handler fails after it has written")
 
-// mishap lets handlers fail at random, and counts what others get done while a failed activity waits for its next
-// attempt.
+// mishap lets handlers fail at random, and counts what others get done while a failed activity
+// waits for its next attempt.
 type mishap struct {
 	half    int
 	halfway chan struct{} // closed when so many are applied

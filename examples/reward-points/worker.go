@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// worker keeps the accounts. There are several, as if each were a process of its own: they know nothing of each other
-// and share the queue in the database.
+// worker keeps the accounts. There are several, as if each were a process of its own: they know
+// nothing of each other and share the queue in the database.
 type worker struct {
 	name   string
 	mishap *mishap
@@ -47,8 +47,9 @@ func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus
 	if err != nil {
 		return nil, err
 	}
-	// Each event is stored in the queue, once, and acked. From there the events of a user, who is their ordering key, are
-	// handled one at a time and in their order, by whichever worker; users do not wait for each other.
+	// Each event is stored in the queue, once, and acked. From there the events of a user, who is
+	// their ordering key, are handled one at a time and in their order, by whichever worker; users
+	// do not wait for each other.
 	_, err = w.router.AddQueueHandler(pointsQueue, activityDone, subscriber, "", w.apply, router.QueueConfig{
 		Worker: queue.Config{
 			Transactional: true,
@@ -72,11 +73,13 @@ func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus
 	}
 }
 
-// stop lets the handlers under way end, and hands the rest over to the other workers. It can be called twice.
+// stop lets the handlers under way end, and hands the rest over to the other workers. It can be
+// called twice.
 func (w *worker) stop() error { return errors.Join(w.router.Close(), <-w.ended, w.store.Close()) }
 
-// apply handles an activity in the transaction of the queue. It reads, computes and writes without any lock or check of
-// its own: it relies on being the only one who handles this user, and on the order.
+// apply handles an activity in the transaction of the queue. It reads, computes and writes without
+// any lock or check of its own: it relies on being the only one who handles this user, and on the
+// order.
 func (w *worker) apply(msg *message.Message) ([]*message.Message, error) {
 	ctx := msg.Context()
 	tx, ok := postbox.TxFromContext(ctx)

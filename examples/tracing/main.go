@@ -1,5 +1,6 @@
-// Tracing follows an order through a shop and prints its spans as a tree: from the HTTP request that writes the order, through the outbox, the
-// forwarder, the broker and a queue, to the handlers that take the money and tell the customer.
+// Tracing follows an order through a shop and prints its spans as a tree: from the HTTP request
+// that writes the order, through the outbox, the forwarder, the broker and a queue, to the handlers
+// that take the money and tell the customer.
 //
 // Read this file from top to bottom, and then shop.go, the service. tree.go prints.
 package main
@@ -55,8 +56,9 @@ func run(ctx context.Context, out io.Writer, s settings) (err error) {
 		return fmt.Errorf("make tables: %w", err)
 	}
 
-	// A service has the exporter of its backend here, in sdktrace.WithBatcher. It calls otel.SetTracerProvider and otel.SetTextMapPropagator once, and
-	// then the Config of a Tracing needs neither of the two.
+	// A service has the exporter of its backend here, in sdktrace.WithBatcher. It calls
+	// otel.SetTracerProvider and otel.SetTextMapPropagator once, and then the Config of a Tracing
+	// needs neither of the two.
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	tracing := oteltracing.New(oteltracing.Config{

@@ -53,7 +53,8 @@ func newShop(p *pipes.Pipes, tracing *oteltracing.Tracing, tracer trace.Tracer) 
 	if err != nil {
 		return nil, err
 	}
-	// A span for each call that writes to the outbox, and one for each call of the forwarder to the broker.
+	// A span for each call that writes to the outbox, and one for each call of the forwarder to the
+	// broker.
 	if s.outbox, err = tracing.DecoratePublisher(publisher); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func printTree(out io.Writer, spans tracetest.SpanStubs) {
 	fmt.Fprintf(out, "RESULT traces=%d spans=%d\n", len(traces), len(spans))
 }
 
-// describe returns the kind and name of a span, the system, the time that its message waited, its error, and its link unless that is its parent.
+// describe returns the kind and name of a span, the system, the time that its message waited, its
+// error, and its link unless that is its parent.
 func describe(span tracetest.SpanStub, names map[trace.SpanID]string) string {
 	parts := []string{fmt.Sprintf("%-9s%s", span.SpanKind, span.Name)}
 	for _, attribute := range span.Attributes {

@@ -61,9 +61,9 @@ type Pending struct {
 	InFlight bool
 }
 
-// Defer stores a message in a queue, once, for a [Subscriber]. A message without a UUID is stored under the key's
-// message id. Delays set with Watermill's components/delay are applied. A delay that cannot be read is a
-// [postbox.PermanentError].
+// Defer stores a message in a queue, once, for a [Subscriber]. A message without a UUID is stored
+// under the key's message id. Delays set with Watermill's components/delay are applied. A delay
+// that cannot be read is a [postbox.PermanentError].
 func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
 	if err := spool.CheckQueue(queue); err != nil {
 		return false, fmt.Errorf("memstore: defer message: %w", err)
@@ -111,9 +111,9 @@ func (s *Store) DeadLetters() []DeadLetter {
 	return letters
 }
 
-// Advance moves the clock of the store forward, so that delayed messages and messages that wait for another attempt
-// become due immediately. Otherwise the clock runs with the clock of the machine. Acks and nacks before the call take
-// effect before the clock moves.
+// Advance moves the clock of the store forward, so that delayed messages and messages that wait for
+// another attempt become due immediately. Otherwise the clock runs with the clock of the machine.
+// Acks and nacks before the call take effect before the clock moves.
 func (s *Store) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,8 @@ func (s *Store) Advance(d time.Duration) {
 	s.wake()
 }
 
-// now returns the time by the clock of the store. The caller holds the lock, as for all functions below.
+// now returns the time by the clock of the store. The caller holds the lock, as for all functions
+// below.
 func (s *Store) now() time.Time { return time.Now().Add(s.ahead) }
 
 // wake makes all subscriptions look for messages again.
@@ -131,8 +132,8 @@ func (s *Store) wake() {
 	s.changed = make(chan struct{})
 }
 
-// take waits for a message that may be handled, and begins its attempt with a context that ends with live. It returns
-// nil when ctx has ended.
+// take waits for a message that may be handled, and begins its attempt with a context that ends
+// with live. It returns nil when ctx has ended.
 func (s *Store) take(ctx, live context.Context, queue string, retry postbox.RetryProfile) (*entry, *turn) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -166,9 +167,9 @@ func newTurn(live context.Context, e *entry, retry postbox.RetryProfile) *turn {
 	return &turn{message: msg, retry: retry, cause: reported.Cause, end: end}
 }
 
-// next finds the oldest message that may be handled now. If there is none, it returns when the next message is due,
-// zero for never. A message that is being handled, or has failed, holds back later messages with the same ordering key.
-// A delayed message does not.
+// next finds the oldest message that may be handled now. If there is none, it returns when the next
+// message is due, zero for never. A message that is being handled, or has failed, holds back later
+// messages with the same ordering key. A delayed message does not.
 func (s *Store) next(queue string) (next *entry, due time.Time) {
 	now, held := s.now(), map[string]bool{}
 	for _, e := range s.queues[queue] {
@@ -189,7 +190,8 @@ func (s *Store) next(queue string) (next *entry, due time.Time) {
 	return nil, due
 }
 
-// settleAnswered settles the messages that were acked or nacked, so that the next reader sees the result.
+// settleAnswered settles the messages that were acked or nacked, so that the next reader sees the
+// result.
 func (s *Store) settleAnswered() {
 	for queue, entries := range s.queues {
 		for _, e := range slices.Clone(entries) {
@@ -200,7 +202,8 @@ func (s *Store) settleAnswered() {
 	}
 }
 
-// settle ends the attempt of a message that was acked or nacked. It leaves other messages unchanged.
+// settle ends the attempt of a message that was acked or nacked. It leaves other messages
+// unchanged.
 func (s *Store) settle(queue string, e *entry) {
 	select {
 	case <-e.out.message.Acked():

@@ -23,9 +23,10 @@ const buryTimeout = 30 * time.Second
 
 // Config says how a store behaves. The zero value is fine.
 type Config struct {
-	// CloseTimeout is how long a handler may continue with a live context after the context of its delivery has ended.
-	// A subscriber that closes waits as long for messages that are not acked. Defaults to 1 s, which is less than in
-	// inboxstore, since tests wait for it. Negative means not at all.
+	// CloseTimeout is how long a handler may continue with a live context after the context of its
+	// delivery has ended. A subscriber that closes waits as long for messages that are not acked.
+	// Defaults to 1 s, which is less than in inboxstore, since tests wait for it. Negative means
+	// not at all.
 	CloseTimeout time.Duration
 }
 
@@ -65,14 +66,15 @@ func New(config Config) *Store {
 	}
 }
 
-// Once runs fn and claims the key, unless the key has a committed claim. If another call holds the claim, Once waits
-// for it to end. It returns errors of fn as [inboxstore.HandlerError]; then the key is free again, but the writes of fn
-// remain.
+// Once runs fn and claims the key, unless the key has a committed claim. If another call holds the
+// claim, Once waits for it to end. It returns errors of fn as [inboxstore.HandlerError]; then the
+// key is free again, but the writes of fn remain.
 //
-// The context that fn gets carries no transaction of the store. It stays alive for the close timeout after ctx has
-// ended. If fn takes longer, its claim is dropped.
+// The context that fn gets carries no transaction of the store. It stays alive for the close
+// timeout after ctx has ended. If fn takes longer, its claim is dropped.
 //
-// Within fn, a call with the same key runs its own fn as a part of the outer call, and returns its error unchanged.
+// Within fn, a call with the same key runs its own fn as a part of the outer call, and returns its
+// error unchanged.
 func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if fn == nil {
 		return false, errors.New("memstore: the function is nil")
@@ -84,7 +86,8 @@ func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	return s.once(ctx, key, fn, func() {})
 }
 
-// once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it holds the lock.
+// once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it
+// holds the lock.
 func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
 	if err := key.Validate(); err != nil {
 		return false, fmt.Errorf("memstore: %w", err)
@@ -105,8 +108,8 @@ func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	return true, nil
 }
 
-// claim takes a key, and waits while another delivery holds it. It returns nil and no error if the key has a committed
-// claim.
+// claim takes a key, and waits while another delivery holds it. It returns nil and no error if the
+// key has a committed claim.
 func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -123,7 +126,8 @@ func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	}
 }
 
-// tryClaim returns a new claim, or the claim of a running handler, or nil if the key has a committed claim.
+// tryClaim returns a new claim, or the claim of a running handler, or nil if the key has a
+// committed claim.
 func (s *Store) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +174,8 @@ func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error
 	return len(s.failures[key]), nil
 }
 
-// Bury moves a message to the dead letters and claims it. It waits for a running handler of the message to end. It does
-// nothing if the message has been claimed meanwhile.
+// Bury moves a message to the dead letters and claims it. It waits for a running handler of the
+// message to end. It does nothing if the message has been claimed meanwhile.
 func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
 	if msg == nil {
 		return fmt.Errorf("memstore: bury message: %w", errNilMessage)
@@ -191,8 +195,8 @@ var errNilMessage = postbox.Permanent(errors.New("the message is nil"))
 // nothing is the fn of a call that has only something to commit.
 func nothing(context.Context) error { return nil }
 
-// Close ends all subscribers. It does not affect running handlers, but handlers of messages from queues have the close
-// timeout to end. It can be called twice.
+// Close ends all subscribers. It does not affect running handlers, but handlers of messages from
+// queues have the close timeout to end. It can be called twice.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -204,7 +208,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// outlive returns a context that ends the given time after ctx has ended, and a function that ends it immediately.
+// outlive returns a context that ends the given time after ctx has ended, and a function that ends
+// it immediately.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
 	live, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	timer := make(chan *time.Timer, 1)

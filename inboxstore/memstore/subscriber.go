@@ -12,10 +12,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Subscriber gives the messages of a store's queues to handlers. It is a subscriber like any other of Watermill.
-// Messages with the same ordering key are handled one after the other, oldest first; all others run concurrently. Ack
-// means done, Nack means another attempt after a pause, and queue.Fail says why. Several subscriptions to one queue
-// share its messages.
+// Subscriber gives the messages of a store's queues to handlers. It is a subscriber like any other
+// of Watermill. Messages with the same ordering key are handled one after the other, oldest first;
+// all others run concurrently. Ack means done, Nack means another attempt after a pause, and
+// queue.Fail says why. Several subscriptions to one queue share its messages.
 type Subscriber struct {
 	store *Store
 	retry postbox.RetryProfile
@@ -29,8 +29,8 @@ type Subscriber struct {
 // defaultMaxAttempts is the same default as in queue.Config.
 const defaultMaxAttempts = 15
 
-// Subscriber returns a subscriber that retries messages with the given profile. The zero profile is the default of
-// queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
+// Subscriber returns a subscriber that retries messages with the given profile. The zero profile is
+// the default of queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
 func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
 	retry = retries.WithDefaults(retry, defaultMaxAttempts)
 	if err := retries.Validate(retry); err != nil {
@@ -46,7 +46,8 @@ func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
 	return subscriber, nil
 }
 
-// Subscribe hands out the messages of a queue until ctx ends or the subscriber is closed, and then closes the channel.
+// Subscribe hands out the messages of a queue until ctx ends or the subscriber is closed, and then
+// closes the channel.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
 	if err := spool.CheckQueue(queue); err != nil {
 		return nil, fmt.Errorf("memstore: subscribe: %w", err)
@@ -67,7 +68,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 	return messages, nil
 }
 
-// Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It can be called twice.
+// Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It
+// can be called twice.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true

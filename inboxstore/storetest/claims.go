@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// The first claim of a key finds it fresh. From then on each claim is a duplicate, which is no error, and fn does not
-// run.
+// The first claim of a key finds it fresh. From then on each claim is a duplicate, which is no
+// error, and fn does not run.
 func testFreshOnce(t *testing.T, h Harness) {
 	ran := 0
 	for i := range 4 {
@@ -47,7 +47,8 @@ func testKeyWithoutID(t *testing.T, h Harness) {
 	require.Empty(t, letters)
 }
 
-// A message or function that is nil is a mistake of the program. The store says so, and does not panic.
+// A message or function that is nil is a mistake of the program. The store says so, and does not
+// panic.
 func testNil(t *testing.T, h Harness) {
 	_, once := h.Store.Once(patient(t), keyOf("1"), nil)
 	_, deferred := h.Store.Defer(patient(t), queue, keyOf("1"), nil)
@@ -62,7 +63,8 @@ func testNil(t *testing.T, h Harness) {
 	require.True(t, claimed(t, h.Store, keyOf("2")))
 }
 
-// F2: if fn returns an error, the message was not handled. When the message is delivered again, fn runs again.
+// F2: if fn returns an error, the message was not handled. When the message is delivered again, fn
+// runs again.
 func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	for range 3 {
 		fresh, err := h.Store.Once(patient(t), keyOf("1"), fail)
@@ -73,15 +75,16 @@ func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	require.True(t, claimed(t, h.Store, keyOf("1")))
 }
 
-// F2: a panic of fn reaches the caller, whose router recovers from it. Like an error, it leaves the claim free.
+// F2: a panic of fn reaches the caller, whose router recovers from it. Like an error, it leaves the
+// claim free.
 func testPanicLeavesTheClaimFree(t *testing.T, h Harness) {
 	ended := claim(patient(t), h.Store, keyOf("1"), func(context.Context) error { panic("oh") })
 	require.Equal(t, "oh", receive(t, ended, "Once").panicked)
 	requireFresh(t, h.Store, keyOf("1"), "fn has only panicked so far")
 }
 
-// F6: while fn runs, another claim of its key waits. If fn succeeds, the other claim is a duplicate; otherwise its own
-// fn runs.
+// F6: while fn runs, another claim of its key waits. If fn succeeds, the other claim is a
+// duplicate; otherwise its own fn runs.
 func testSecondClaimWaits(t *testing.T, h Harness) { requireWaits(t, h.Store, h.Store) }
 
 // F6: the same between two handles, and a claim by one is a duplicate for the other.
@@ -127,8 +130,8 @@ func requireWaits(t *testing.T, one, two Store) {
 	}
 }
 
-// F6: of many copies at the same time exactly one is handled, even if the first to run fails. Two copies never run at
-// the same time.
+// F6: of many copies at the same time exactly one is handled, even if the first to run fails. Two
+// copies never run at the same time.
 func testManyCopies(t *testing.T, h Harness) { requireOneOfManyCopies(t, h.Store) }
 
 func requireOneOfManyCopies(t *testing.T, stores ...Store) {
@@ -167,8 +170,9 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 	}
 }
 
-// An inbox may wrap another one of the same consumer, one for a whole router and one for a handler. The inner call is
-// no duplicate of the outer one. It runs, and decides nothing: its error is fn's, and leaves the claim free.
+// An inbox may wrap another one of the same consumer, one for a whole router and one for a handler.
+// The inner call is no duplicate of the outer one. It runs, and decides nothing: its error is fn's,
+// and leaves the claim free.
 func testClaimWithinItself(t *testing.T, h Harness) {
 	ran := 0
 	nested := func(inner func(context.Context) error) func(context.Context) error {
@@ -194,7 +198,8 @@ func testClaimWithinItself(t *testing.T, h Harness) {
 	require.Equal(t, 3, ran)
 }
 
-// F21: a key has three parts. A difference in any part, or in the border between two parts, makes another message.
+// F21: a key has three parts. A difference in any part, or in the border between two parts, makes
+// another message.
 func testScopes(t *testing.T, h Harness) {
 	requireDistinct(t, h.Store, []inboxstore.Key{
 		{Consumer: "a", Topic: "t", MessageID: "1"},
@@ -212,8 +217,8 @@ func testScopes(t *testing.T, h Harness) {
 	})
 }
 
-// F3: only equal ids name the same message. Ids that a database may treat as equal are different: because of case or
-// blanks, as numbers, as UUIDs, cut off at a maximum length, or by a weak hash.
+// F3: only equal ids name the same message. Ids that a database may treat as equal are different:
+// because of case or blanks, as numbers, as UUIDs, cut off at a maximum length, or by a weak hash.
 func testDistinctIDs(t *testing.T, h Harness) {
 	ids := distinctIDs()
 	keys := make([]inboxstore.Key, len(ids))

@@ -12,7 +12,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// As with any subscriber of Watermill, the context of a message lives until it is acked or nacked, and no longer.
+// As with any subscriber of Watermill, the context of a message lives until it is acked or nacked,
+// and no longer.
 func testContextEndsWithAck(t *testing.T, h Harness) {
 	deferred(t, h.Store, "acked", "")
 	deferred(t, h.Store, "nacked", "")
@@ -25,8 +26,9 @@ func testContextEndsWithAck(t *testing.T, h Harness) {
 	}
 }
 
-// F1: a message that is not acked when a subscription closes is still stored, with all its attempts; all other messages
-// are gone. Close returns when all is settled and the channel is closed.
+// F1: a message that is not acked when a subscription closes is still stored, with all its
+// attempts; all other messages are gone. Close returns when all is settled and the channel is
+// closed.
 func testCloseLosesNothing(t *testing.T, h Harness) {
 	requireNothingLost(t, h, func(subscriber message.Subscriber, messages <-chan *message.Message, _ context.CancelFunc) {
 		requireClosed(t, subscriber)
@@ -87,7 +89,8 @@ func requireNothingLost(
 	h.requireDrained(t, queue)
 }
 
-// requireNoMore waits for a subscription to close its channel. Messages that come before were already on their way.
+// requireNoMore waits for a subscription to close its channel. Messages that come before were
+// already on their way.
 func requireNoMore(t *testing.T, messages <-chan *message.Message) {
 	t.Helper()
 	eventually(t, "the end of the subscription", func() bool {
@@ -111,7 +114,8 @@ func requireEnded(t *testing.T, messages <-chan *message.Message) {
 	}
 }
 
-// G12: a handler that has a message when its subscription ends may finish, in a live context, within the close timeout.
+// G12: a handler that has a message when its subscription ends may finish, in a live context,
+// within the close timeout.
 func testAckAfterEnd(t *testing.T, h Harness) {
 	deferred(t, h.Store, "acked", "")
 	deferred(t, h.Store, "nacked", "")
@@ -128,7 +132,8 @@ func testAckAfterEnd(t *testing.T, h Harness) {
 	h.requirePending(t, Pending{MessageID: "nacked", Attempts: 1})
 }
 
-// Close of a subscriber is idempotent and closes its channels. After it, Subscribe returns an error.
+// Close of a subscriber is idempotent and closes its channels. After it, Subscribe returns an
+// error.
 func testCloseSubscriber(t *testing.T, h Harness) {
 	subscriber := h.subscriber(t, briefly())
 	one, err := subscriber.Subscribe(t.Context(), "one")

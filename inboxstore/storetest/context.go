@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// An error of fn is returned as a HandlerError with all errors that it wraps, since the inbox counts it and checks for
-// Permanent and RetryAfter. An error of the store is no HandlerError: it must not use up attempts.
+// An error of fn is returned as a HandlerError with all errors that it wraps, since the inbox
+// counts it and checks for Permanent and RetryAfter. An error of the store is no HandlerError: it
+// must not use up attempts.
 func testHandlerError(t *testing.T, h Harness) {
 	_, err := h.Store.Once(patient(t), keyOf("1"), func(context.Context) error { return postbox.Permanent(errFn) })
 	var failure *inboxstore.HandlerError
@@ -48,7 +49,8 @@ func testEndedContext(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("defer"), "nothing was claimed")
 }
 
-// The inbox needs the router's names in the context, and the handler needs the values of middlewares.
+// The inbox needs the router's names in the context, and the handler needs the values of
+// middlewares.
 func testContextValues(t *testing.T, h Harness) {
 	type mark struct{}
 	ctx := context.WithValue(patient(t), mark{}, "here")
@@ -59,8 +61,8 @@ func testContextValues(t *testing.T, h Harness) {
 	require.NoError(t, err)
 }
 
-// G12: Watermill cancels the contexts of all deliveries at once when its router closes. A running fn may finish, and
-// its claim is then committed.
+// G12: Watermill cancels the contexts of all deliveries at once when its router closes. A running
+// fn may finish, and its claim is then committed.
 func testFnOutlivesDelivery(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -74,8 +76,8 @@ func testFnOutlivesDelivery(t *testing.T, h Harness) {
 	require.True(t, claimed(t, h.Store, keyOf("1")))
 }
 
-// G12: an fn that does not end is cancelled after the close timeout, and no earlier. Its later work has no effect,
-// whether it returns an error or not.
+// G12: an fn that does not end is cancelled after the close timeout, and no earlier. Its later work
+// has no effect, whether it returns an error or not.
 func testFnIsCancelledInTheEnd(t *testing.T, h Harness) {
 	var cases sync.WaitGroup
 	for id, end := range map[string]func(context.Context) error{"error": context.Context.Err, "none": succeed} {
@@ -120,7 +122,8 @@ func testCloseTwice(t *testing.T, h Harness) {
 	requireClosed(t, h.Store)
 }
 
-// After Close, Defer returns postbox.ErrClosed and stores nothing: the message is not acked, and is delivered again.
+// After Close, Defer returns postbox.ErrClosed and stores nothing: the message is not acked, and is
+// delivered again.
 func testClosedQueues(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	requireClosed(t, h.Store)
@@ -133,8 +136,8 @@ func testClosedQueues(t *testing.T, h Harness) {
 	require.Empty(t, h.pending(t, "other"))
 }
 
-// After Close, the methods of the inbox return postbox.ErrClosed and do nothing. A store may also continue to work, so
-// that the result of a running handler can be recorded.
+// After Close, the methods of the inbox return postbox.ErrClosed and do nothing. A store may also
+// continue to work, so that the result of a running handler can be recorded.
 func testClosedInbox(t *testing.T, h Harness) {
 	requireClosed(t, h.Store)
 	fresh, err := h.Store.Once(patient(t), keyOf("1"), func(context.Context) error {

@@ -14,10 +14,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// RecordFailure returns the number of failed attempts of this key so far. Any error can be recorded.
+// RecordFailure returns the number of failed attempts of this key so far. Any error can be
+// recorded.
 func testFailuresAreCounted(t *testing.T, h Harness) { requireCounted(t, h.Store) }
 
-// F14: all processes count together. Otherwise each of them would try a message as often as all together may.
+// F14: all processes count together. Otherwise each of them would try a message as often as all
+// together may.
 func testFailuresAcrossHandles(t *testing.T, h Harness) { requireCounted(t, h.Store, h.open(t).Store) }
 
 func requireCounted(t *testing.T, stores ...Store) {
@@ -37,8 +39,9 @@ func requireCounted(t *testing.T, stores ...Store) {
 	}
 }
 
-// F14: two processes may record failures of one message at the same time, since the second runs as soon as the first
-// has rolled back. Each gets a number of its own. Otherwise the message would be tried too often.
+// F14: two processes may record failures of one message at the same time, since the second runs as
+// soon as the first has rolled back. Each gets a number of its own. Otherwise the message would be
+// tried too often.
 func testFailuresAtTheSameInstant(t *testing.T, h Harness) {
 	var mu sync.Mutex
 	var got, want []int
@@ -60,8 +63,8 @@ func testFailuresAtTheSameInstant(t *testing.T, h Harness) {
 	require.ElementsMatch(t, want, got)
 }
 
-// Bury moves a message to the dead letters with its payload, its metadata and the history of its failures, and claims
-// it: it is not handled again.
+// Bury moves a message to the dead letters with its payload, its metadata and the history of its
+// failures, and claims it: it is not handled again.
 func testBury(t *testing.T, h Harness) {
 	causes := []error{errors.New("first"), errors.New("second"), errFn}
 	for _, cause := range causes {
@@ -81,7 +84,8 @@ func testBury(t *testing.T, h Harness) {
 	require.Empty(t, h.pending(t, queue))
 }
 
-// Bury does nothing, and returns no error, if the message was handled, deferred or buried meanwhile.
+// Bury does nothing, and returns no error, if the message was handled, deferred or buried
+// meanwhile.
 func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("handled"), "it is not claimed")
 	deferred(t, h.Store, "deferred", "")
@@ -95,7 +99,8 @@ func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
 	require.Equal(t, 1, h.letter(t).Attempts, "the first letter stays")
 }
 
-// F22: while a handler of the message runs, Bury waits for it. If the handler succeeds, the message is not buried.
+// F22: while a handler of the message runs, Bury waits for it. If the handler succeeds, the message
+// is not buried.
 func testBuryWaits(t *testing.T, h Harness) {
 	for id, end := range map[string]func(context.Context) error{"done": succeed, "failed": fail} {
 		entered, leave := make(chan struct{}), make(chan struct{})
@@ -145,7 +150,8 @@ func testFailureAfterCancel(t *testing.T, h Harness) {
 	require.Equal(t, 1, h.letter(t).Attempts)
 }
 
-// A dead letter keeps everything that Watermill accepts: any bytes, 10 kB of id, no payload, no metadata.
+// A dead letter keeps everything that Watermill accepts: any bytes, 10 kB of id, no payload, no
+// metadata.
 func testBuryAnyBytes(t *testing.T, h Harness) {
 	msg := anyBytesMessage()
 	require.NoError(t, h.Store.Bury(patient(t), keyOf(msg.UUID), msg, 1, errors.New(anyBytes)))

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// patience bounds the wait for an event that must happen: far longer than it takes on a busy machine.
+	// patience bounds the wait for an event that must happen: far longer than it takes on a busy
+	// machine.
 	patience = 30 * time.Second
 	// silence is how long the suite watches that an event does not happen.
 	silence = 150 * time.Millisecond

@@ -14,10 +14,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// History is the part of a store that keeps received messages, which middleware.InboxConfig.History needs.
+// History is the part of a store that keeps received messages, which middleware.InboxConfig.History
+// needs.
 type History interface {
 	Inbox
-	// OnceReceived is Once for a message that is kept if fn handles it, with the commit of the claim. A duplicate and an error of fn keep nothing.
+	// OnceReceived is Once for a message that is kept if fn handles it, with the commit of the
+	// claim. A duplicate and an error of fn keep nothing.
 	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
 }
 
@@ -72,7 +74,8 @@ func testHistory(t *testing.T, h Harness) {
 	require.Equal(t, []any{"2", 0, 1000}, []any{kept[1].MessageID, len(kept[1].Payload), kept[1].Omitted})
 }
 
-// G4: messages that come one after the other are kept in that order, whatever the clock of the database counts.
+// G4: messages that come one after the other are kept in that order, whatever the clock of the
+// database counts.
 func testHistoryInOrder(t *testing.T, h Harness) {
 	store, ok := h.Store.(History)
 	require.True(t, ok, "the store has no OnceReceived")

@@ -13,8 +13,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// G3: of each ordering key one message at a time is handed out, the oldest. Other keys, and messages without a key, are
-// handed out concurrently.
+// G3: of each ordering key one message at a time is handed out, the oldest. Other keys, and
+// messages without a key, are handed out concurrently.
 func testOneAtATimeByKey(t *testing.T, h Harness) {
 	for _, m := range [][2]string{{"a1", "a"}, {"a2", "a"}, {"b1", "b"}, {"b2", "b"}, {"none1", ""}, {"none2", ""}} {
 		deferred(t, h.Store, m[0], m[1])
@@ -33,7 +33,8 @@ func testOneAtATimeByKey(t *testing.T, h Harness) {
 	h.requireDrained(t, queue)
 }
 
-// G3: messages of a key are handled in the order in which they were stored, even if some fail at first.
+// G3: messages of a key are handled in the order in which they were stored, even if some fail at
+// first.
 func testOldestFirst(t *testing.T, h Harness) { requireOldestFirst(t, h, h.Handle) }
 
 // G3: the same when two processes share the queue.
@@ -65,7 +66,8 @@ func requireOldestFirst(t *testing.T, h Harness, handles ...Handle) {
 	require.Empty(t, h.letters(t))
 }
 
-// worker handles messages, each in a goroutine of its own, and fails every message whose number ends in 7 once.
+// worker handles messages, each in a goroutine of its own, and fails every message whose number
+// ends in 7 once.
 type worker struct {
 	t    *testing.T
 	done chan struct{} // closed when no message is left

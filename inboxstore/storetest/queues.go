@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// G5: when Defer has returned, the message is stored once, however often it is delivered: also at the same time, and
-// also after it was handled.
+// G5: when Defer has returned, the message is stored once, however often it is delivered: also at
+// the same time, and also after it was handled.
 func testDeferOnce(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	require.Equal(t, []string{"1"}, h.pending(t, queue))
@@ -51,8 +51,8 @@ func testDeferOnce(t *testing.T, h Harness) {
 	require.Equal(t, []string{"crowd"}, h.pending(t, "crowd"))
 }
 
-// A queue returns messages unchanged, with everything that Watermill accepts: any bytes, 10 kB of id, no payload, no
-// metadata.
+// A queue returns messages unchanged, with everything that Watermill accepts: any bytes, 10 kB of
+// id, no payload, no metadata.
 func testDeferAnyBytes(t *testing.T, h Harness) {
 	hard, bare := anyBytesMessage(), &message.Message{UUID: "bare"}
 	for _, msg := range []*message.Message{hard, bare} {
@@ -84,8 +84,8 @@ func testDeferCopies(t *testing.T, h Harness) {
 	got.Ack()
 }
 
-// The key identifies messages, and may differ from the UUID: broker coordinates, or a business number. The handler gets
-// the message that was delivered.
+// The key identifies messages, and may differ from the UUID: broker coordinates, or a business
+// number. The handler gets the message that was delivered.
 func testDeferKeepsUUID(t *testing.T, h Harness) {
 	_, err := h.Store.Defer(patient(t), queue, keyOf("orders/3/42"), newMessage("uuid", ""))
 	require.NoError(t, err)
@@ -94,7 +94,8 @@ func testDeferKeepsUUID(t *testing.T, h Harness) {
 	got.Ack()
 }
 
-// Kafka records of other producers have no UUID. The message id of the key is handed out in its place.
+// Kafka records of other producers have no UUID. The message id of the key is handed out in its
+// place.
 func testDeferWithoutUUID(t *testing.T, h Harness) {
 	fresh, err := h.Store.Defer(patient(t), queue, keyOf("orders/3/42"), newMessage("", ""))
 	require.NoError(t, err)
@@ -125,9 +126,9 @@ func testQueuesAreApart(t *testing.T, h Harness) {
 	h.requireDrained(t, "one")
 }
 
-// A message with the metadata of Watermill's components/delay is not handed out before its time. It holds back no other
-// message, not even of its key. A delay that cannot be read is a permanent error, since no other delivery could be
-// stored either.
+// A message with the metadata of Watermill's components/delay is not handed out before its time. It
+// holds back no other message, not even of its key. A delay that cannot be read is a permanent
+// error, since no other delivery could be stored either.
 func testDelay(t *testing.T, h Harness) {
 	const pause = 300 * time.Millisecond
 	started := time.Now()

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// A nacked message is handed out again as it was stored, whatever its handler did to it, and its key waits for it.
+// A nacked message is handed out again as it was stored, whatever its handler did to it, and its
+// key waits for it.
 func testNack(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	deferred(t, h.Store, "2", "key")
@@ -36,7 +37,8 @@ func testNack(t *testing.T, h Harness) {
 	require.Empty(t, h.letters(t))
 }
 
-// F11: while a message waits for its next attempt, its key waits. All other messages continue, later ones too.
+// F11: while a message waits for its next attempt, its key waits. All other messages continue,
+// later ones too.
 func testFailingKeyWaits(t *testing.T, h Harness) {
 	for _, m := range [][2]string{{"a1", "a"}, {"a2", "a"}, {"b1", "b"}, {"b2", "b"}, {"none1", ""}} {
 		deferred(t, h.Store, m[0], m[1])
@@ -56,8 +58,9 @@ func testFailingKeyWaits(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "a message was handed out before its next attempt, or past one that failed")
 }
 
-// After the last attempt a message is a dead letter with its payload, its metadata and an entry for each attempt. Then
-// its key continues. The message is not handed out again, not even when the broker delivers it again.
+// After the last attempt a message is a dead letter with its payload, its metadata and an entry for
+// each attempt. Then its key continues. The message is not handed out again, not even when the
+// broker delivers it again.
 func testDeadAfterAttempts(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	deferred(t, h.Store, "2", "key")
@@ -84,8 +87,8 @@ func testDeadAfterAttempts(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "a dead message was handed out")
 }
 
-// A Nack carries no error. An error that the handler passes to queue.Fail is in the record of that attempt, and of no
-// other.
+// A Nack carries no error. An error that the handler passes to queue.Fail is in the record of that
+// attempt, and of no other.
 func testFail(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	messages := h.subscribe(t, briefly())

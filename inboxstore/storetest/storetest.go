@@ -14,20 +14,23 @@ import (
 )
 
 const (
-	// CloseTimeout is the close timeout with which the store under test must be configured. It is how long a handler
-	// may continue after the context of its delivery has ended, and how long a subscriber that closes waits for
-	// messages that are not acked.
+	// CloseTimeout is the close timeout with which the store under test must be configured. It is
+	// how long a handler may continue after the context of its delivery has ended, and how long a
+	// subscriber that closes waits for messages that are not acked.
 	CloseTimeout = 2 * time.Second
-	// Concurrency is the minimum number of messages that a subscriber under test must hand out at a time.
+	// Concurrency is the minimum number of messages that a subscriber under test must hand out at a
+	// time.
 	Concurrency = 8
 )
 
 // Features lists the features of a store. Cases that need a missing feature are skipped.
 type Features struct {
-	// Transactional: fn finds a *sql.Tx in its context, with [postbox.TxFromContext]. Its writes through that
-	// transaction commit and roll back with the claim. Needs AddEffect and Effects of the [Harness].
+	// Transactional: fn finds a *sql.Tx in its context, with [postbox.TxFromContext]. Its writes
+	// through that transaction commit and roll back with the claim. Needs AddEffect and Effects of
+	// the [Harness].
 	Transactional bool
-	// SharedBetweenProcesses: several handles work on the same data at a time. Needs Open of the [Harness].
+	// SharedBetweenProcesses: several handles work on the same data at a time. Needs Open of the
+	// [Harness].
 	SharedBetweenProcesses bool
 	// Persistent: the data outlives the handle. Needs Open of the [Harness].
 	Persistent bool
@@ -35,16 +38,18 @@ type Features struct {
 	Delays bool
 	// History: the store has the methods of [History]. Needs History of the [Harness].
 	History bool
-	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed]. Defer must always do so.
+	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed].
+	// Defer must always do so.
 	RefusesWhenClosed bool
 }
 
 // Handle is the store as one process sees it. The suite closes it, subscribers first.
 type Handle struct {
 	Store Store
-	// Subscriber returns a new subscriber over the queues of the store. It retries messages as retry says and hands out
-	// at least [Concurrency] of them at a time. Ack means done, Nack means another attempt after a pause. It applies
-	// the errors that handlers pass to queue.Fail; for this a store puts queue.ContextWithReport into messages.
+	// Subscriber returns a new subscriber over the queues of the store. It retries messages as
+	// retry says and hands out at least [Concurrency] of them at a time. Ack means done, Nack means
+	// another attempt after a pause. It applies the errors that handlers pass to queue.Fail; for
+	// this a store puts queue.ContextWithReport into messages.
 	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber
 }
 
@@ -53,19 +58,22 @@ type Harness struct {
 	Handle
 
 	// Open returns another handle on the same data: while the first one is in use if the store is
-	// SharedBetweenProcesses, otherwise after it was closed. It may be nil for a store that has neither feature.
+	// SharedBetweenProcesses, otherwise after it was closed. It may be nil for a store that has
+	// neither feature.
 	Open func(t *testing.T) Handle
 
 	// DeadLetters returns all dead letters, in the order in which they were buried.
 	DeadLetters func(ctx context.Context) ([]DeadLetter, error)
-	// Pending returns the messages of a queue that are neither done nor dead, in the order in which they were stored.
+	// Pending returns the messages of a queue that are neither done nor dead, in the order in which
+	// they were stored.
 	Pending func(ctx context.Context, queue string) ([]Pending, error)
 
-	// History returns the received messages of a consumer that were kept, in the order in which they were received. Nil unless the store has the
-	// feature.
+	// History returns the received messages of a consumer that were kept, in the order in which
+	// they were received. Nil unless the store has the feature.
 	History func(ctx context.Context, consumer string) ([]Handled, error)
 
-	// AddEffect writes through the transaction of a handler, as a handler would. Nil unless Transactional.
+	// AddEffect writes through the transaction of a handler, as a handler would. Nil unless
+	// Transactional.
 	AddEffect func(ctx context.Context, tx *sql.Tx, effect string) error
 	// Effects returns the committed writes of AddEffect, in any order. Nil unless Transactional.
 	Effects func(ctx context.Context) ([]string, error)
@@ -75,7 +83,8 @@ type Harness struct {
 type DeadLetter struct {
 	// Queue is the queue of the message; empty for a letter that Bury wrote.
 	Queue string
-	// Consumer and Topic are those of the key that Bury got. The suite ignores them if Queue is set.
+	// Consumer and Topic are those of the key that Bury got. The suite ignores them if Queue is
+	// set.
 	Consumer, Topic string
 	MessageID       string
 	Payload         []byte
@@ -95,8 +104,8 @@ type Pending struct {
 	Attempts int
 }
 
-// Run tests a store. It calls newStore for each case, and cases run in parallel. So each call returns an empty store of
-// its own, configured with [CloseTimeout].
+// Run tests a store. It calls newStore for each case, and cases run in parallel. So each call
+// returns an empty store of its own, configured with [CloseTimeout].
 func Run(t *testing.T, features Features, newStore func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range cases() {

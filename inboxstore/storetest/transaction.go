@@ -34,8 +34,8 @@ func (h Harness) effects(t *testing.T) []string {
 	return effects
 }
 
-// G4: the writes of fn through the transaction in its context commit and roll back with the claim. An fn that fails or
-// panics leaves no writes, and a duplicate adds none.
+// G4: the writes of fn through the transaction in its context commit and roll back with the claim.
+// An fn that fails or panics leaves no writes, and a duplicate adds none.
 func testEffectAndClaim(t *testing.T, h Harness) {
 	_, err := h.Store.Once(patient(t), keyOf("1"), h.effect(t, "failed", fail))
 	require.ErrorIs(t, err, errFn)
@@ -67,9 +67,10 @@ func testManyCopiesOneEffect(t *testing.T, h Harness) {
 	require.ElementsMatch(t, want, h.effects(t))
 }
 
-// G4: a handler that claims or defers in its own context does so in its transaction, and needs no second connection for
-// it. The messages that it emits are stored with its commit or not at all. If a nested call fails, and the handler
-// ignores the error, only the writes of that nested call are rolled back.
+// G4: a handler that claims or defers in its own context does so in its transaction, and needs no
+// second connection for it. The messages that it emits are stored with its commit or not at all. If
+// a nested call fails, and the handler ignores the error, only the writes of that nested call are
+// rolled back.
 func testStoreInsideFn(t *testing.T, h Harness) {
 	run := func(end func(context.Context) error) error {
 		_, err := h.Store.Once(patient(t), keyOf("outer"), func(ctx context.Context) error {

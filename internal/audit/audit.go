@@ -54,7 +54,8 @@ type Act struct {
 	Action string
 	// Target is the name of the spool, empty if the action concerns none or several.
 	Target string
-	// Subject is the one thing that the action concerns, such as "message 12"; empty for an action on many things.
+	// Subject is the one thing that the action concerns, such as "message 12"; empty for an action
+	// on many things.
 	Subject string
 	// Filter is how an action on many things chose them.
 	Filter string
@@ -103,7 +104,8 @@ type Auditor struct {
 	actor      string
 }
 
-// NewAuditor returns an auditor. The actor is who acts if a context names no other one; empty means [DefaultActor].
+// NewAuditor returns an auditor. The actor is who acts if a context names no other one; empty means
+// [DefaultActor].
 func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 	if actor == "" {
 		actor = DefaultActor()
@@ -111,16 +113,17 @@ func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 	return &Auditor{statements: statements, actor: actor}
 }
 
-// Record writes the row of an action, in the transaction of its effect. Each action of an operator calls it once in each of
-// its transactions:
+// Record writes the row of an action, in the transaction of its effect. Each action of an operator
+// calls it once in each of its transactions:
 //
-//   - An action with one transaction creates its [Act] with [NewAct] outside of the transaction, sets Affected inside (the
-//     number of things that have really changed, which may be 0), and calls Record last. [Operator.change] calls it for the
-//     actions that it runs.
-//   - An action with many transactions uses one Act for all of them. In each transaction it sets Affected to the number of things
-//     that this transaction changes, and calls Record: the first call inserts the row, and each later one adds to its number and replaces its note.
-//     So after a crash the row says how many were changed. A page that changes nothing need not call it, except the
-//     first: an action that found nothing leaves a row, too.
+//   - An action with one transaction creates its [Act] with [NewAct] outside of the transaction,
+//     sets Affected inside (the number of things that have really changed, which may be 0), and
+//     calls Record last. [Operator.change] calls it for the actions that it runs.
+//   - An action with many transactions uses one Act for all of them. In each transaction it sets
+//     Affected to the number of things that this transaction changes, and calls Record: the first
+//     call inserts the row, and each later one adds to its number and replaces its note. So after a
+//     crash the row says how many were changed. A page that changes nothing need not call it,
+//     except the first: an action that found nothing leaves a row, too.
 //
 // Record may be called again for a transaction that was rolled back.
 func (a *Auditor) Record(ctx context.Context, tx *sql.Tx, act *Act) error {
@@ -142,8 +145,9 @@ func (a *Auditor) ActorIn(ctx context.Context) string {
 	return spool.NameText(a.actor)
 }
 
-// write adds to the row of an operation, or inserts it. MySQL does not count a row that gets the values that it has, so the first
-// statement tells whether there is a row only if it adds something.
+// write adds to the row of an operation, or inserts it. MySQL does not count a row that gets the
+// values that it has, so the first statement tells whether there is a row only if it adds
+// something.
 func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) error {
 	if row.Affected > 0 {
 		added, err := spool.Affected(spool.Directly(ctx, tx, a.statements.AddToAct(row)))
@@ -177,8 +181,9 @@ const stopTimeout = 5 * time.Second
 // askPause is the pause between two tries to ask what became of a transaction.
 const askPause = 200 * time.Millisecond
 
-// Committed reports whether the last transaction of an action was committed, if the answer to its commit was lost. That transaction must have changed
-// the note of the action. If it has not ended, Committed waits for it. If the database does not answer, Committed asks again for a while.
+// Committed reports whether the last transaction of an action was committed, if the answer to its
+// commit was lost. That transaction must have changed the note of the action. If it has not ended,
+// Committed waits for it. If the database does not answer, Committed asks again for a while.
 func (a *Auditor) Committed(ctx context.Context, db *sql.DB, act *Act) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
@@ -225,7 +230,8 @@ func actorOf(ctx context.Context) string {
 	return actor
 }
 
-// DefaultActor returns the user and the host of this process. A process in a container may have no user with a name.
+// DefaultActor returns the user and the host of this process. A process in a container may have no
+// user with a name.
 func DefaultActor() string {
 	name := "unknown user"
 	if current, err := user.Current(); err == nil {

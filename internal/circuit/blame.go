@@ -7,38 +7,43 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// If the reason of a failure is unknown, either the message or the destination is at fault. The result must be right in
-// both cases: an outage buries no message, however few wait, and a message that can never be published eventually stops
-// being retried.
+// If the reason of a failure is unknown, either the message or the destination is at fault. The
+// result must be right in both cases: an outage buries no message, however few wait, and a message
+// that can never be published eventually stops being retried.
 //
-// The rule needs a sign of life: another message that succeeded. A failure of a message counts as an attempt under
-// two conditions. Since its previous failure, another message to the same topic succeeded. And none of the messages
-// that failed together with it at that time succeeded later, which would prove that it was an outage. Failures are
-// together if no message succeeded between them. If no message at all succeeds for OutageLimit, each failure
-// counts.
+// The rule needs a sign of life: another message that succeeded. A failure of a message counts as
+// an attempt under two conditions. Since its previous failure, another message to the same topic
+// succeeded. And none of the messages that failed together with it at that time succeeded later,
+// which would prove that it was an outage. Failures are together if no message succeeded between
+// them. If no message at all succeeds for OutageLimit, each failure counts.
 //
-// A destination may recover one part at a time: each of Kafka's partitions by itself, or one server of several. So
-// after such a proof each message has a time of its own, recovery, in which its failures do not count although others
-// succeed. That time ends even if new proofs keep coming, for example from a broker that now and then refuses a
-// message which it accepts a moment later.
+// A destination may recover one part at a time: each of Kafka's partitions by itself, or one server
+// of several. So after such a proof each message has a time of its own, recovery, in which its
+// failures do not count although others succeed. That time ends even if new proofs keep coming, for
+// example from a broker that now and then refuses a message which it accepts a moment later.
 //
-// A message whose failure does not count waits for a pause of its own, from ProbeMin to ProbeMax, so that other
-// messages are tried first. If different messages fail without counting, one after the other and without a success, the
-// circuit opens. Messages with counted attempts are no evidence of an outage.
+// A message whose failure does not count waits for a pause of its own, from ProbeMin to ProbeMax,
+// so that other messages are tried first. If different messages fail without counting, one after
+// the other and without a success, the circuit opens. Messages with counted attempts are no
+// evidence of an outage.
 //
-// All of this is known to one process and is lost with it: the next process starts with a failure that does not count.
+// All of this is known to one process and is lost with it: the next process starts with a failure
+// that does not count.
 
 const (
-	// maxFailures bounds the number of messages whose failures are remembered. For a message beyond it, no failure
-	// counts until there is room: the remembered messages are finished first.
+	// maxFailures bounds the number of messages whose failures are remembered. For a message beyond
+	// it, no failure counts until there is room: the remembered messages are finished first.
 	maxFailures = 10_000
-	// failureAge is the time after which a message is forgotten if there is no room: another process may have it.
+	// failureAge is the time after which a message is forgotten if there is no room: another
+	// process may have it.
 	failureAge = time.Hour
-	// recovery is the time within which the last part of a destination recovers after the first one. Common clients
-	// take up to ten seconds before they try again (the circuit breaker of Kafka's), and some need more than one try.
+	// recovery is the time within which the last part of a destination recovers after the first
+	// one. Common clients take up to ten seconds before they try again (the circuit breaker of
+	// Kafka's), and some need more than one try.
 	recovery = time.Minute
-	// lasting is how long no message must have succeeded on a topic before a failure is reported that does not
-	// open the circuit. Pauses between tries double, so the report comes within a minute of the first failure.
+	// lasting is how long no message must have succeeded on a topic before a failure is reported
+	// that does not open the circuit. Pauses between tries double, so the report comes within a
+	// minute of the first failure.
 	lasting = 20 * time.Second
 )
 
@@ -73,11 +78,13 @@ type failure struct {
 type Blame struct {
 	// Counts: the message is at fault, and the failure is an attempt.
 	Counts bool
-	// After is how long the message waits. If the failure counts, that is what it was given, and the number of attempts may ask for more.
+	// After is how long the message waits. If the failure counts, that is what it was given, and
+	// the number of attempts may ask for more.
 	After time.Duration
 	// Opened: the failure has opened the circuit.
 	Opened bool
-	// Lasting: the circuit is closed, no message has succeeded for a while, and no failure was reported since then.
+	// Lasting: the circuit is closed, no message has succeeded for a while, and no failure was
+	// reported since then.
 	Lasting bool
 }
 
@@ -151,14 +158,15 @@ func (c *Circuits) remember(m *spool.Message, f *failure, b *blame, now time.Tim
 		pause = c.config.ProbeMin << f.waits
 	}
 	f.waits++
-	// Messages that failed together must not all be tried again at the same time. If that happened during the next
-	// outage, no message would show that the first failure was an outage.
+	// Messages that failed together must not all be tried again at the same time. If that happened
+	// during the next outage, no message would show that the first failure was an outage.
 	least := max(c.config.ProbeMin, pause/2)
 	return least + rand.N(pause-least+1) //nolint:gosec // jitter needs no secrecy
 }
 
-// Succeeded records that messages succeeded. That is a sign of life after each failure before the call began, and
-// it ends an outage that had begun by then. It reports whether an outage or reported failures are over.
+// Succeeded records that messages succeeded. That is a sign of life after each failure before the
+// call began, and it ends an outage that had begun by then. It reports whether an outage or
+// reported failures are over.
 func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) (over bool) {
 	c.mu.Lock()
 	closed := false

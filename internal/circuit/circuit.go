@@ -15,26 +15,29 @@ const (
 	OutageLimit = 24 * time.Hour
 )
 
-// Config says what counts as an outage of a topic, and how often a topic in an outage is probed. The caller of [New]
-// has checked every field.
+// Config says what counts as an outage of a topic, and how often a topic in an outage is probed.
+// The caller of [New] has checked every field.
 type Config struct {
 	FailuresInRow      int              // different messages that must fail in a row, for unknown reasons, to open the circuit
 	ProbeMin, ProbeMax time.Duration    // the pause before a probe doubles from ProbeMin to ProbeMax
 	Width              int              // maximum number of concurrent probes if unknown reasons opened the circuit; at least one
 	OutageLimit        time.Duration    // if nothing succeeds for this time, unknown failures count; see blame.go
 	Now                func() time.Time // nil: the clock of this process
-	// Changed, if not nil, is called when an outage of a topic begins or ends, as [Circuits.Outages] tells. It must not call the circuits.
+	// Changed, if not nil, is called when an outage of a topic begins or ends, as
+	// [Circuits.Outages] tells. It must not call the circuits.
 	Changed func(topic string, open bool)
 }
 
-// Circuits remember which topics have an outage. During an outage no message of the topic is read. After a pause some
-// messages probe the topic. The pause doubles as long as they fail, exactly, from ProbeMin to ProbeMax.
+// Circuits remember which topics have an outage. During an outage no message of the topic is read.
+// After a pause some messages probe the topic. The pause doubles as long as they fail, exactly,
+// from ProbeMin to ProbeMax.
 //
-// If the reason is known to be an outage, one message probes at a time. If it is unknown, the messages themselves may
-// be at fault, and a healthy message may wait behind many of them. So at first the number of probing messages doubles,
-// and not the pause.
+// If the reason is known to be an outage, one message probes at a time. If it is unknown, the
+// messages themselves may be at fault, and a healthy message may wait behind many of them. So at
+// first the number of probing messages doubles, and not the pause.
 //
-// Circuits also decide which side is at fault for an unknown failure: see blame.go. They are safe for concurrent use.
+// Circuits also decide which side is at fault for an unknown failure: see blame.go. They are safe
+// for concurrent use.
 type Circuits struct {
 	config Config
 	again  func()
@@ -79,13 +82,15 @@ func New(config Config, again func()) *Circuits {
 
 // Call is one attempt to publish.
 type Call struct {
-	// Probe: the topic has an outage, and this call tries whether it is over. A probe should have one message.
+	// Probe: the topic has an outage, and this call tries whether it is over. A probe should have
+	// one message.
 	Probe bool
 	start int64
 }
 
-// Begin reports whether a message may be published to the topic now. The caller reports the result of an allowed call
-// to [Circuits.Succeeded], [Circuits.Away] or [Circuits.Failed]. The code that begins a call defers [Circuits.End].
+// Begin reports whether a message may be published to the topic now. The caller reports the result
+// of an allowed call to [Circuits.Succeeded], [Circuits.Away] or [Circuits.Failed]. The code that
+// begins a call defers [Circuits.End].
 func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +115,8 @@ func (c *Circuits) Again() Call {
 	return Call{start: c.sequence}
 }
 
-// closedAt reports whether no message may be published at the given time, because the circuit is open and no probe is
-// due.
+// closedAt reports whether no message may be published at the given time, because the circuit is
+// open and no probe is due.
 func (s *circuit) closedAt(now time.Time) bool {
 	return s.open && (s.left == 0 || now.Before(s.until))
 }
@@ -124,7 +129,8 @@ func (c *Circuits) Open(topic string) bool {
 	return state != nil && state.open
 }
 
-// Outages returns the topics that have an outage, and since when. A topic without messages has none: see endUntried.
+// Outages returns the topics that have an outage, and since when. A topic without messages has
+// none: see endUntried.
 func (c *Circuits) Outages() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,9 +168,9 @@ func (c *Circuits) Reached(topic string) {
 	}
 }
 
-// End ends a call. A probe may end without a result about the outage: the message was at fault, or a function of the
-// user has panicked or has ended its goroutine. Then another probe may take its place. Otherwise the topic would stay
-// closed for ever.
+// End ends a call. A probe may end without a result about the outage: the message was at fault, or
+// a function of the user has panicked or has ended its goroutine. Then another probe may take its
+// place. Otherwise the topic would stay closed for ever.
 func (c *Circuits) End(topic string, call Call) {
 	if !call.Probe {
 		return
@@ -189,8 +195,9 @@ func (s *circuit) runs(call Call) bool {
 	return runs
 }
 
-// Away records a failure that is known to be an outage. It reports whether it is the first one of an outage that is told. If the call was a
-// probe, it also returns how long its message waits, so that the next probe uses another one; otherwise 0.
+// Away records a failure that is known to be an outage. It reports whether it is the first one of
+// an outage that is told. If the call was a probe, it also returns how long its message waits, so
+// that the next probe uses another one; otherwise 0.
 func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,9 +209,11 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
-// Hung records that calls of the topic do not return, and when the latest of them began. The circuit then allows one more call, as a probe, and
-// closes when any of these calls succeeds. Then the same calls do not open it again. A probe that began before the given time hangs, too: if more is
-// true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a worker.
+// Hung records that calls of the topic do not return, and when the latest of them began. The
+// circuit then allows one more call, as a probe, and closes when any of these calls succeeds. Then
+// the same calls do not open it again. A probe that began before the given time hangs, too: if more
+// is true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a
+// worker.
 func (c *Circuits) Hung(topic string, latest, before time.Time, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +249,8 @@ func (c *Circuits) Returned(topic string) {
 	c.forget(topic)
 }
 
-// trip records a failure, and reports whether it is the first one of an outage that is told. Afterwards at most width probes may run at a time.
+// trip records a failure, and reports whether it is the first one of an outage that is told.
+// Afterwards at most width probes may run at a time.
 func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	if state.open && !state.runs(call) {
 		return false // the call was running when the circuit opened
@@ -265,11 +275,13 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	return first
 }
 
-// untriedPauses is for how many of the longest pauses probes are awaited after a pause, or after the time for which a message waits. The message of a probe that failed
-// waits for one of them at most, unless its error asks for more.
+// untriedPauses is for how many of the longest pauses probes are awaited after a pause, or after
+// the time for which a message waits. The message of a probe that failed waits for one of them at
+// most, unless its error asks for more.
 const untriedPauses = 2
 
-// await lets endUntried look after a wait, and the time in which a message would have begun a probe.
+// await lets endUntried look after a wait, and the time in which a message would have begun a
+// probe.
 func (c *Circuits) await(state *circuit, wait time.Duration) {
 	if state.untried != nil {
 		state.untried.Stop()
@@ -280,7 +292,8 @@ func (c *Circuits) await(state *circuit, wait time.Duration) {
 	state.untried = time.AfterFunc(wait, func() { c.endUntried(state) })
 }
 
-// Unread records that no messages can be read now, since the database is away. That none tries a topic then shows nothing about its outage.
+// Unread records that no messages can be read now, since the database is away. That none tries a
+// topic then shows nothing about its outage.
 func (c *Circuits) Unread() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,8 +305,10 @@ func (c *Circuits) Unread() {
 	}
 }
 
-// endUntried ends what is told of an outage if no message has tried for long whether it is over: operators have buried or moved those that were there, or
-// other processes have them. The circuit stays open, so that the next message is a probe, and it does not count as a failure if the topic is still away.
+// endUntried ends what is told of an outage if no message has tried for long whether it is over:
+// operators have buried or moved those that were there, or other processes have them. The circuit
+// stays open, so that the next message is a probe, and it does not count as a failure if the topic
+// is still away.
 func (c *Circuits) endUntried(state *circuit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,7 +318,8 @@ func (c *Circuits) endUntried(state *circuit) {
 	}
 }
 
-// tell tells of an outage, and reports whether it was not told of before. If a message fails long after the last one, the outage of then may have been over.
+// tell tells of an outage, and reports whether it was not told of before. If a message fails long
+// after the last one, the outage of then may have been over.
 func (c *Circuits) tell(state *circuit) (first bool) {
 	if state.told {
 		return false
@@ -344,7 +360,8 @@ func (c *Circuits) state(topic string) *circuit {
 	return state
 }
 
-// forget drops the state of a topic that has nothing to remember. The proof of an outage is remembered for [recovery].
+// forget drops the state of a topic that has nothing to remember. The proof of an outage is
+// remembered for [recovery].
 func (c *Circuits) forget(topic string) {
 	state := c.topics[topic]
 	if state == nil || state.open || !state.hung.IsZero() || state.blame.remembered > 0 || state.forgetting != nil {
@@ -363,8 +380,8 @@ func (c *Circuits) forget(topic string) {
 	})
 }
 
-// Stop ends the timers. It also ends all outages that were told. A call that returns later begins no new one, since
-// nothing would end it.
+// Stop ends the timers. It also ends all outages that were told. A call that returns later begins
+// no new one, since nothing would end it.
 func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,27 +15,31 @@ import (
 )
 
 const (
-	// cleanInterval is the default of Interval. With it a process without work executes a fifteenth of a statement each second.
+	// cleanInterval is the default of Interval. With it a process without work executes a fifteenth
+	// of a statement each second.
 	cleanInterval = 30 * time.Second
 	// restIntervals is how many intervals a task that has found nothing to delete rests at most.
 	restIntervals = 60
-	// lookIntervals is the same for a task whose rows operators may let be kept for a shorter time, which a process without such rows does not know.
+	// lookIntervals is the same for a task whose rows operators may let be kept for a shorter time,
+	// which a process without such rows does not know.
 	lookIntervals = 10
-	// watchIntervals is how many intervals there are between two renewals of the lease of a task that deletes nothing.
+	// watchIntervals is how many intervals there are between two renewals of the lease of a task
+	// that deletes nothing.
 	watchIntervals = 3
 	// cleanBatch is the default number of rows that a statement of a cleaner deletes or reads.
 	cleanBatch = 1000
 	// letterBatch is the limit for dead letters, which may have megabytes each.
 	letterBatch = 100
-	// historyBatch is the limit for done messages: they may be as large, but there are many more of them.
+	// historyBatch is the limit for done messages: they may be as large, but there are many more of
+	// them.
 	historyBatch = 500
-	// uniqueKeyBatch is the limit for unique keys: looking for the message of each takes several searches, and the
-	// transaction that deletes a page of them makes producers of these keys wait.
+	// uniqueKeyBatch is the limit for unique keys: looking for the message of each takes several
+	// searches, and the transaction that deletes a page of them makes producers of these keys wait.
 	uniqueKeyBatch = 100
 	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
 	givenUp = time.Hour
-	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
-	// not handed back expire.
+	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks
+	// back. Tasks that are not handed back expire.
 	leaveTimeout = 5 * time.Second
 )
 
@@ -46,21 +50,23 @@ type Config struct {
 	Batch    int           // rows of a statement; default 1000
 	Tell     time.Duration // for how long a step tells of overdue receipts; default 15 s
 
-	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this cleaner ignores them;
-	// negative: they are kept. Unlike other settings of a process, these should be equal everywhere, because the
-	// process that has the task decides. For the dead letters of a spool the retention of its [spool.Settings] takes
-	// precedence.
+	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this
+	// cleaner ignores them; negative: they are kept. Unlike other settings of a process, these
+	// should be equal everywhere, because the process that has the task decides. For the dead
+	// letters of a spool the retention of its [spool.Settings] takes precedence.
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
-	// History says that the cleaner deletes old done messages. How long they are kept is stored with each spool.
+	// History says that the cleaner deletes old done messages. How long they are kept is stored
+	// with each spool.
 	History bool
-	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
-	// cleaner does not check.
+	// Unattended is how long messages may wait without a drainer before that is logged, see
+	// unattended.go; 0: this cleaner does not check.
 	Unattended time.Duration
 	// UniqueKeys says that the cleaner deletes unique keys whose message is gone.
 	UniqueKeys bool
-	// Receipts is how long receipts are kept after they were due; 0: this cleaner ignores them, and does not look for overdue ones either.
+	// Receipts is how long receipts are kept after they were due; 0: this cleaner ignores them, and
+	// does not look for overdue ones either.
 	Receipts time.Duration
 	// Missed is called for each receipt that is overdue, at least once, see overdue.go.
 	Missed func(ctx context.Context, overdue receipt.Stored) error
@@ -81,12 +87,13 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Cleaner deletes rows that are older than their retention. One process at a time performs each task, in bounded
-// statements and on one connection; the others stand by. It runs concurrently with the drain loops and does not wait
-// for their idle moments, so a busy spool is cleaned too.
+// Cleaner deletes rows that are older than their retention. One process at a time performs each
+// task, in bounded statements and on one connection; the others stand by. It runs concurrently with
+// the drain loops and does not wait for their idle moments, so a busy spool is cleaned too.
 //
-// A lease only keeps processes from doing the same work twice. Rows that are too old are too old for all processes, so
-// a process that lost its lease unnoticed deletes the same rows as the next one would.
+// A lease only keeps processes from doing the same work twice. Rows that are too old are too old
+// for all processes, so a process that lost its lease unnoticed deletes the same rows as the next
+// one would.
 type Cleaner struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -142,8 +149,8 @@ func (c *Cleaner) restFor(retention time.Duration) time.Duration {
 // look is the longest pause of a task whose time operators may change.
 func (c *Cleaner) look() time.Duration { return lookIntervals * c.config.Interval }
 
-// Run cleans until ctx ends, and then hands its tasks to other processes. If the database is unavailable, or has no
-// tables yet, it tries again at each interval.
+// Run cleans until ctx ends, and then hands its tasks to other processes. If the database is
+// unavailable, or has no tables yet, it tries again at each interval.
 func (c *Cleaner) Run(ctx context.Context) {
 	if len(c.tasks) == 0 {
 		return
@@ -167,8 +174,8 @@ func (c *Cleaner) Run(ctx context.Context) {
 	}
 }
 
-// Round performs a step of each task now, due or not, for callers that do not wait for [Cleaner.Run]. It reports
-// whether all steps worked.
+// Round performs a step of each task now, due or not, for callers that do not wait for
+// [Cleaner.Run]. It reports whether all steps worked.
 func (c *Cleaner) Round(ctx context.Context) bool {
 	worked := true
 	for _, task := range c.tasks {
@@ -205,8 +212,8 @@ func (c *Cleaner) turn(live context.Context, task *task) {
 	c.report(task, err)
 }
 
-// checkFit prevents a cleaner from writing to a database that cannot be used. A session without autocommit would keep
-// rows locked.
+// checkFit prevents a cleaner from writing to a database that cannot be used. A session without
+// autocommit would keep rows locked.
 func (c *Cleaner) checkFit(ctx context.Context) error {
 	if c.fit {
 		return nil
@@ -216,9 +223,9 @@ func (c *Cleaner) checkFit(ctx context.Context) error {
 	return err
 }
 
-// finishing returns a context for a step, which may continue for a while when the cleaner stops. A statement that is
-// cancelled may still be on its way to the server. If it takes a task, it could arrive after the statement that hands
-// the task back.
+// finishing returns a context for a step, which may continue for a while when the cleaner stops. A
+// statement that is cancelled may still be on its way to the server. If it takes a task, it could
+// arrive after the statement that hands the task back.
 func finishing(live context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), spool.StatementTimeout)
 	release := context.AfterFunc(live, func() {
@@ -280,10 +287,12 @@ func (c *Cleaner) handBack(ctx context.Context, task *task) {
 	}
 }
 
-// errLeft wraps the error of a task that this process lacks the right to perform, but other processes may have it.
+// errLeft wraps the error of a task that this process lacks the right to perform, but other
+// processes may have it.
 var errLeft = errors.New("this process cannot do it")
 
-// asLeft marks an error that shows that this process lacks a right, such as to read the table of messages.
+// asLeft marks an error that shows that this process lacks a right, such as to read the table of
+// messages.
 func asLeft(err error, statements *dialect.Statements) error {
 	if dialect.Coded(err) && statements.Kind.Classify(err) == dialect.Other {
 		return fmt.Errorf("%w: %w", errLeft, err)

@@ -15,20 +15,22 @@ import (
 )
 
 const (
-	// overdueBatch is how many overdue receipts a step tells of. After a crash they are told of again.
+	// overdueBatch is how many overdue receipts a step tells of. After a crash they are told of
+	// again.
 	overdueBatch = 100
-	// overduePause is the time between two searches, and so how late an overdue receipt is noticed. A search without a result reads one
-	// entry of an index.
+	// overduePause is the time between two searches, and so how late an overdue receipt is noticed.
+	// A search without a result reads one entry of an index.
 	overduePause = 5 * time.Second
-	// tellTimeout is how long a step tells of overdue receipts. It leaves time for writing down which ones were told of, before the step
-	// ends, and before the lease of the task does.
+	// tellTimeout is how long a step tells of overdue receipts. It leaves time for writing down
+	// which ones were told of, before the step ends, and before the lease of the task does.
 	tellTimeout = spool.StatementTimeout / 2
-	// hurry is the least part of that time that a call for a receipt which has just become overdue has, after others that used up theirs.
+	// hurry is the least part of that time that a call for a receipt which has just become overdue
+	// has, after others that used up theirs.
 	hurry = 16
 )
 
-// purgeReceipts returns the task that deletes receipts which were due longer ago than the retention. An awaited receipt stays until it was
-// told of.
+// purgeReceipts returns the task that deletes receipts which were due longer ago than the
+// retention. An awaited receipt stays until it was told of.
 func purgeReceipts(statements *dialect.Statements, retention time.Duration, batch int) work {
 	params := dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}
 	queries := []dialect.Query{statements.PurgeReceipts(dialect.ReceiptReceived, params), statements.PurgeReceipts(dialect.ReceiptMissing, params)}
@@ -45,14 +47,17 @@ func purgeReceipts(statements *dialect.Statements, retention time.Duration, batc
 	}
 }
 
-// overdue is the search for awaited receipts whose time has passed. It is told of each one, and then written down that it was. A crash in
-// between leaves the receipt awaited, so the next process tells of it again.
+// overdue is the search for awaited receipts whose time has passed. It is told of each one, and
+// then written down that it was. A crash in between leaves the receipt awaited, so the next process
+// tells of it again.
 //
-// A receipt whose call fails stays awaited. It comes again in a round over the failed ones, of which each step does one page. So the receipts
-// that have become overdue since are told of first, however many others fail.
+// A receipt whose call fails stays awaited. It comes again in a round over the failed ones, of
+// which each step does one page. So the receipts that have become overdue since are told of first,
+// however many others fail.
 //
-// A call that does not return before its context ends holds up those after it. So the next one has half of its time, until one returns in time. In the round
-// over the failed ones a call has all of the time.
+// A call that does not return before its context ends holds up those after it. So the next one has
+// half of its time, until one returns in time. In the round over the failed ones a call has all of
+// the time.
 type overdue struct {
 	tell  func(ctx context.Context, overdue receipt.Stored) error
 	most  time.Duration  // for how long a step tells of receipts
@@ -69,7 +74,8 @@ func newOverdue(tell func(ctx context.Context, overdue receipt.Stored) error, mo
 	return &overdue{tell: tell, most: most, next: most}
 }
 
-// work tells of a page of receipts that are overdue, and if there are no more than that, of a page of those whose calls have failed.
+// work tells of a page of receipts that are overdue, and if there are no more than that, of a page
+// of those whose calls have failed.
 func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
 	telling, cancel := context.WithTimeout(ctx, o.most)
 	defer cancel()
@@ -96,8 +102,9 @@ func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, p
 	return 0, min(overduePause, c.config.Interval), nil // if all calls failed, what they need may be away
 }
 
-// page tells of the receipts after a cursor, up to the last one if it is given, and writes down which calls succeeded. It moves the cursor, and
-// returns how many succeeded and whether there may be more.
+// page tells of the receipts after a cursor, up to the last one if it is given, and writes down
+// which calls succeeded. It moves the cursor, and returns how many succeeded and whether there may
+// be more.
 func (o *overdue) page(ctx, telling context.Context, c *Cleaner, cursor, last *receipt.Stored) (n int, more bool, err error) {
 	page := dialect.ReceiptPage{State: dialect.ReceiptAwaited, Key: cursor.Key, Limit: overdueBatch}
 	if !cursor.DueAt.IsZero() {

@@ -12,16 +12,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// spoolPurge deletes rows that spools may keep for different times. Each step handles the next spool that has such
-// rows, by an index on spool and time, so rows that are kept are not read, however many they are.
+// spoolPurge deletes rows that spools may keep for different times. Each step handles the next
+// spool that has such rows, by an index on spool and time, so rows that are kept are not read,
+// however many they are.
 type spoolPurge struct {
 	next  string                                         // statement: the next spool that has rows
 	purge func(int64, dialect.PurgeParams) dialect.Query // deletes the oldest rows of one spool
 	batch int
 	// others, if set, deletes rows that belong to no spool, at the beginning of each round.
 	others work
-	// keep returns how long a spool keeps its rows, and whether any are to be deleted. Its arguments are the settings
-	// stored by operators, and how long the spool's drainers keep done messages.
+	// keep returns how long a spool keeps its rows, and whether any are to be deleted. Its
+	// arguments are the settings stored by operators, and how long the spool's drainers keep done
+	// messages.
 	keep func(settings spool.Settings, history time.Duration) (time.Duration, bool)
 
 	begun bool          // a round is running
@@ -31,8 +33,8 @@ type spoolPurge struct {
 	least time.Duration // shortest time that a spool of this round keeps its rows; 0: none is known
 }
 
-// letterPurge returns the task for dead letters. A negative retention keeps the letters of inboxes, and of spools
-// without a retention of their own.
+// letterPurge returns the task for dead letters. A negative retention keeps the letters of inboxes,
+// and of spools without a retention of their own.
 func letterPurge(statements *dialect.Statements, retention time.Duration, batch int) *spoolPurge {
 	p := &spoolPurge{next: statements.NextOfLetters, purge: statements.PurgeDeadLetters, batch: batch}
 	p.keep = func(settings spool.Settings, _ time.Duration) (time.Duration, bool) {
@@ -47,8 +49,8 @@ func letterPurge(statements *dialect.Statements, retention time.Duration, batch 
 	return p
 }
 
-// historyPurge returns the task for the history. If neither operators nor a drainer have set a history for a spool, or
-// operators have turned it off, nothing is kept.
+// historyPurge returns the task for the history. If neither operators nor a drainer have set a
+// history for a spool, or operators have turned it off, nothing is kept.
 func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
 	p := &spoolPurge{next: statements.NextOfHistory, purge: statements.PurgeHistory, batch: batch}
 	p.keep = func(settings spool.Settings, history time.Duration) (time.Duration, bool) {
@@ -60,8 +62,8 @@ func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
 	return p
 }
 
-// work performs a step: it deletes rows of the next spool, as many as one statement may delete. There is no pause
-// within a round.
+// work performs a step: it deletes rows of the next spool, as many as one statement may delete.
+// There is no pause within a round.
 func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 	if !p.begun {
 		p.begun, p.after, p.full, p.some, p.least = true, 0, false, 0, 0

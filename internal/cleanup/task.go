@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// paceShare keeps the walk through the claims below a twentieth of the time. At 2 ms for a page of 1000, ten
-	// million claims take about seven minutes.
+	// paceShare keeps the walk through the claims below a twentieth of the time. At 2 ms for a page
+	// of 1000, ten million claims take about seven minutes.
 	paceShare = 20
-	// walksPerRetention is the number of walks through the claims within the retention of a claim, and of searches for other rows that are too old. So
-	// a row is kept at most a fiftieth longer than necessary.
+	// walksPerRetention is the number of walks through the claims within the retention of a claim,
+	// and of searches for other rows that are too old. So a row is kept at most a fiftieth longer
+	// than necessary.
 	walksPerRetention = 50
 )
 
@@ -25,7 +26,8 @@ const (
 type task struct {
 	name string
 	work work
-	// interval is the pause between two renewals of the lease, between two tries to get the task, and before the next step when a step has found nothing.
+	// interval is the pause between two renewals of the lease, between two tries to get the task,
+	// and before the next step when a step has found nothing.
 	interval time.Duration
 
 	added   bool      // the row in the database exists
@@ -37,7 +39,8 @@ type task struct {
 	stepAt  time.Time // when the work continues
 }
 
-// work performs one bounded step of a task. It returns how many rows were deleted, and the pause before the next step.
+// work performs one bounded step of a task. It returns how many rows were deleted, and the pause
+// before the next step.
 type work func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error)
 
 // next returns when the task needs its next turn.
@@ -111,7 +114,8 @@ func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Dur
 	}
 }
 
-// pause returns how long a task pauses after a step, or a round of steps, that has deleted so many rows: not at all if there may be more.
+// pause returns how long a task pauses after a step, or a round of steps, that has deleted so many
+// rows: not at all if there may be more.
 func (c *Cleaner) pause(ch *task, removed, batch int) time.Duration {
 	switch {
 	case removed >= batch:
@@ -123,8 +127,8 @@ func (c *Cleaner) pause(ch *task, removed, batch int) time.Duration {
 	}
 }
 
-// walkClaims returns the work for claims. They have no index on their time, which would cost time for each message. So
-// their primary key is walked page by page, again and again.
+// walkClaims returns the work for claims. They have no index on their time, which would cost time
+// for each message. So their primary key is walked page by page, again and again.
 func walkClaims(retention time.Duration, batch int) work {
 	keep := retention.Microseconds()
 	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {

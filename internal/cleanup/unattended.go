@@ -14,13 +14,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A publisher may write to an outbox that no forwarder drains, because the two names differ. Or messages may be stored
-// in a queue without a subscriber. In both cases no forwarder or subscriber exists that could log the problem. So every
-// 20 s the cleaner looks for spools that have waiting messages and no member.
+// A publisher may write to an outbox that no forwarder drains, because the two names differ. Or
+// messages may be stored in a queue without a subscriber. In both cases no forwarder or subscriber
+// exists that could log the problem. So every 20 s the cleaner looks for spools that have waiting
+// messages and no member.
 
 const (
-	// UnattendedAfter is how long messages wait for a drainer before that is logged. unattendedPause is the time
-	// between two searches. A drainer that is restarted within this time is not reported, and the two together are a minute.
+	// UnattendedAfter is how long messages wait for a drainer before that is logged.
+	// unattendedPause is the time between two searches. A drainer that is restarted within this
+	// time is not reported, and the two together are a minute.
 	UnattendedAfter = 30 * time.Second
 	unattendedPause = 30 * time.Second
 )

@@ -10,9 +10,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// walkUniqueKeys returns the work for unique keys whose message is gone. Drainers write nothing about them, so the
-// primary key is walked page by page, again and again. A key is deleted only if it still has the message that was seen to
-// be gone: a producer may have stored another one meanwhile.
+// walkUniqueKeys returns the work for unique keys whose message is gone. Drainers write nothing
+// about them, so the primary key is walked page by page, again and again. A key is deleted only if
+// it still has the message that was seen to be gone: a producer may have stored another one
+// meanwhile.
 func walkUniqueKeys(batch int) work {
 	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 		started := time.Now()
@@ -62,7 +63,8 @@ func (c *Cleaner) uniqueKeys(ctx context.Context, after []byte, limit int) (page
 	return page, gone, rows.Err()
 }
 
-// deleteUniqueKeys deletes keys in one transaction, in the order of their digests, as producers lock them.
+// deleteUniqueKeys deletes keys in one transaction, in the order of their digests, as producers
+// lock them.
 func (c *Cleaner) deleteUniqueKeys(ctx context.Context, keys []dialect.UniqueKey) (removed int, err error) {
 	err = spool.InTx(ctx, c.db, c.statements, func(tx *sql.Tx) error {
 		removed = 0

@@ -39,7 +39,8 @@ func NewReader(db *sql.DB, statements *dialect.Statements, limit int) *Reader {
 	return &Reader{db: db, statements: statements, limit: limit}
 }
 
-// Histories returns the numbers of some spools that have only a history. Without such spools it asks nothing.
+// Histories returns the numbers of some spools that have only a history. Without such spools it
+// asks nothing.
 func (r *Reader) Histories(ctx context.Context, ids []int64) (map[int64]Numbers, error) {
 	if len(ids) == 0 {
 		return nil, nil

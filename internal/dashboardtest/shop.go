@@ -1,5 +1,5 @@
-// Package dashboardtest fills a database with messages of all kinds, for the tests of the dashboard: those of its handlers, and those in a
-// browser, which are in a module of their own.
+// Package dashboardtest fills a database with messages of all kinds, for the tests of the
+// dashboard: those of its handlers, and those in a browser, which are in a module of their own.
 package dashboardtest
 
 import (
@@ -22,8 +22,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Hostile is what a producer writes who attacks the operator: a script, the end of an attribute, bytes that are no UTF-8, a character that turns the
-// direction of writing, and what has a meaning in an address.
+// Hostile is what a producer writes who attacks the operator: a script, the end of an attribute,
+// bytes that are no UTF-8, a character that turns the direction of writing, and what has a meaning
+// in an address.
 const Hostile = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>\xff\xfe\x00\u202e%2F/../?&=#;javascript:alert(1)"
 
 // Outbox is the outbox of the shop, and Queue the queue of its inbox.
@@ -161,7 +162,8 @@ func (s *Shop) dead() int {
 	return s.Database.Count(s, "SELECT COUNT(*) FROM postbox_dead_letters")
 }
 
-// Receive lets the inbox of a consumer handle messages of a topic, and keep them. It keeps up to 1,000 bytes of each.
+// Receive lets the inbox of a consumer handle messages of a topic, and keep them. It keeps up to
+// 1,000 bytes of each.
 func (s *Shop) Receive(consumer, topic string, messages ...*message.Message) {
 	s.Helper()
 	store, err := inboxstore.New(s.Database.Postbox(), inboxstore.Config{}, nil)

@@ -28,7 +28,8 @@ type NextWaitingParams struct {
 	Age   int64 // minimum time for which a message must have waited
 }
 
-// ClaimsPage returns the last key of a page, the number of its keys, and how many of them are older than the retention.
+// ClaimsPage returns the last key of a page, the number of its keys, and how many of them are older
+// than the retention.
 func (s *Statements) ClaimsPage(p ClaimsPageParams) Query {
 	return Query{Text: s.claimsPage, Args: []any{p.After, p.Limit, p.Retention}}
 }
@@ -73,8 +74,9 @@ func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 	return Query{Text: s.purgeHistory, Args: []any{spool, p.Retention, p.Limit}}
 }
 
-// NextWaiting returns three columns: the next spool that has messages, or NULL; its name, or NULL if no such spool is
-// registered; and 1 if one of its messages could have been handled for that long and the spool has no drainer.
+// NextWaiting returns three columns: the next spool that has messages, or NULL; its name, or NULL
+// if no such spool is registered; and 1 if one of its messages could have been handled for that
+// long and the spool has no drainer.
 func (s *Statements) NextWaiting(p NextWaitingParams) Query {
 	return Query{Text: s.nextWaiting, Args: []any{p.Age, p.Age, p.After}}
 }

@@ -22,7 +22,8 @@ func (a *Ages) Columns() []any {
 // Oldest returns when the oldest message was written.
 func (a *Ages) Oldest() int64 { return min(a.Ready, a.Scheduled, a.Retrying) }
 
-// Since returns for how many microseconds a time has passed: 0 if it does not exist, or is in the future.
+// Since returns for how many microseconds a time has passed: 0 if it does not exist, or is in the
+// future.
 func (a *Ages) Since(at int64) int64 {
 	if at == Never {
 		return 0

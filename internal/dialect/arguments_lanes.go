@@ -1,8 +1,8 @@
 package dialect
 
-// The builders of the files arguments_*.go put the arguments of a statement into the order of its text, which all
-// databases share. The driver cannot tell numbers apart, so arguments that could be swapped are fields with names.
-// Times and durations are microseconds.
+// The builders of the files arguments_*.go put the arguments of a statement into the order of its
+// text, which all databases share. The driver cannot tell numbers apart, so arguments that could be
+// swapped are fields with names. Times and durations are microseconds.
 
 // Member is a process that shares the lanes of a spool with others.
 type Member struct {
@@ -104,12 +104,12 @@ func (s *Statements) Held(m Member) Query {
 	return Query{Text: s.held, Args: []any{m.Spool, m.Holder}}
 }
 
-// LocksRows reports whether transactions lock rows. Otherwise a writing transaction excludes all others, and there is
-// no Lock and no HoldLane.
+// LocksRows reports whether transactions lock rows. Otherwise a writing transaction excludes all
+// others, and there is no Lock and no HoldLane.
 func (s *Statements) LocksRows() bool { return s.holdLane != "" }
 
-// HoldLane locks a lane until the transaction ends, so that no process takes it, even if its lease has expired. It
-// returns 1, or no row if the lane is not held under the token.
+// HoldLane locks a lane until the transaction ends, so that no process takes it, even if its lease
+// has expired. It returns 1, or no row if the lane is not held under the token.
 func (s *Statements) HoldLane(l HeldLane) Query {
 	return Query{Text: s.holdLane, Args: []any{l.Spool, l.Lane, l.Token}}
 }

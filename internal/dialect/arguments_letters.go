@@ -38,7 +38,8 @@ func (s *Statements) InsertFailure(f Failure) Query {
 	return Query{Text: s.insertFailure, Args: []any{f.Subject, f.Attempt, f.Error, f.Process}}
 }
 
-// Failures returns attempt, time, error and process of the latest entries of a subject, oldest first.
+// Failures returns attempt, time, error and process of the latest entries of a subject, oldest
+// first.
 func (s *Statements) Failures(subject []byte, limit int) Query {
 	return Query{Text: s.failures, Args: []any{subject, limit}}
 }
@@ -71,8 +72,8 @@ func (s *Statements) Resolve(id int64, reason string) Query {
 	return Query{Text: s.resolve, Args: []any{reason, id}}
 }
 
-// CountMessages counts the messages of a spool and the dead letters by topic: pending, due, failing, parked, oldest age
-// in µs, dead, dead of inboxes. A topic may have two rows.
+// CountMessages counts the messages of a spool and the dead letters by topic: pending, due,
+// failing, parked, oldest age in µs, dead, dead of inboxes. A topic may have two rows.
 func (s *Statements) CountMessages(spool string) Query {
 	return Query{Text: s.countMessages, Args: []any{spool, spool}}
 }

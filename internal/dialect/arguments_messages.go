@@ -1,12 +1,12 @@
 package dialect
 
-// AsRead is a message with the state that a process has read. Statements that change it require the same attempts and
-// starts, so that, run twice, they change it once.
+// AsRead is a message with the state that a process has read. Statements that change it require the
+// same attempts and starts, so that, run twice, they change it once.
 type AsRead struct {
 	Ref
 	Attempts int
-	// LeastStarts and MostStarts bound the starts. The number may have decreased, if the message came back to the
-	// previous holder of its lane.
+	// LeastStarts and MostStarts bound the starts. The number may have decreased, if the message
+	// came back to the previous holder of its lane.
 	LeastStarts, MostStarts int
 }
 
@@ -38,7 +38,8 @@ func (s *Statements) CountStart(p CountStartParams) Query {
 	return Query{Text: s.countStart, Args: []any{p.Add, p.Spool, p.State, p.Lane, p.ID, p.CreatedAt, p.MostStarts, p.Token}}
 }
 
-// Advance makes every message older by this number of microseconds, and brings its due time nearer by the same.
+// Advance makes every message older by this number of microseconds, and brings its due time nearer
+// by the same.
 func (s *Statements) Advance(microseconds int64) Query {
 	return Query{Text: s.advance, Args: []any{microseconds, microseconds}}
 }

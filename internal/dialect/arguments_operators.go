@@ -26,7 +26,8 @@ type SetDueParams struct {
 // KeepHistoryParams say how long a spool keeps done messages.
 type KeepHistoryParams struct{ Spool, Keep int64 }
 
-// SetSettings stores the settings of a spool. It changes no row if they are equal to the stored ones.
+// SetSettings stores the settings of a spool. It changes no row if they are equal to the stored
+// ones.
 func (s *Statements) SetSettings(spool int64, settings string) Query {
 	return Query{Text: s.setSettings, Args: []any{settings, spool, settings}}
 }
@@ -68,17 +69,20 @@ func (s *Statements) DoneMessage(l Lookup) Query {
 	return Query{Text: s.doneMessage, Args: []any{l.Spool, l.ID}}
 }
 
-// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if it is parked, 1 if it is due, attempts.
+// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if
+// it is parked, 1 if it is due, attempts.
 func (s *Statements) LockMessage(l Lookup) Query {
 	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
 }
 
-// LockListed is LockMessage for a message that was listed at a place. It returns nothing if the message is no longer there.
+// LockListed is LockMessage for a message that was listed at a place. It returns nothing if the
+// message is no longer there.
 func (s *Statements) LockListed(spool int64, at Place) Query {
 	return Query{Text: s.lockListed, Args: []any{spool, at.State, at.Lane, at.ID}}
 }
 
-// The statements below are for a message that LockMessage has locked, so they need no token and no time of creation.
+// The statements below are for a message that LockMessage has locked, so they need no token and no
+// time of creation.
 
 // SetDue changes the due time of a waiting message. A parked message gets all its attempts again.
 func (s *Statements) SetDue(p SetDueParams) Query {
@@ -101,7 +105,8 @@ func (s *Statements) KeepBatches(spool int64, rule string) Query {
 	return Query{Text: s.keepBatches, Args: []any{rule, spool, rule}}
 }
 
-// KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored already.
+// KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored
+// already.
 func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
 	return Query{Text: s.keepHistory, Args: []any{p.Keep, p.Spool, p.Keep}}
 }

@@ -14,7 +14,8 @@ type AuditRow struct {
 	Note      string
 }
 
-// AuditFilter selects rows of the audit log. The zero value of a field means any, except that Limit is required.
+// AuditFilter selects rows of the audit log. The zero value of a field means any, except that Limit
+// is required.
 type AuditFilter struct {
 	Before, Least         int64 // ids, the first exclusive, the second inclusive
 	Actor, Action, Target string
@@ -24,7 +25,8 @@ type AuditFilter struct {
 
 // audit sets the statements of the audit log.
 func (s *Statements) audit() {
-	// Two statements, because for one that inserts or updates MariaDB requires the right to update every column.
+	// Two statements, because for one that inserts or updates MariaDB requires the right to update
+	// every column.
 	s.addToAct = `
 UPDATE {audit} SET affected = affected + ?, note = ? WHERE operation = ?`
 
@@ -32,15 +34,17 @@ UPDATE {audit} SET affected = affected + ?, note = ? WHERE operation = ?`
 {insert ignore} INTO {audit} (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) {or ignore}`
 
-	// Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE needs on MySQL.
+	// Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE
+	// needs on MySQL.
 	s.LockAct = `
 UPDATE {audit} SET affected = affected WHERE operation = ?`
 
 	s.NoteOfAct = `
 SELECT note FROM {audit} WHERE operation = ?`
 
-	// Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out are still read. The sums keep databases from
-	// reading all rows of a span by the index on the time, and sorting them.
+	// Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out
+	// are still read. The sums keep databases from reading all rows of a span by the index on the
+	// time, and sorting them.
 	s.auditRows = `
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM {audit}
@@ -65,7 +69,8 @@ func (s *Statements) RecordAct(r AuditRow) Query {
 	return Query{Text: s.recordAct, Args: []any{r.Operation, r.Actor, r.Action, r.Target, r.Subject, r.Filter, r.Affected, r.Note}}
 }
 
-// AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action, target, subject, filter, number, note.
+// AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action,
+// target, subject, filter, number, note.
 func (s *Statements) AuditRows(f AuditFilter) Query {
 	until := f.Until
 	if until == 0 {
@@ -83,7 +88,8 @@ func (f AuditFilter) before() int64 {
 	return f.Before
 }
 
-// AuditSearchEnd returns how many of so many rows there are before that of the filter, and the id of the last of these.
+// AuditSearchEnd returns how many of so many rows there are before that of the filter, and the id
+// of the last of these.
 func (s *Statements) AuditSearchEnd(f AuditFilter, among int) Query {
 	return Query{Text: s.auditSearchEnd, Args: []any{f.before(), among}}
 }

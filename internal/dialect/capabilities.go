@@ -1,7 +1,7 @@
 package dialect
 
-// Capabilities are the differences between databases. Code outside this package asks for capabilities
-// and not for the [Kind].
+// Capabilities are the differences between databases. Code outside this package asks for
+// capabilities and not for the [Kind].
 type Capabilities struct {
 	// Name is the common name of the database.
 	Name string
@@ -13,7 +13,8 @@ type Capabilities struct {
 	Tails bool
 	// ErrorsEndTransactions: after an error, a transaction accepts only a rollback.
 	ErrorsEndTransactions bool
-	// RollsBackWhenFull: if disk or memory is full, the database may roll back a transaction by itself.
+	// RollsBackWhenFull: if disk or memory is full, the database may roll back a transaction by
+	// itself.
 	RollsBackWhenFull bool
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left out: each may have
-// megabytes, and a page has many letters.
+// deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left
+// out: each may have megabytes, and a page has many letters.
 const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE({length}(d.payload), 0) + {length}(d.metadata) AS size`
@@ -51,9 +51,10 @@ func (b bounds) list() string {
 	return string(text)
 }
 
-// common returns the statements that all databases share. {now} stands for the database's clock in microseconds.
-// {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments name the index of a statement if it
-// is not the primary key. Each statement locks only the rows that it changes.
+// common returns the statements that all databases share. {now} stands for the database's clock in
+// microseconds. {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments
+// name the index of a statement if it is not the primary key. Each statement locks only the rows
+// that it changes.
 func common(kind Kind, names Names) Statements {
 	s := Statements{
 		Kind:  kind,
@@ -74,8 +75,8 @@ SELECT identity FROM {identity} WHERE id = 1`,
 		FindSpool: `
 SELECT id FROM {spools} WHERE name = ?`,
 
-		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the transaction.
-		// RegisterSpool has taken this lock already when it found the row.
+		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the
+		// transaction. RegisterSpool has taken this lock already when it found the row.
 		FindNewSpool: `
 SELECT id FROM {spools} WHERE name = ? {lock in share mode}`,
 
@@ -121,13 +122,14 @@ WHERE s.id = ?`,
 		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = {state ?} AND lane = ? AND id = ? AND created_at = ?`,
 
-		// For tests, which do not wait: the due time of every message comes nearer, and every message becomes older. A
-		// parked message stays parked. Drainers must read again, see ChangeSpools, because the creation time is part of
-		// a message's identity.
+		// For tests, which do not wait: the due time of every message comes nearer, and every
+		// message becomes older. A parked message stays parked. Drainers must read again, see
+		// ChangeSpools, because the creation time is part of a message's identity.
 		advance: `
 UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
 
-		// The failures of a message contain its time, so they must follow the messages that Advance changes.
+		// The failures of a message contain its time, so they must follow the messages that Advance
+		// changes.
 		MessageTimes: `
 SELECT id, created_at FROM {messages} WHERE available_at < 4611686018427387904`,
 
@@ -148,7 +150,8 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND sta
 		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
 
-		// A requeue leaves an entry with attempt 0, so the last entry gives the number of attempts since then.
+		// A requeue leaves an entry with attempt 0, so the last entry gives the number of attempts
+		// since then.
 		LastAttempt: `
 SELECT attempt FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT 1`,
 
@@ -205,8 +208,8 @@ UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND r
 		DeleteDeadLetter: `
 DELETE FROM {dead_letters} WHERE id = ?`,
 
-		// Counts each message of the spool and each dead letter in one snapshot, so that a message that becomes a dead
-		// letter meanwhile is counted once. For operators, not for a loop.
+		// Counts each message of the spool and each dead letter in one snapshot, so that a message
+		// that becomes a dead letter meanwhile is counted once. For operators, not for a loop.
 		countMessages: `
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
@@ -228,7 +231,8 @@ GROUP BY d.topic`,
 SELECT in_flight FROM {members}
 WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 
-		// A second claim of the same key waits for the transaction of the first and then changes no row.
+		// A second claim of the same key waits for the transaction of the first and then changes no
+		// row.
 		Claim: `
 {insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
 
@@ -244,7 +248,8 @@ INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
 		RemoveClaim: `
 DELETE FROM {claims} WHERE claim_key = ?`,
 
-		// Returns one row for any page size: the end of the page, its number of keys, and how many of them are old.
+		// Returns one row for any page size: the end of the page, its number of keys, and how many
+		// of them are old.
 		claimsPage: `
 WITH p AS (SELECT claim_key, claimed_at FROM {claims} WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),

@@ -5,9 +5,9 @@ import "fmt"
 // never is later than every time: the time of what does not exist.
 const never = "9223372036854775807"
 
-// count sets the statements that count. Each reads a bounded number of rows or index entries, however many there are,
-// and none needs statistics: its rows are read in the order of an index, up to a limit. Deleted rows whose index entries
-// the database has not removed yet cost extra.
+// count sets the statements that count. Each reads a bounded number of rows or index entries,
+// however many there are, and none needs statistics: its rows are read in the order of an index, up
+// to a limit. Deleted rows whose index entries the database has not removed yet cost extra.
 //
 // {ready} is the table of ready messages, and {retrying} that of waiting ones.
 func (s *Statements) count() {
@@ -31,8 +31,9 @@ SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 E
 FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT ?) p
 GROUP BY p.consumer`
 
-	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
-	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
+	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of
+	// transactions that run at the same time one may get a lower id than another that wrote before,
+	// so the time may be wrong by the duration of a transaction.
 	//
 	// The order names all columns of the index, since MySQL would sort all messages of the state if
 	// it left out those that are equal to a column of another table.
@@ -53,12 +54,14 @@ FROM (SELECT id, name, paused_at, batches FROM {spools} UNION ALL SELECT o.stray
 WHERE {few}`, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }
 
-// strays finds the spools without a row that messages name, in the gaps between the ids of spools, with a descent of the index for each gap.
+// strays finds the spools without a row that messages name, in the gaps between the ids of spools,
+// with a descent of the index for each gap.
 const strays = `
 	SELECT (SELECT MIN(m.spool) FROM {messages} m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM {spools} n WHERE n.id > g.id), ` + never + `)) AS stray
 	FROM (SELECT id FROM {spools} UNION ALL SELECT 0) g`
 
-// straysByGroup does the same with a descent for each spool. MariaDB would read a whole index for strays.
+// straysByGroup does the same with a descent for each spool. MariaDB would read a whole index for
+// strays.
 const straysByGroup = `
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM {messages} m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM {spools})`

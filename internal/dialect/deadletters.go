@@ -2,7 +2,8 @@ package dialect
 
 import "math"
 
-// DeadLetterFilter selects dead letters. The zero value of a field means any, except that Limit is required.
+// DeadLetterFilter selects dead letters. The zero value of a field means any, except that Limit is
+// required.
 type DeadLetterFilter struct {
 	After, UpTo           int64 // ids, the first exclusive, the second inclusive
 	Topic, Consumer       string
@@ -42,14 +43,15 @@ const (
 	ResolvedAny
 )
 
-// DeadLetters returns the dead letters that a filter selects, in the order of their ids: id, origin, subject, spool,
-// its name, consumer, topic, message id, key, created at, died at, attempts, cause, error, resolved at, resolution, size.
+// DeadLetters returns the dead letters that a filter selects, in the order of their ids: id,
+// origin, subject, spool, its name, consumer, topic, message id, key, created at, died at,
+// attempts, cause, error, resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 	return s.deadLetters.with(f.args())
 }
 
-// DeadLetterErrors returns the newest dead letters that a filter selects, the latest first: id, died at, name of the spool, consumer, topic, the
-// beginning of the error.
+// DeadLetterErrors returns the newest dead letters that a filter selects, the latest first: id,
+// died at, name of the spool, consumer, topic, the beginning of the error.
 func (s *Statements) DeadLetterErrors(f DeadLetterFilter) Query {
 	return s.deadLetterErrors.with(f.args())
 }

@@ -22,7 +22,8 @@ func checkDeploymentName(name string) error {
 	return nil
 }
 
-// CheckDeployment returns [ErrDeployment] unless the tables belong to the deployment that the configuration names.
+// CheckDeployment returns [ErrDeployment] unless the tables belong to the deployment that the
+// configuration names.
 func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 },

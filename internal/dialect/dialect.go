@@ -1,10 +1,11 @@
 // Package dialect contains the SQL text of Postbox. It executes only what recognises a server and
 // checks that it fits.
 //
-// Statements are written with ? for each argument and {name} for each table. Both are replaced once, when a
-// [Statements] is made. common.go contains the statements that all databases share. Each database's own file contains
-// its clock, its migrations and the statements in which it differs. Times are microseconds since 1970 in UTC, as
-// integers, on every database: no driver setting, session time zone or summer time can change their meaning.
+// Statements are written with ? for each argument and {name} for each table. Both are replaced
+// once, when a [Statements] is made. common.go contains the statements that all databases share.
+// Each database's own file contains its clock, its migrations and the statements in which it
+// differs. Times are microseconds since 1970 in UTC, as integers, on every database: no driver
+// setting, session time zone or summer time can change their meaning.
 package dialect
 
 import (
@@ -27,9 +28,11 @@ const (
 const (
 	// StateReady: the message may be handled as soon as its turn comes.
 	StateReady = 0
-	// StateScheduled: the message waits for the time that its producer requested. It holds back no other message.
+	// StateScheduled: the message waits for the time that its producer requested. It holds back no
+	// other message.
 	StateScheduled = 1
-	// StateRetrying: the message failed and waits for its next attempt. It holds back later messages of its key.
+	// StateRetrying: the message failed and waits for its next attempt. It holds back later
+	// messages of its key.
 	StateRetrying = 2
 	// StateMeta marks the row of a fetch that is not a message: see [Statements.Fetch].
 	StateMeta = -1
@@ -40,8 +43,8 @@ const (
 // each is read by itself.
 const Lanes = 32
 
-// ParkedFrom is the due time in microseconds from which on a retrying message counts as parked: it waits for an
-// operator, and its key waits behind it. ParkDelay, added to any time, exceeds it.
+// ParkedFrom is the due time in microseconds from which on a retrying message counts as parked: it
+// waits for an operator, and its key waits behind it. ParkDelay, added to any time, exceeds it.
 const (
 	ParkedFrom = 1 << 62
 	ParkDelay  = ParkedFrom
@@ -79,8 +82,9 @@ type Row struct {
 	Metadata  []byte
 }
 
-// Ref identifies a stored message together with the fencing token under which its lane is held. The id alone does not
-// identify a message: a database that is restored or promoted issues ids again, but not at the same microsecond.
+// Ref identifies a stored message together with the fencing token under which its lane is held. The
+// id alone does not identify a message: a database that is restored or promoted issues ids again,
+// but not at the same microsecond.
 type Ref struct {
 	State     int
 	Lane      int
@@ -143,10 +147,10 @@ func (p FetchParams) known() []Known {
 // nameBits is the number of bits of the id in a message's name, next to its time.
 const nameBits = 20
 
-// nameInSQL is the number that identifies a message by its id and its time, as each database computes it. Comparing one
-// number costs a lookup in a hash or a tree. A pair costs several times as much on PostgreSQL, and a scan of the whole
-// list on SQLite. Two messages have the same name only if they were stored in the same microsecond, with a million
-// others between them.
+// nameInSQL is the number that identifies a message by its id and its time, as each database
+// computes it. Comparing one number costs a lookup in a hash or a tree. A pair costs several times
+// as much on PostgreSQL, and a scan of the whole list on SQLite. Two messages have the same name
+// only if they were stored in the same microsecond, with a million others between them.
 var nameInSQL = fmt.Sprintf("((m.created_at << %d) | (m.id & %d))", nameBits, 1<<nameBits-1)
 
 // name returns that number.
@@ -154,7 +158,8 @@ func (k Known) name() uint64 {
 	return uint64(k.CreatedAt)<<nameBits | uint64(k.ID)&(1<<nameBits-1) //nolint:gosec // the bits are meant
 }
 
-// signedNames lists names for databases with signed numbers, names for MySQL, where the result of a shift is unsigned.
+// signedNames lists names for databases with signed numbers, names for MySQL, where the result of a
+// shift is unsigned.
 func signedNames(known []Known) []int64 {
 	names := make([]int64, len(known))
 	for i, k := range known {
@@ -216,7 +221,8 @@ func (k Kind) Check() error {
 	}
 }
 
-// For checks the user's description of a database, and returns the statements for it. The error lists all problems.
+// For checks the user's description of a database, and returns the statements for it. The error
+// lists all problems.
 func For(kind Kind, schema, prefix, deployment string) (*Statements, error) {
 	names, err := NewNames(schema, prefix, deployment)
 	if err := errors.Join(kind.Check(), err, kind.CheckSchema(schema)); err != nil {
@@ -245,20 +251,23 @@ func New(kind Kind, names Names) (*Statements, error) {
 // Append inserts rows into a spool, in the order of the rows and of the queries.
 func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.append(spool, rows) }
 
-// Fetch reads the messages of the lanes: first ready messages after each lane's cursor in the order of their ids,
-// without those behind a retrying message of their key, then messages that are due. Its columns are those of
-// fetchColumns. Exactly one row has state [StateMeta], whose columns are:
+// Fetch reads the messages of the lanes: first ready messages after each lane's cursor in the order
+// of their ids, without those behind a retrying message of their key, then messages that are due.
+// Its columns are those of fetchColumns. Exactly one row has state [StateMeta], whose columns are:
 //   - message_id: the snapshot of the read.
-//   - id: the lowest running transaction, or, if the database reports no snapshot, a number that stands for all of them.
-//   - key_hash: if the params ask for a mark, a transaction that started after all that this read could have seen
-//     (see package drain, watermark.go).
+//   - id: the lowest running transaction, or, if the database reports no snapshot, a number that
+//     stands for all of them.
+//   - key_hash: if the params ask for a mark, a transaction that started after all that this read
+//     could have seen (see package drain, watermark.go).
 //   - lane: the number of lanes without a holder.
 //   - attempts: the number of live members of the spool.
 //   - starts: the version of the spool's settings by operators (-1 if the spool does not exist).
 //   - created_at: the time.
 //   - topic: the incarnation of the database (see package drain, restored.go).
-//   - size: if the database reports it, the highest id that was given to a message before that transaction.
-//   - metadata: on MySQL, if the params ask for a mark, the highest id of a stored message from LookFrom on.
+//   - size: if the database reports it, the highest id that was given to a message before that
+//     transaction.
+//   - metadata: on MySQL, if the params ask for a mark, the highest id of a stored message from
+//     LookFrom on.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.
@@ -267,8 +276,8 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
 
-// Lock locks the rows of messages until the transaction ends, except rows that another transaction has locked. It
-// returns the ids of the messages that it locked. It does not wait for locks.
+// Lock locks the rows of messages until the transaction ends, except rows that another transaction
+// has locked. It returns the ids of the messages that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query {
 	return s.lock.with(s.lists.refs(spool, refs))
 }
@@ -278,8 +287,9 @@ func (s *Statements) Find(spool int64, refs []Ref) Query {
 	return s.find.with(s.lists.refs(spool, refs))
 }
 
-// Impatiently returns the statement in a form that gives up after about a second if it waits for a lock, on servers
-// that would continue to wait after a client has given up. On other databases it is the same statement.
+// Impatiently returns the statement in a form that gives up after about a second if it waits for a
+// lock, on servers that would continue to wait after a client has given up. On other databases it
+// is the same statement.
 func (s *Statements) Impatiently(query Query) Query {
 	query.Text = s.Impatient + query.Text
 	return query

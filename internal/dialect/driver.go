@@ -8,33 +8,39 @@ import (
 	"github.com/lib/pq"
 )
 
-// WatchesTransactions reports whether the driver watches the context with which a transaction began, and interrupts a
-// running statement when that context ends. Then a statement need not pass the same context, which would cost a
-// goroutine. Of the drivers that Postbox is tested with, only lib/pq does so.
+// WatchesTransactions reports whether the driver watches the context with which a transaction
+// began, and interrupts a running statement when that context ends. Then a statement need not pass
+// the same context, which would cost a goroutine. Of the drivers that Postbox is tested with, only
+// lib/pq does so.
 func WatchesTransactions(db *sql.DB) bool {
 	_, watches := db.Driver().(*pq.Driver)
 	return watches
 }
 
-// TxStatus is the driver's knowledge of the transaction on its connection, without asking the server.
+// TxStatus is the driver's knowledge of the transaction on its connection, without asking the
+// server.
 type TxStatus int
 
 const (
-	// TxUnknown means that the driver does not expose the status, so only the next statement shows it.
+	// TxUnknown means that the driver does not expose the status, so only the next statement shows
+	// it.
 	TxUnknown TxStatus = iota
 	// TxOpen means that the transaction can continue.
 	TxOpen
-	// TxFailed means that a statement of a PostgreSQL transaction failed, so it can only be rolled back.
+	// TxFailed means that a statement of a PostgreSQL transaction failed, so it can only be rolled
+	// back.
 	TxFailed
-	// TxEnded means that there is no transaction, because a statement or the server has committed or rolled it back.
+	// TxEnded means that there is no transaction, because a statement or the server has committed
+	// or rolled it back.
 	TxEnded
 	// TxLost means that the connection can no longer be used.
 	TxLost
 )
 
-// TxStatusOf reads the status of the transaction that runs on conn from the driver's own fields, which no interface of
-// database/sql exposes: lib/pq, pgx and go-sql-driver/mysql all keep the last status from the server. If a driver has
-// changed, or is hidden by another driver, the status is [TxUnknown].
+// TxStatusOf reads the status of the transaction that runs on conn from the driver's own fields,
+// which no interface of database/sql exposes: lib/pq, pgx and go-sql-driver/mysql all keep the last
+// status from the server. If a driver has changed, or is hidden by another driver, the status is
+// [TxUnknown].
 func TxStatusOf(conn *sql.Conn) TxStatus {
 	status := TxUnknown
 	_ = conn.Raw(func(driverConn any) error {
@@ -73,10 +79,11 @@ func txStatus(driverConn any) TxStatus {
 // TellStatus does nothing on MySQL and MariaDB, but the answer says whether there is a transaction.
 const TellStatus = `DO 0`
 
-// MustTellStatus reports whether [TxStatusOf] may know only the status before the last statement, so that [TellStatus]
-// must be executed first. MySQL's server says with each success whether there is a transaction. With an error it does
-// not, even if it rolls back the whole transaction, as in a deadlock. So after a statement that has changed rows there
-// is no need to ask. While rows are open it is impossible to ask; the commit closes them.
+// MustTellStatus reports whether [TxStatusOf] may know only the status before the last statement,
+// so that [TellStatus] must be executed first. MySQL's server says with each success whether there
+// is a transaction. With an error it does not, even if it rolls back the whole transaction, as in a
+// deadlock. So after a statement that has changed rows there is no need to ask. While rows are open
+// it is impossible to ask; the commit closes them.
 func MustTellStatus(conn *sql.Conn) bool {
 	must := false
 	_ = conn.Raw(func(driverConn any) error {
@@ -113,8 +120,8 @@ const (
 // maxWrappers is the maximum depth to which drivers may wrap each other.
 const maxWrappers = 5
 
-// knownConn returns a connection of a known driver. It also finds one in a field of a driver that wraps it, for example
-// for tracing.
+// knownConn returns a connection of a known driver. It also finds one in a field of a driver that
+// wraps it, for example for tracing.
 func knownConn(driverConn any) (conn reflect.Value, name string) {
 	conn = reflect.ValueOf(driverConn)
 	for range maxWrappers {
@@ -150,7 +157,8 @@ func isLost(conn reflect.Value) bool {
 	return ok && !validator.IsValid()
 }
 
-// mysqlInTransaction is SERVER_STATUS_IN_TRANS of the protocol. The server sends it with each success, and not with an error.
+// mysqlInTransaction is SERVER_STATUS_IN_TRANS of the protocol. The server sends it with each
+// success, and not with an error.
 const mysqlInTransaction = 1
 
 // postgresStatus translates the status that PostgreSQL sends after each statement.

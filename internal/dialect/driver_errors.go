@@ -19,16 +19,16 @@ type report struct {
 // anyKind selects the errors of all databases.
 const anyKind Kind = ""
 
-// driverError is a type of error of a driver. If it has no function that reads it, it means that no connection was
-// made.
+// driverError is a type of error of a driver. If it has no function that reads it, it means that no
+// connection was made.
 type driverError struct {
 	of   Kind
 	read func(err error, fields reflect.Value) (report, bool)
 }
 
-// driverErrors identifies error types by the path of their package and their name, because importing the drivers would
-// add all of them to every user's program. A driver that wraps another one, for example for tracing, returns the errors
-// of the inner driver or wraps them.
+// driverErrors identifies error types by the path of their package and their name, because
+// importing the drivers would add all of them to every user's program. A driver that wraps another
+// one, for example for tracing, returns the errors of the inner driver or wraps them.
 var driverErrors = map[string]driverError{
 	"github.com/lib/pq.Error":                     {PostgreSQL, readState},
 	"github.com/jackc/pgx/v5/pgconn.PgError":      {PostgreSQL, readState},
@@ -60,8 +60,8 @@ func driverErrorOf(t reflect.Type) *driverError {
 	return found
 }
 
-// findReport returns the content of the first driver error in the tree of errors, if the driver is one for this kind of
-// database.
+// findReport returns the content of the first driver error in the tree of errors, if the driver is
+// one for this kind of database.
 func findReport(err error, kind Kind) (report, bool) {
 	for err != nil {
 		driver := driverErrorOf(reflect.TypeOf(err))
@@ -87,8 +87,8 @@ func findReport(err error, kind Kind) (report, bool) {
 	return report{}, false
 }
 
-// report reads an error. A failed connection is not reported if the server that refused it has given a code, which is
-// found further in, or if the caller's context ended first.
+// report reads an error. A failed connection is not reported if the server that refused it has
+// given a code, which is found further in, or if the caller's context ended first.
 func (d *driverError) report(err error) (report, bool) {
 	if d.read == nil {
 		if said, refused := findReport(errors.Unwrap(err), d.of); refused {

@@ -11,20 +11,24 @@ type ErrorKind int
 const (
 	// Other errors are not about concurrency or the connection.
 	Other ErrorKind = iota
-	// Conflict errors disappear when the transaction is run again: serialization failures, deadlocks, a busy file.
+	// Conflict errors disappear when the transaction is run again: serialization failures,
+	// deadlocks, a busy file.
 	Conflict
-	// Unavailable errors mean that the server is unreachable, is starting or shutting down, is full, or is read-only.
+	// Unavailable errors mean that the server is unreachable, is starting or shutting down, is
+	// full, or is read-only.
 	Unavailable
 	// MissingTable errors of Postbox's statements mean that the migrations have not run.
 	MissingTable
-	// Interrupted errors mean that the server ended a statement: the context of the statement ended, it took longer than a
-	// limit of the server's (statement_timeout, max_statement_time), or an operator cancelled it.
+	// Interrupted errors mean that the server ended a statement: the context of the statement
+	// ended, it took longer than a limit of the server's (statement_timeout, max_statement_time),
+	// or an operator cancelled it.
 	Interrupted
 )
 
-// Classify determines the kind of an error of this kind of database by its code, never by its text, which depends on
-// the server's language. It reads codes only from the error types of this database's drivers. An application may have
-// its own errors with a code or a state, or errors of another database that it uses.
+// Classify determines the kind of an error of this kind of database by its code, never by its text,
+// which depends on the server's language. It reads codes only from the error types of this
+// database's drivers. An application may have its own errors with a code or a state, or errors of
+// another database that it uses.
 func (k Kind) Classify(err error) ErrorKind {
 	said, found := findReport(err, k)
 	if !found {
@@ -70,7 +74,8 @@ const (
 
 const mysqlInterrupted = 1317
 
-// ReadOnly reports whether an error means that writes are not allowed; its kind is then [Unavailable].
+// ReadOnly reports whether an error means that writes are not allowed; its kind is then
+// [Unavailable].
 func (k Kind) ReadOnly(err error) bool {
 	said, found := findReport(err, k)
 	return found && said.readOnly()
@@ -87,21 +92,23 @@ func (r report) readOnly() bool {
 	}
 }
 
-// Aborted reports whether a statement was refused because an earlier one of its transaction had failed.
+// Aborted reports whether a statement was refused because an earlier one of its transaction had
+// failed.
 func (k Kind) Aborted(err error) bool {
 	said, found := findReport(err, k)
 	return found && said.of == PostgreSQL && said.state == "25P02"
 }
 
-// Killed reports whether a statement was interrupted as MySQL does it when its connection is killed: MariaDB and PostgreSQL have other errors
-// for that. It is the same as that of a statement that was killed alone, after which the connection lives.
+// Killed reports whether a statement was interrupted as MySQL does it when its connection is
+// killed: MariaDB and PostgreSQL have other errors for that. It is the same as that of a statement
+// that was killed alone, after which the connection lives.
 func (k Kind) Killed(err error) bool {
 	said, found := findReport(err, k)
 	return found && said.of == MySQL && said.number == mysqlInterrupted
 }
 
-// Exhausted reports whether an error means that disk or memory is full or broken; its kind is [Unavailable]. Either the
-// server has no more room, or one statement needs too much.
+// Exhausted reports whether an error means that disk or memory is full or broken; its kind is
+// [Unavailable]. Either the server has no more room, or one statement needs too much.
 func (k Kind) Exhausted(err error) bool {
 	said, found := findReport(err, k)
 	switch {
@@ -171,8 +178,9 @@ func classifySQLite(code int) ErrorKind {
 
 var errAddress = errors.New("the address of the database is not a URL: check its port, and write %xx for the special characters of a password")
 
-// HideAddress removes the text of a driver's error that contains the whole address of the database, including the
-// password. lib/pq parses an address that is a URL when it connects, and quotes an invalid one.
+// HideAddress removes the text of a driver's error that contains the whole address of the database,
+// including the password. lib/pq parses an address that is a URL when it connects, and quotes an
+// invalid one.
 func HideAddress(err error) error {
 	var address *url.Error
 	if errors.As(err, &address) && address.Op == "parse" {
@@ -181,27 +189,27 @@ func HideAddress(err error) error {
 	return err
 }
 
-// The functions below use only the type of the error, whatever the kind of the database. They are for errors of
-// Postbox's own statements, which no application has touched. Code that has a handle on the database but does not know
-// its kind may also use them.
+// The functions below use only the type of the error, whatever the kind of the database. They are
+// for errors of Postbox's own statements, which no application has touched. Code that has a handle
+// on the database but does not know its kind may also use them.
 
-// RolledBack reports whether an error of COMMIT proves that nothing was committed, because the server says so. An error
-// without a code comes from the connection. A server that is shutting down may have committed before it reported the
-// error.
+// RolledBack reports whether an error of COMMIT proves that nothing was committed, because the
+// server says so. An error without a code comes from the connection. A server that is shutting down
+// may have committed before it reported the error.
 func RolledBack(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && !said.unconnected && said.kind() != Unavailable
 }
 
-// EndedByConflict reports whether going back to a savepoint failed because the conflict in err had ended the whole
-// transaction, and so the savepoint, as a deadlock does on MySQL and MariaDB.
+// EndedByConflict reports whether going back to a savepoint failed because the conflict in err had
+// ended the whole transaction, and so the savepoint, as a deadlock does on MySQL and MariaDB.
 func EndedByConflict(err, backErr error) bool {
 	said, found := findReport(backErr, MySQL)
 	return found && said.number == 1305 && MySQL.Classify(err) == Conflict // no such savepoint
 }
 
-// NothingToCommit reports whether an error of COMMIT means that there is no transaction. Database servers do not treat
-// that as an error.
+// NothingToCommit reports whether an error of COMMIT means that there is no transaction. Database
+// servers do not treat that as an error.
 func NothingToCommit(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && said.of == SQLite && said.number == 1 // SQLITE_ERROR, which a COMMIT has for nothing else
@@ -232,7 +240,8 @@ func LacksTable(err error) bool {
 	return found && said.kind() == MissingTable
 }
 
-// LacksColumn reports whether a table lacks a column that a statement names, as a table of an earlier version does.
+// LacksColumn reports whether a table lacks a column that a statement names, as a table of an
+// earlier version does.
 func LacksColumn(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && (said.state == "42703" || said.of == MySQL && said.number == 1054)

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// ErrUnfit is returned if Postbox cannot keep its guarantees with a database, or with the way in which the database is
-// opened. Waiting does not help.
+// ErrUnfit is returned if Postbox cannot keep its guarantees with a database, or with the way in
+// which the database is opened. Waiting does not help.
 var ErrUnfit = errors.New("the database cannot be used like this")
 
-// driverKinds maps a driver to its kind of database. It does not contain drivers that wrap another one, for example for
-// tracing.
+// driverKinds maps a driver to its kind of database. It does not contain drivers that wrap another
+// one, for example for tracing.
 var driverKinds = map[string]Kind{
 	"github.com/lib/pq.Driver":                   PostgreSQL,
 	"github.com/jackc/pgx/v5/stdlib.Driver":      PostgreSQL,
@@ -26,8 +26,8 @@ var driverKinds = map[string]Kind{
 	"github.com/mattn/go-sqlite3.SQLiteDriver":   SQLite,
 }
 
-// CheckDriver returns [ErrUnfit] if the driver is for another kind of database. It executes nothing, so constructors
-// can use it.
+// CheckDriver returns [ErrUnfit] if the driver is for another kind of database. It executes
+// nothing, so constructors can use it.
 func (s *Statements) CheckDriver(db *sql.DB) error {
 	of := reflect.TypeOf(db.Driver())
 	if of == nil { // a connector need not have one
@@ -42,8 +42,9 @@ func (s *Statements) CheckDriver(db *sql.DB) error {
 	return nil
 }
 
-// CheckServer asks the server which database it is, and how its sessions are set. It returns [ErrUnfit] if Postbox
-// would wait for ever, publish messages that were rolled back, or forget what it has done.
+// CheckServer asks the server which database it is, and how its sessions are set. It returns
+// [ErrUnfit] if Postbox would wait for ever, publish messages that were rolled back, or forget what
+// it has done.
 func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	found, version, err := s.kindOf(ctx, db)
 	if err == nil {
@@ -145,9 +146,9 @@ func (s *Statements) ask(ctx context.Context, db asked, query string) error {
 	return s.CheckReason(reason)
 }
 
-// checkBegin is for SQLite. There a transaction that first reads and then writes fails if another one has written
-// meanwhile, however long it would wait for the lock. So it must take the lock when it begins, which only the address
-// of the database can set.
+// checkBegin is for SQLite. There a transaction that first reads and then writes fails if another
+// one has written meanwhile, however long it would wait for the lock. So it must take the lock when
+// it begins, which only the address of the database can set.
 func (s *Statements) checkBegin(ctx context.Context, db *sql.DB) error {
 	if s.BesideWriter == "" {
 		return nil

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Ingest holds the statements that store messages under claims, once each. Either Whole does all, or, if its text is
-// empty because the database has no such statement, Claim and then [Statements.Append] do so in one transaction.
+// Ingest holds the statements that store messages under claims, once each. Either Whole does all,
+// or, if its text is empty because the database has no such statement, Claim and then
+// [Statements.Append] do so in one transaction.
 type Ingest struct {
-	// Whole claims the keys and appends the row of each key that was not claimed before, in order. It returns the
-	// positions, from 1, of the other keys. Its last argument is the spool.
+	// Whole claims the keys and appends the row of each key that was not claimed before, in order.
+	// It returns the positions, from 1, of the other keys. Its last argument is the spool.
 	Whole Query
 
-	// Claim claims the keys. The number of rows that its queries change is the number of new claims. They do not say
-	// which claims are new.
+	// Claim claims the keys. The number of rows that its queries change is the number of new
+	// claims. They do not say which claims are new.
 	Claim []Query
 	// Claimed returns the query for the keys that are already claimed.
 	Claimed func() Query
@@ -25,16 +26,16 @@ func (s *Statements) Ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	return s.lists.ingest(spool, claims, rows)
 }
 
-// claimHead and claimRow claim keys on MySQL and SQLite. If an open transaction has claimed a key, the statement waits
-// for it to end. claimedHead reads by the primary key.
+// claimHead and claimRow claim keys on MySQL and SQLite. If an open transaction has claimed a key,
+// the statement waits for it to end. claimedHead reads by the primary key.
 const (
 	claimHead   = `{insert ignore} INTO {claims} (claim_key, claimed_at) VALUES `
 	claimRow    = `(?, {now})`
 	claimedHead = `SELECT claim_key FROM {claims} WHERE claim_key IN (`
 )
 
-// ingest claims in the order of the keys. If two transactions claim the same keys, one then waits for the other, and
-// there is no deadlock.
+// ingest claims in the order of the keys. If two transactions claim the same keys, one then waits
+// for the other, and there is no deadlock.
 func (r repeated) ingest(_ int64, claims [][]byte, _ []Row) Ingest {
 	sorted := slices.SortedFunc(slices.Values(claims), bytes.Compare)
 	return Ingest{

@@ -7,20 +7,22 @@ import (
 
 // The statements for tailing the log of PostgreSQL. Other databases have none.
 
-// logServer identifies the server and the table of a log. The name of the slot belongs to the table, since slots have
-// one name space for all databases of a server.
+// logServer identifies the server and the table of a log. The name of the slot belongs to the
+// table, since slots have one name space for all databases of a server.
 const logServer = `
 SELECT ` + postgresIncarnation + `, t.id, 'postbox_' || d.oid::text || '_' || t.id
 FROM pg_database d, (SELECT '{messages}'::regclass::oid::text AS id) t WHERE d.datname = current_database()`
 
-// slotTaken finds the slot of a reader, which ends with its session, or one that was made by hand and lasts.
+// slotTaken finds the slot of a reader, which ends with its session, or one that was made by hand
+// and lasts.
 const slotTaken = `
 SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
-// publication tells whether a publication exists, sends inserts alone, includes the table of messages, and sends all its
-// rows and columns. Version 14 has no filters. The transactions that wrote the two rows of the catalog are its version. The last column
-// names those of toldTables that it lacks.
+// publication tells whether a publication exists, sends inserts alone, includes the table of
+// messages, and sends all its rows and columns. Version 14 has no filters. The transactions that
+// wrote the two rows of the catalog are its version. The last column names those of toldTables that
+// it lacks.
 const publication = `
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
        COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin),
@@ -35,8 +37,8 @@ WHERE p.pubname = ?`
 const retained = `
 SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = ?`
 
-// PublishedTables are the tables of a publication, without the prefix: that of the messages first, and then those whose rows tell that something
-// has changed.
+// PublishedTables are the tables of a publication, without the prefix: that of the messages first,
+// and then those whose rows tell that something has changed.
 func PublishedTables() []string { return append([]string{"messages"}, toldNames...) }
 
 // CreatePublication returns the statement that publishes the inserts into [PublishedTables].
@@ -54,7 +56,8 @@ func (s *Statements) DropFromPublication(name string, tables []string) string {
 	return fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE %s", name, s.only(tables))
 }
 
-// only lists tables, each without those that inherit from it, as the table of messages that wait does from that of messages.
+// only lists tables, each without those that inherit from it, as the table of messages that wait
+// does from that of messages.
 func (s *Statements) only(tables []string) string {
 	names := make([]string, len(tables))
 	for i, table := range tables {
@@ -73,8 +76,8 @@ func (s *Statements) CreateSlot(name string) string {
 	return fmt.Sprintf("CREATE_REPLICATION_SLOT %s TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT", name)
 }
 
-// StartReplication returns the command that sends the log from a slot, as far as it concerns a publication. binary needs
-// version 14.
+// StartReplication returns the command that sends the log from a slot, as far as it concerns a
+// publication. binary needs version 14.
 func (s *Statements) StartReplication(slot, publication string, binary bool) string {
 	option := ""
 	if binary {

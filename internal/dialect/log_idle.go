@@ -1,6 +1,7 @@
 package dialect
 
-// The statements of a drainer that has nothing to do while the log of its database tells what happens. PostgreSQL alone has them.
+// The statements of a drainer that has nothing to do while the log of its database tells what
+// happens. PostgreSQL alone has them.
 
 // idleLook is all that such a drainer executes. It renews the lease, and tells whether it has, how
 // many members live, the version of the spool, the incarnation of the server, whether there is a
@@ -22,8 +23,8 @@ SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `
 	ORDER BY m.spool, m.state, m.lane, m.id` + alongIndex + ` LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at` + alongIndex + ` LIMIT 1), ` + never + `) - {now}`
 
-// toldTables are the tables whose rows tell that something has changed, beside the messages that are ready: messages that wait for their time,
-// what operators do, and processes that join.
+// toldTables are the tables whose rows tell that something has changed, beside the messages that
+// are ready: messages that wait for their time, what operators do, and processes that join.
 const toldTables = `SELECT '{waiting}'::regclass::oid::text, '{audit}'::regclass::oid::text, '{members}'::regclass::oid::text`
 
 // toldNames are the names of these tables, without the prefix.

@@ -25,8 +25,9 @@ FROM pg_replication_slots s
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = ?`
 
-// publicationRights tells whether this role may make the publication: its name, that of the owner of the table of messages, whether
-// it has the rights of that owner, the database, and whether it may create objects there.
+// publicationRights tells whether this role may make the publication: its name, that of the owner
+// of the table of messages, whether it has the rights of that owner, the database, and whether it
+// may create objects there.
 const publicationRights = `
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = '{messages}'::regclass`
@@ -41,8 +42,9 @@ func GrantSchema(schema, role string) string {
 	return "GRANT USAGE ON SCHEMA " + schema + " TO " + pq.QuoteIdentifier(role)
 }
 
-// WaitLong returns the statement that lets a session wait for all transactions that are open. The time limits of a role or a database are not meant for that. Those that the session was opened with stay.
-// It asks the server which limits there are: transaction_timeout came with version 17.
+// WaitLong returns the statement that lets a session wait for all transactions that are open. The
+// time limits of a role or a database are not meant for that. Those that the session was opened
+// with stay. It asks the server which limits there are: transaction_timeout came with version 17.
 func WaitLong() string {
 	return "SELECT set_config(name, '0', false) FROM pg_settings WHERE source <> 'client' AND name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')"
 }

@@ -83,7 +83,8 @@ func digits(text string) string {
 
 const (
 	isGalera = `SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = 'WSREP_ON' AND variable_value = 'ON'`
-	// someArgument makes a driver that prepares statements prepare one, which preparedBefore counts.
+	// someArgument makes a driver that prepares statements prepare one, which preparedBefore
+	// counts.
 	someArgument   = `SELECT ?`
 	preparedBefore = `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`
 )

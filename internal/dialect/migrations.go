@@ -12,7 +12,8 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// Migrations returns the migration files of the database with the names filled in, as goose reads them. Each begins as its transaction needs it.
+// Migrations returns the migration files of the database with the names filled in, as goose reads
+// them. Each begins as its transaction needs it.
 func (s *Statements) Migrations() (fs.FS, error) {
 	return s.migrations(func(number, text string) string {
 		if s.migrateBegin == nil {
@@ -33,7 +34,8 @@ func (s *Statements) NoteTable() string {
 	return strings.TrimSpace(s.CreateVersion) + ";\n" + s.NoteVersion(0)
 }
 
-// NoteVersion returns the statement that notes in the table of versions that a migration has run, unless that is noted.
+// NoteVersion returns the statement that notes in the table of versions that a migration has run,
+// unless that is noted.
 func (s *Statements) NoteVersion(version int64) string {
 	return fmt.Sprintf("INSERT INTO %[1]s (version_id, is_applied)\nSELECT %[2]d, TRUE FROM (SELECT COUNT(*) AS n FROM %[1]s WHERE version_id = %[2]d) AS noted WHERE n = 0;\n",
 		s.VersionTable, version)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no LATERAL.
+// mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no
+// LATERAL.
 type mysql struct {
 	repeated
 	upTo      string // the ready messages of all lanes up to an id
@@ -80,18 +81,21 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
-	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for transactions that insert
-	// there. Producers then wait for the delete, so one long transaction would hold up all of them.
+	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for
+	// transactions that insert there. Producers then wait for the delete, so one long transaction
+	// would hold up all of them.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
-	// A DELETE must not read the creation time of the table: MariaDB 10.11 crashes on a DELETE that reads its catalog.
+	// A DELETE must not read the creation time of the table: MariaDB 10.11 crashes on a DELETE that
+	// reads its catalog.
 	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, '/')`
 
-	// Outside a transaction the statement releases its locks immediately. It returns nothing on MySQL, and on a
-	// cluster, whose nodes do not see each other's locks.
+	// Outside a transaction the statement releases its locks immediately. It returns nothing on
+	// MySQL, and on a cluster, whose nodes do not see each other's locks.
 	s.FreeWriters = `
 SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED`
 
-	// MariaDB and MySQL have the same table in different places. Each ignores the comment that is meant for the other one.
+	// MariaDB and MySQL have the same table in different places. Each ignores the comment that is
+	// meant for the other one.
 	s.Uptime = `
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
@@ -128,8 +132,8 @@ STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = :spool AND ` + mysqlAsRead
 	s.retryFailed.text, s.buryFailed.text, s.noteFailed.text = mysqlRetryFailed, mysqlBuryFailed, mysqlNoteFailed
 	fill := mysqlFill(names)
-	// Each state has a part of its own, which reads along the index as far as its limit. Of both states together the server
-	// would read and sort all messages that are due.
+	// Each state has a part of its own, which reads along the index as far as its limit. Of both
+	// states together the server would read and sort all messages that are due.
 	dueOf := func(state int) string {
 		return `(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (due)
@@ -138,9 +142,10 @@ WHERE m.spool = :spool AND m.state = ` + strconv.Itoa(state) + ` AND m.available
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT :due)`
 	}
-	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
-	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
-	// each message, which costs less than a derived table of them.
+	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without
+	// it the server reads the whole table for each message to learn that no message waits.
+	// FIND_IN_SET searches the short list of lanes for each message, which costs less than a
+	// derived table of them.
 	lists := mysql{removeOne: MySQL.marked(strings.TrimSpace(fill.Replace(mysqlRemoveOne))), upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)
 WHERE m.id > :after AND m.id <= :up_to AND m.spool = :spool AND m.state = 0 AND FIND_IN_SET(m.lane, :lanes)
@@ -164,8 +169,8 @@ ORDER BY m.id LIMIT :page)`,
 		due:    dueOf(StateRetrying) + unionAll + dueOf(StateScheduled),
 		topics: ` AND m.topic NOT IN (` + words + `)`,
 		unique: mysqlUnique(),
-		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
-		// before a mark have ended.
+		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all
+		// transactions from before a mark have ended.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, ` + highestStored + `, NULL
@@ -210,12 +215,12 @@ WHERE l.spool = :spool AND l.holder = :holder`
 	return s.finish(fill, unchanged)
 }
 
-// mysqlCalm is true if no message with a key waits for another attempt. The server evaluates it once for a part, and then
-// looks for none before each message.
+// mysqlCalm is true if no message with a key waits for another attempt. The server evaluates it
+// once for a part, and then looks for none before each message.
 const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool = :spool AND c.state = 2 AND c.key_hash IS NOT NULL)`
 
-// lockMessages locks the messages that a list in JSON names. MySQL refuses to lock that list (3569), and MariaDB has no words to leave it out, and ignores
-// the comment.
+// lockMessages locks the messages that a list in JSON names. MySQL refuses to lock that list
+// (3569), and MariaDB has no words to leave it out, and ignores the comment.
 const lockMessages = `
 FOR UPDATE /*!80000 OF m */ SKIP LOCKED`
 
@@ -227,13 +232,15 @@ const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@p
 
 const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`
 
-// mysqlUnfit returns why the reads of this session cannot be trusted, or why its writes are not kept. Each read checks
-// this, because a session may be changed, and so may the server's default for new sessions.
+// mysqlUnfit returns why the reads of this session cannot be trusted, or why its writes are not
+// kept. Each read checks this, because a session may be changed, and so may the server's default
+// for new sessions.
 const mysqlUnfit = `CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END`
 
-// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current 25 ms. So a row
-// becomes free when its 25 ms are over and the last transaction that locked it has ended.
+// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the
+// current 25 ms. So a row becomes free when its 25 ms are over and the last transaction that locked
+// it has ended.
 const WriterGroups = 64
 
 // mysqlInto and mysqlInsert begin an INSERT of a query's result, and of rows.
@@ -247,23 +254,26 @@ INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, 
 // mysqlRow is a row of an INSERT, without its attempts.
 const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?, `
 
-// holdWriter is the value for the attempts of the first row of an INSERT, which is 0. The server evaluates it, and
-// takes the lock, before it assigns ids to the rows. If the row of {writers} is missing, drainers never find all rows
-// free and read from 0.
+// holdWriter is the value for the attempts of the first row of an INSERT, which is 0. The server
+// evaluates it, and takes the lock, before it assigns ids to the rows. If the row of {writers} is
+// missing, drainers never find all rows free and read from 0.
 const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 25000) MOD 64 LOCK IN SHARE MODE), 0)`
 
-// mysqlCatalog is what MariaDB's catalog has of the table of messages. A drainer uses it to detect that a backup was restored while it
-// runs: a table that was created again has another creation time, and a table that was emptied and filled again has a lower counter. MySQL
-// caches such answers for a day, but reads begin at 0 there. The nodes of a cluster have counters of their own.
+// mysqlCatalog is what MariaDB's catalog has of the table of messages. A drainer uses it to detect
+// that a backup was restored while it runs: a table that was created again has another creation
+// time, and a table that was emptied and filled again has a lower counter. MySQL caches such
+// answers for a day, but reads begin at 0 there. The nodes of a cluster have counters of their own.
 const mysqlCatalog = `/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}' */`
 
-// inTransaction keeps a statement from running in a transaction of its own. In a deadlock the server rolls back the
-// whole transaction of a handler. If the handler ignores that, each of its later statements would be committed by
-// itself. Only MariaDB reports whether there is a transaction.
+// inTransaction keeps a statement from running in a transaction of its own. In a deadlock the
+// server rolls back the whole transaction of a handler. If the handler ignores that, each of its
+// later statements would be committed by itself. Only MariaDB reports whether there is a
+// transaction.
 const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
-// highestStored is the highest id of a message from an id on. The sum keeps the server from beginning at the end of the
-// table, where it would pass over all messages that are removed and not purged yet, also those before that id.
+// highestStored is the highest id of a message from an id on. The sum keeps the server from
+// beginning at the end of the table, where it would pass over all messages that are removed and not
+// purged yet, also those before that id.
 const highestStored = `(SELECT MAX(e.id + 0) FROM {messages} e FORCE INDEX (PRIMARY) WHERE e.id >= :look_from)`
 
 func mysqlFill(names Names) replacer {

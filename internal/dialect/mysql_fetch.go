@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// mysqlShape holds everything on which the parts of a read on MySQL depend. The server optimizes each part of a text each time that
-// it executes the text, which costs more than the few messages that most reads find. So a text has no part that is not needed.
+// mysqlShape holds everything on which the parts of a read on MySQL depend. The server optimizes
+// each part of a text each time that it executes the text, which costs more than the few messages
+// that most reads find. So a text has no part that is not needed.
 type mysqlShape struct {
 	fetchShape
 
@@ -16,12 +17,14 @@ type mysqlShape struct {
 	due      bool // messages that are due are read
 }
 
-// fewKnown is the number of messages up to which a list of words costs less than one in JSON, which is a table of its own. The server
-// searches a list of words from its start for each message of a read, which may be as many as a page has.
+// fewKnown is the number of messages up to which a list of words costs less than one in JSON, which
+// is a table of its own. The server searches a list of words from its start for each message of a
+// read, which may be as many as a page has.
 const fewKnown = 16
 
-// mysqlText is the text of a read: a part for each lane, and the rest. It is put together for each read: a drainer may read any number of its lanes, and
-// the texts for all of these numbers would take 26 MB for each shape.
+// mysqlText is the text of a read: a part for each lane, and the rest. It is put together for each
+// read: a drainer may read any number of its lanes, and the texts for all of these numbers would
+// take 26 MB for each shape.
 type mysqlText struct{ ofLane, rest statement }
 
 // mysqlUnknown is true for a message that is not in a list, of few messages or of many.
@@ -30,7 +33,8 @@ var (
 	mysqlUnknown      = nameInSQL + ` NOT IN (SELECT j.n FROM JSON_TABLE(:known, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)`
 )
 
-// lookFrom returns the id from which messages are looked for, which no message has if that is not needed.
+// lookFrom returns the id from which messages are looked for, which no message has if that is not
+// needed.
 func (f FetchParams) lookFrom() int64 {
 	if !f.Mark || f.LookFrom == 0 {
 		return math.MaxInt64
@@ -58,8 +62,8 @@ func (s mysqlShape) listKnown(known []Known) string {
 	return strings.Join(words, ",")
 }
 
-// fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as
-// much as 100 messages, since it opens its tables and lists again.
+// fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs
+// the server about as much as 100 messages, since it opens its tables and lists again.
 func (m mysql) fetch(f FetchParams) Query {
 	known, lanes := f.known(), make([]string, len(f.Cursors))
 	shape := shapeOf(f, len(known))

@@ -8,14 +8,17 @@ import (
 	"strings"
 )
 
-// mysqlRows writes the values of several rows into the text of an INSERT. As arguments they would cost the server and the
-// driver a description of each, and a round trip to prepare a text that is executed once.
+// mysqlRows writes the values of several rows into the text of an INSERT. As arguments they would
+// cost the server and the driver a description of each, and a round trip to prepare a text that is
+// executed once.
 //
-// What a user has given is written as hexadecimal digits, so that no setting of a session can make anything else of it.
+// What a user has given is written as hexadecimal digits, so that no setting of a session can make
+// anything else of it.
 type mysqlRows struct{ head, claimHead, now, holdWriter string }
 
-// maxWritten is the number of bytes that are written into the text of a statement, where each takes two. A larger one has
-// arguments: the longest packet that a server takes bounds each argument, and not all of them.
+// maxWritten is the number of bytes that are written into the text of a statement, where each takes
+// two. A larger one has arguments: the longest packet that a server takes bounds each argument, and
+// not all of them.
 const maxWritten = 1 << 20
 
 // append returns an INSERT of rows, or false if it cannot be written.
@@ -56,7 +59,8 @@ func (w mysqlRows) append(spool int64, rows []Row) (Query, bool) {
 // writtenRow is about the number of bytes of a row besides the values of its message and the clock.
 const writtenRow = 128
 
-// appendDue writes the time at which a message is due. A ready message has none: another reading of the clock would cost a tenth of its insert.
+// appendDue writes the time at which a message is due. A ready message has none: another reading of
+// the clock would cost a tenth of its insert.
 func (w mysqlRows) appendDue(text []byte, row Row) []byte {
 	switch {
 	case row.Due > 0:
@@ -98,8 +102,9 @@ func appendHex(text, value []byte) []byte {
 	return append(hex.AppendEncode(append(text, "X'"...), value), '\'')
 }
 
-// inAnyCharset reports whether a text has the same bytes in each character set that a connection may have. The server stores bytes
-// that are written as digits without a conversion, which an argument gets.
+// inAnyCharset reports whether a text has the same bytes in each character set that a connection
+// may have. The server stores bytes that are written as digits without a conversion, which an
+// argument gets.
 func inAnyCharset(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._:/ ", r)

@@ -8,8 +8,8 @@ import (
 // DefaultPrefix starts the table names unless the user says otherwise.
 const DefaultPrefix = "postbox_"
 
-// validName matches names that need no quoting on any of the databases. They leave room for the longest of Postbox's
-// endings within the 63 bytes that PostgreSQL allows.
+// validName matches names that need no quoting on any of the databases. They leave room for the
+// longest of Postbox's endings within the 63 bytes that PostgreSQL allows.
 var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
 
 // tables are the endings of the table names, which statements write as {ending}.
@@ -25,8 +25,8 @@ type Names struct {
 	Deployment string
 }
 
-// NewNames checks a schema and a prefix, which may be empty for their defaults, and the name of a deployment, if there
-// is one.
+// NewNames checks a schema and a prefix, which may be empty for their defaults, and the name of a
+// deployment, if there is one.
 func NewNames(schema, prefix, deployment string) (Names, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -65,7 +65,8 @@ func (n Names) Table(ending string) string {
 	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be an SQL keyword, or have capitals
 }
 
-// replacer replaces {table} by table names, {prefix} by the prefix of index names, and the database's additional pairs.
+// replacer replaces {table} by table names, {prefix} by the prefix of index names, and the
+// database's additional pairs.
 func (n Names) replacer(extra ...string) replacer {
 	pairs := append([]string{"{prefix}", n.Prefix}, extra...)
 	for _, ending := range tables {

@@ -12,13 +12,13 @@ const StateDone = 3
 // isParked is true for a message that waits for an operator.
 var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
 
-// dueAt is the time from which a message may be handled. For a ready message it is the creation time, because such a
-// message may have no time of its own.
+// dueAt is the time from which a message may be handled. For a ready message it is the creation
+// time, because such a message may have no time of its own.
 const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 
-// The columns of a message that is listed. After the times of its creation and of when it may be handled, or was done, come its
-// size and the number of bytes that the history has not kept of it. Payload and metadata are not among them: each may have
-// megabytes, and a page has many messages.
+// The columns of a message that is listed. After the times of its creation and of when it may be
+// handled, or was done, come its size and the number of bytes that the history has not kept of it.
+// Payload and metadata are not among them: each may have megabytes, and a page has many messages.
 const (
 	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
 	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size, 0 AS omitted`
@@ -48,8 +48,9 @@ WHERE s.id = ?`
 	s.Clock = `
 SELECT {now}`
 
-	// One snapshot, so that a message that moves from one spool to another meanwhile is in one of them. The second part finds messages without a spool.
-	// With the LIMIT, the planner cannot make a join of it, which might read the whole table.
+	// One snapshot, so that a message that moves from one spool to another meanwhile is in one of
+	// them. The second part finds messages without a spool. With the LIMIT, the planner cannot make
+	// a join of it, which might read the whole table.
 	s.Fullness = `
 SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM {messages} m {by ready} WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id{along} LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM {spools} s
@@ -122,27 +123,31 @@ SELECT m.id FROM {retrying} m
 WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND ` + isParked + `
 ORDER BY m.id LIMIT ?`
 
-	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for each state and lane.
+	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for
+	// each state and lane.
 	s.pendingMessage = `
 SELECT ` + pendingColumns + `, m.payload, m.metadata, '', m.message_id
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
-	// A drainer that settles the message waits for the transaction that has locked it, and vice versa.
+	// A drainer that settles the message waits for the transaction that has locked it, and vice
+	// versa.
 	s.lockMessage = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
-	// The same at a known place, which is one look into the index instead of one for each state and lane.
+	// The same at a known place, which is one look into the index instead of one for each state and
+	// lane.
 	s.lockListed = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m {by id}
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
 
-	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out are still read.
-	// SQLite reads the index entries of a lane from their beginning. MariaDB is told which index: it may find the one for
-	// the times better, cannot use it because of the order, and then reads all messages before the place.
+	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out
+	// are still read. SQLite reads the index entries of a lane from their beginning. MariaDB is
+	// told which index: it may find the one for the times better, cannot use it because of the
+	// order, and then reads all messages before the place.
 	s.pendingMessages.text = `
 SELECT ` + pendingColumns + `
 FROM {messages} m {by ready}
@@ -169,7 +174,8 @@ WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT :most`
 
-	// Walks the primary key, because messages of a key were written in the order of their ids. Rows that the filter leaves out are still read.
+	// Walks the primary key, because messages of a key were written in the order of their ids. Rows
+	// that the filter leaves out are still read.
 	s.doneInOrder.text = `
 SELECT ` + doneColumns + `
 FROM {history} h
@@ -183,8 +189,8 @@ LIMIT :most`
 SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM {history} h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?`
 
-	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in this order, and later
-	// assignments see the new values.
+	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in
+	// this order, and later assignments see the new values.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
 	s.setDue = `
 UPDATE {messages} {by id} SET
@@ -216,8 +222,8 @@ UPDATE {spools} SET batches = ? WHERE id = ? AND batches <> ?`
 	s.NextOfLetters = nextGroup("{dead_letters}")
 	s.NextOfHistory = nextGroup("{history}")
 
-	// CASE evaluates the cheapest condition first. It reads at most one message of each kind: the first ready one by
-	// the index, and one that is due.
+	// CASE evaluates the cheapest condition first. It reads at most one message of each kind: the
+	// first ready one by the index, and one that is due.
 	s.nextWaiting = `
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM {members} w WHERE w.spool = g.spool AND w.expires_at > {now}) THEN 0
@@ -237,7 +243,8 @@ FROM (SELECT MIN(spool) AS spool FROM ` + table + ` WHERE spool > ?) g
 LEFT JOIN {spools} s ON s.id = g.spool`
 }
 
-// Place is the position of a message in a list, by state, lane and id, or, in the history, by time and id.
+// Place is the position of a message in a list, by state, lane and id, or, in the history, by time
+// and id.
 type Place struct {
 	State int
 	Lane  int64 // in the history the time
@@ -247,7 +254,8 @@ type Place struct {
 // String returns the place as operators pass it from one page to the next.
 func (p Place) String() string { return fmt.Sprintf("%d-%d-%d", p.State, p.Lane, p.ID) }
 
-// MessageFilter selects messages of a spool. The zero value of a field means any, except that Limit is required.
+// MessageFilter selects messages of a spool. The zero value of a field means any, except that Limit
+// is required.
 type MessageFilter struct {
 	Topic, Key, MessageID string
 	States                [2]int // the first and the last one, of pending messages
@@ -271,14 +279,14 @@ const (
 	ParkedOnly
 )
 
-// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at,
-// size and omitted bytes of each.
+// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts,
+// created at, due at, size and omitted bytes of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	return s.pendingMessages.with(f.pending(spool))
 }
 
-// pending returns the arguments of a walk along pending messages, from the place of the filter up to
-// its last state, and of conditions.
+// pending returns the arguments of a walk along pending messages, from the place of the filter up
+// to its last state, and of conditions.
 func (f MessageFilter) pending(spool int64) args {
 	p := f.After
 	if p == (Place{}) {
@@ -301,8 +309,8 @@ func (f MessageFilter) pending(spool int64) args {
 	return values
 }
 
-// Done selects messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with
-// the time when the message was done instead of due at.
+// Done selects messages of the history, the latest first. Its columns are those of Pending, with
+// [StateDone], and with the time when the message was done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	last := f.After
 	if last == (Place{}) {
@@ -311,8 +319,9 @@ func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	return s.doneMessages.with(f.done(spool, last))
 }
 
-// DoneInOrder selects messages of the history in the order in which they were written, with the columns of Done. The place after which they begin
-// has the time of creation instead of that of the end.
+// DoneInOrder selects messages of the history in the order in which they were written, with the
+// columns of Done. The place after which they begin has the time of creation instead of that of the
+// end.
 func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
 	return s.doneInOrder.with(f.done(spool, f.After))
 }
@@ -343,8 +352,8 @@ func ofMessage(row string) string {
   AND ({length}({blob :message_id}) = 0 OR {row}.message_id = :message_id)`)
 }
 
-// after is true for messages beyond a place. As one comparison of rows it is a range of the index. MySQL needs the
-// comparison written out to see that.
+// after is true for messages beyond a place. As one comparison of rows it is a range of the index.
+// MySQL needs the comparison written out to see that.
 const (
 	afterRow   = `(m.state, m.lane, m.id) > (:state, :lane, :id)`
 	afterParts = `(m.state > :state OR (m.state = :state AND m.lane > :lane) OR (m.state = :state AND m.lane = :lane AND m.id > :id))`

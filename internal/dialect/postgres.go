@@ -18,8 +18,8 @@ type postgres struct {
 	fetches, sweeps                                    [2][variants]statement // by whether topics are excluded, and FetchParams.variant
 }
 
-// newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a statement has one
-// text, and one prepared plan, for lists of any length.
+// newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a
+// statement has one text, and one prepared plan, for lists of any length.
 func newPostgres(names Names) *Statements {
 	s := common(PostgreSQL, names)
 
@@ -52,8 +52,8 @@ WHERE spool = :spool AND lane IN (
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
 
-	// The clock is in a subquery, which runs once. If the time were compared with a volatile function, the index on it
-	// would be read to its end.
+	// The clock is in a subquery, which runs once. If the time were compared with a volatile
+	// function, the index on it would be read to its end.
 	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
@@ -92,7 +92,8 @@ SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg
 	s.Behind = behind
 	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted
-	// A server that recovers from the crash of one of its processes keeps its start time, but has lost its statistics.
+	// A server that recovers from the crash of one of its processes keeps its start time, but has
+	// lost its statistics.
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
@@ -105,8 +106,9 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 
 	insert := insertRows("{messages}", isReady, `(`+packedReady+`) AS r`, "")
 
-	// ingest claims in the order of the keys. If two transactions claim the same keys, one then waits for the other,
-	// and there is no deadlock. It locks the claims that it makes, and waits for those of open transactions.
+	// ingest claims in the order of the keys. If two transactions claim the same keys, one then
+	// waits for the other, and there is no deadlock. It locks the claims that it makes, and waits
+	// for those of open transactions.
 	const claimed = `r JOIN c ON c.claim_key = r.claim_key`
 	ingest := func(packed, inserts string) string {
 		return `
@@ -123,22 +125,24 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 	ingestMixed := ingest(packedMixed, `m AS (`+insertRows("{messages}", isReady, claimed, ofReady)+`),
 w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 
-	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction that
-	// ended, and many running transactions may have higher ids. The sequence is read first, since the id depends on its
-	// value. It is read by the function, which waits for a running nextval. A SELECT from the sequence does not wait,
-	// and that nextval may have set it to the end of the ids that it writes to the log ahead. NULL means that the
-	// sequence has given no id. From version 17 on it may also mean that the role may not read the sequence; then the
+	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the
+	// last transaction that ended, and many running transactions may have higher ids. The sequence
+	// is read first, since the id depends on its value. It is read by the function, which waits for
+	// a running nextval. A SELECT from the sequence does not wait, and that nextval may have set it
+	// to the end of the ids that it writes to the log ahead. NULL means that the sequence has given
+	// no id. From version 17 on it may also mean that the role may not read the sequence; then the
 	// SELECT beside it is an error.
 	//
-	// A clock in a subquery is read once, and so bounds the scan of its index. If it were read for each row, it would
-	// only filter. Each lane takes one index descent; the planner must not turn that into a scan of the whole table.
+	// A clock in a subquery is read once, and so bounds the scan of its index. If it were read for
+	// each row, it would only filter. Each lane takes one index descent; the planner must not turn
+	// that into a scan of the whole table.
 	//
-	// Ids and times have two bounds. For a number with one bound the planner expects a third of all messages, which is
-	// enough to compile the statement.
+	// Ids and times have two bounds. For a number with one bound the planner expects a third of all
+	// messages, which is enough to compile the statement.
 	//
-	// Lanes and limits are in subqueries, which hide their values from the planner. It plans a prepared statement once for all
-	// values only if it expects no less of a plan for the given ones. Otherwise it plans each poll of a few lanes anew, which
-	// takes longer than the poll.
+	// Lanes and limits are in subqueries, which hide their values from the planner. It plans a
+	// prepared statement once for all values only if it expects no less of a plan for the given
+	// ones. Otherwise it plans each poll of a few lanes anew, which takes longer than the poll.
 	fetch := stuck + `
 SELECT f.* FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
@@ -225,8 +229,9 @@ ON CONFLICT DO NOTHING`
 	return s.finish(fill, dollars)
 }
 
-// postgresIncarnation identifies a server among all that have or had these tables, and a table among those that
-// replaced it. A standby has another start time than its primary, and a restore creates or fills another file.
+// postgresIncarnation identifies a server among all that have or had these tables, and a table
+// among those that replaced it. A standby has another start time than its primary, and a restore
+// creates or fills another file.
 const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{messages}')`
 
 // postgresStart is when the server was started, or recovered from the crash of one of its
@@ -247,13 +252,14 @@ SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', '
 	UNION ALL SELECT '{spools}_id_seq', (SELECT max(id) FROM {spools})) q
 WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END`
 
-// wantedTopics is true for a message whose topic is not excluded: first for no excluded topics, then for some. The
-// planner expects a list of topics to exclude half of the messages, whatever is in it, and so to read twice as many.
+// wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,
+// then for some. The planner expects a list of topics to exclude half of the messages, whatever is
+// in it, and so to read twice as many.
 var wantedTopics = [2]string{`TRUE`, `m.topic NOT IN (SELECT unnest(:excluded::text[]))`}
 
-// writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction
-// ends. A transaction that was prepared by another session has no session. While its locks change hands, only its
-// virtual transaction identifies it.
+// writers lists the transactions that hold the lock that an INSERT takes on the table and keeps
+// until the transaction ends. A transaction that was prepared by another session has no session.
+// While its locks change hands, only its virtual transaction identifies it.
 const writers = `
 WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),
 w AS MATERIALIZED (
@@ -268,25 +274,27 @@ SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransa
 // stuckRows is the number of rows that are compared with each message one by one.
 const stuckRows = 16
 
-// stuck selects up to stuckRows messages with a key that wait for another attempt. They are read once. For nearly every
-// message they show what it waits behind, without an index lookup: mostly there is none, and if many messages wait
-// behind one, few are stuck.
+// stuck selects up to stuckRows messages with a key that wait for another attempt. They are read
+// once. For nearly every message they show what it waits behind, without an index lookup: mostly
+// there is none, and if many messages wait behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
 	SELECT ordering_key, id FROM {waiting} WHERE spool = :spool AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
-// calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may run, and a message
-// behind all of them waits. calm contains unblockedByIndex once. The planner adds the cost of a search for each message
-// that it expects, though hardly any search is made. From a cost of a hundred thousand on it compiles the statement,
-// which takes longer than running it.
+// calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may
+// run, and a message behind all of them waits. calm contains unblockedByIndex once. The planner
+// adds the cost of a search for each message that it expects, though hardly any search is made.
+// From a cost of a hundred thousand on it compiles the statement, which takes longer than running
+// it.
 var calm = fmt.Sprintf(`CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < %d END
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE %s END`, stuckRows, unblockedByIndex)
 
-// unblockedByIndex is unblocked, and reads along the index with any statistics. An EXISTS would lose its order.
+// unblockedByIndex is unblocked, and reads along the index with any statistics. An EXISTS would
+// lose its order.
 const unblockedByIndex = `(m.key_hash IS NULL OR (
 	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
@@ -378,10 +386,11 @@ func (postgres) nullable(list []*int64) any {
 
 func (postgres) numbers(list []int64) any { return append(pq.Int64Array{}, list...) }
 
-// postgresMigrateBegin begins each migration. It takes no lock of the session, because a pooler may give each
-// transaction another session, and the lock would be left behind. The first statement takes no snapshot, so the second
-// one sees what was committed while the first waited. The last one limits the wait for locks, because all statements
-// that need a table wait behind a migration that waits for it.
+// postgresMigrateBegin begins each migration. It takes no lock of the session, because a pooler may
+// give each transaction another session, and the lock would be left behind. The first statement
+// takes no snapshot, so the second one sees what was committed while the first waited. The last one
+// limits the wait for locks, because all statements that need a table wait behind a migration that
+// waits for it.
 const postgresMigrateBegin = `
 LOCK TABLE %[1]s IN SHARE ROW EXCLUSIVE MODE;
 SELECT 1 / COUNT(*) FROM (SELECT 1) one WHERE NOT EXISTS (SELECT 1 FROM %[1]s WHERE version_id = %[2]s AND is_applied);

@@ -2,8 +2,9 @@ package dialect
 
 import "strconv"
 
-// arrayText is an array in PostgreSQL's text form, to which items are added one by one. A driver would write it too, but pgx takes
-// only a string as it is: the text of a Valuer it parses and encodes again, which took half of the time of an insert.
+// arrayText is an array in PostgreSQL's text form, to which items are added one by one. A driver
+// would write it too, but pgx takes only a string as it is: the text of a Valuer it parses and
+// encodes again, which took half of the time of an insert.
 type arrayText []byte
 
 // newArrayText returns an empty array with room for so many numbers.

@@ -19,24 +19,27 @@ FROM (SELECT :bytes::bytea AS bytes) AS b,
                           lane, key_hash, topic` + moreColumns + `, n)`
 }
 
-// Rows that are all ready, as they usually are, do without the arrays that rows need of which some wait.
+// Rows that are all ready, as they usually are, do without the arrays that rows need of which some
+// wait.
 var (
 	packedReady = packedRows(``, ``)
 	packedMixed = packedRows(`, state, due, delay`, `, :states::smallint[], :dues::bigint[], :delays::bigint[]`)
 )
 
-// The state of a row and the time when it is due, for insertRows: of ready rows, whose time is not looked at, and of those that wait.
+// The state of a row and the time when it is due, for insertRows: of ready rows, whose time is not
+// looked at, and of those that wait.
 const (
 	isReady = `0, 0`
 	waits   = `r.state, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END`
 )
 
-// insertRows appends the messages r, or those of which a further condition holds, to a table: in the order of r.n, and to the
-// spool of its first argument. Their time is that at which the statement arrived, as with insertReady; the subquery reads it
-// once for all of them.
+// insertRows appends the messages r, or those of which a further condition holds, to a table: in
+// the order of r.n, and to the spool of its first argument. Their time is that at which the
+// statement arrived, as with insertReady; the subquery reads it once for all of them.
 //
-// PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the id is
-// checked first, so a transaction that has a number has an id too: the watermark of a drain depends on it.
+// PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on
+// the id is checked first, so a transaction that has a number has an id too: the watermark of a
+// drain depends on it.
 func insertRows(table, standing, from, condition string) string {
 	return `
 INSERT INTO ` + table + ` (spool, lane, key_hash, state, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -47,12 +50,13 @@ WHERE pg_current_xact_id() IS NOT NULL` + condition + `
 ORDER BY r.n`
 }
 
-// insertReady appends one message that may be handled at once, which most of them are: by itself it is less work for the
-// server than packed. It has an id before it has a number, as above.
+// insertReady appends one message that may be handled at once, which most of them are: by itself it
+// is less work for the server than packed. It has an id before it has a number, as above.
 //
-// Its time is that at which the statement arrived. Were it the clock, which may change while a statement runs, the
-// planner would keep the query apart from the insert, and that would cost an eighth of the statement. From when it may be
-// handled is not looked at while it is ready, and to reckon with the clock once more would cost a thirtieth.
+// Its time is that at which the statement arrived. Were it the clock, which may change while a
+// statement runs, the planner would keep the query apart from the insert, and that would cost an
+// eighth of the statement. From when it may be handled is not looked at while it is ready, and to
+// reckon with the clock once more would cost a thirtieth.
 const insertReady = `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT ?::integer, ?::smallint, 0, ?::bigint, 0, {arrival}, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea

@@ -25,8 +25,8 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1{lock}) AS m`
 
-// held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps
-// the planner from making a join of it.
+// held is stored for messages whose lane is held under the token of their ref. The lanes are read
+// once: IS TRUE keeps the planner from making a join of it.
 const held = stored + `
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE`
 
@@ -89,8 +89,8 @@ WHERE m.ctid = ANY(ARRAY(
   AND (m.state = 0) IS TRUE
   AND ` + seemsDear
 
-// readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or if messages of one
-// lane were read under different tokens.
+// readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or
+// if messages of one lane were read under different tokens.
 func readyArgs(spool int64, refs []Ref) (values args, one bool) {
 	n := len(refs)
 	lanes, ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -112,12 +112,14 @@ func readyArgs(spool int64, refs []Ref) (values args, one bool) {
 	return args{"spool": spool, "lanes": lanes, "ids": ids, "times": created, "held": held, "tokens": tokens}, true
 }
 
-// place contains the location of a message and its previous state. By the time of the statement another transaction may
-// have changed it, and a waiting message may have the same ctid as a ready one.
+// place contains the location of a message and its previous state. By the time of the statement
+// another transaction may have changed it, and a waiting message may have the same ctid as a ready
+// one.
 const place = `m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts`
 
-// inPlace applies a statement to the messages that were found, if the given columns are unchanged. They are looked up
-// in a hash, so a plan that was made for a nearly empty table, and reads all of it, does so once.
+// inPlace applies a statement to the messages that were found, if the given columns are unchanged.
+// They are looked up in a hash, so a plan that was made for a nearly empty table, and reads all of
+// it, does so once.
 func inPlace(found, statement, columns string) string {
 	mine := "m." + strings.ReplaceAll(columns, ", ", ", m.")
 	return `

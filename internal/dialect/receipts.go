@@ -15,7 +15,8 @@ type ReceiptRow struct {
 	Topic     string
 	MessageID []byte
 	Consumer  string
-	// Due is when the message may be published, if its producer gave a time; otherwise it may be published Delay from now.
+	// Due is when the message may be published, if its producer gave a time; otherwise it may be
+	// published Delay from now.
 	Due   int64
 	Delay int64
 	// Within is how long after that the receipt is awaited.
@@ -45,13 +46,14 @@ type ReceiptPage struct {
 // receiptColumns are what the statements that list receipts return.
 const receiptColumns = `receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0)`
 
-// awaitSizes are the numbers of rows of the texts that await receipts, the largest first. They are few enough to be kept prepared. SQLite
-// has none above [insertPortion], see there.
+// awaitSizes are the numbers of rows of the texts that await receipts, the largest first. They are
+// few enough to be kept prepared. SQLite has none above [insertPortion], see there.
 var awaitSizes = [...]int{64, 8, 1}
 
 // receipts sets the statements of receipts.
 func (s *Statements) receipts() {
-	// A receipt that came before is kept: the row of a message that another program published may be older than what awaits it.
+	// A receipt that came before is kept: the row of a message that another program published may
+	// be older than what awaits it.
 	const row = `(?, 0, ?, ?, ?, COALESCE({int ?}, {now} + ?), COALESCE({int ?}, {now} + ?))`
 	for i, size := range awaitSizes {
 		s.awaitReceipts[i] = `
@@ -121,7 +123,8 @@ func (s *Statements) MissReceipt(key []byte) Query {
 	return Query{Text: s.missReceipt, Args: []any{key}}
 }
 
-// ReceiptPage returns the receipts of a page: key, topic, message id, consumer, state, times of sending, due, handling, receiving; 0 for none.
+// ReceiptPage returns the receipts of a page: key, topic, message id, consumer, state, times of
+// sending, due, handling, receiving; 0 for none.
 func (s *Statements) ReceiptPage(p ReceiptPage) Query {
 	return Query{Text: s.receiptPage, Args: []any{p.State, p.DueAt, p.Ahead, p.DueAt, notNil(p.Key), p.Limit}}
 }

@@ -1,11 +1,12 @@
 package dialect
 
-// keepReceived puts a message that an inbox has handled into the history. Its id is the time at which it was received, as is
-// its time of creation, so the key of the table keeps ids apart: a second message of the same microsecond changes no row. The
-// time is written once in the statement, since some databases read their clock for each use.
+// keepReceived puts a message that an inbox has handled into the history. Its id is the time at
+// which it was received, as is its time of creation, so the key of the table keeps ids apart: a
+// second message of the same microsecond changes no row. The time is written once in the statement,
+// since some databases read their clock for each use.
 //
-// The row is made only where the transaction has claimed the message. If the transaction has ended without the driver's
-// knowledge, the claim is gone, and the statement keeps nothing.
+// The row is made only where the transaction has claimed the message. If the transaction has ended
+// without the driver's knowledge, the claim is gone, and the statement keeps nothing.
 const keepReceived = `
 {insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
@@ -23,8 +24,8 @@ type Received struct {
 	Key       []byte // nil without an ordering key
 	Payload   []byte
 	Metadata  []byte
-	// Clock is the time of the caller. It replaces that of SQLite, which counts milliseconds: the order of the messages depends
-	// on it.
+	// Clock is the time of the caller. It replaces that of SQLite, which counts milliseconds: the
+	// order of the messages depends on it.
 	Clock int64
 	// Since is for how long the message has been in the inbox.
 	Since int64
@@ -32,8 +33,8 @@ type Received struct {
 	Omitted int
 }
 
-// KeepReceived puts a received message into the history. It changes no row if another message was received in the same
-// microsecond, or if the claim is gone.
+// KeepReceived puts a received message into the history. It changes no row if another message was
+// received in the same microsecond, or if the claim is gone.
 func (s *Statements) KeepReceived(r Received) Query {
 	if s.Kind != SQLite {
 		r.Clock = 0

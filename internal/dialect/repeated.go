@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// repeated builds the list statements of the databases without array arguments, MySQL and SQLite. Lists of numbers and
-// words are passed as one JSON argument. For other values the text of the statement is repeated.
+// repeated builds the list statements of the databases without array arguments, MySQL and SQLite.
+// Lists of numbers and words are passed as one JSON argument. For other values the text of the
+// statement is repeated.
 type repeated struct {
 	insertHead, insertRow string
 	insertFirst           string // the first row of an insert, if that is another one
@@ -60,8 +61,8 @@ func rowValues(spool int64, row Row) []any {
 	}
 }
 
-// insert inserts n rows: all at once, or in portions of few different sizes, whose texts are few enough to be kept
-// prepared.
+// insert inserts n rows: all at once, or in portions of few different sizes, whose texts are few
+// enough to be kept prepared.
 func (r repeated) insert(head, first, row string, n int, values func(i int) []any) []Query {
 	var queries []Query
 	for i := 0; i < n; {
@@ -78,7 +79,8 @@ func (r repeated) insert(head, first, row string, n int, values func(i int) []an
 	return queries
 }
 
-// fetchShape holds everything on which the text of a fetch depends. On MySQL it is a part of mysqlShape.
+// fetchShape holds everything on which the text of a fetch depends. On MySQL it is a part of
+// mysqlShape.
 type fetchShape struct {
 	excluded bool
 	variant  int

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// replacer replaces {name} by a text. Each constructor of Postbox makes all statements, so it must be fast: most of a text is copied as it is.
+// replacer replaces {name} by a text. Each constructor of Postbox makes all statements, so it must
+// be fast: most of a text is copied as it is.
 type replacer map[string]replacement
 
 // replacement is what one name stands for.
@@ -15,7 +16,8 @@ type replacement struct {
 	gap  bool // the space before the name goes with it
 }
 
-// newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does. A space before the brace belongs to the name.
+// newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does. A
+// space before the brace belongs to the name.
 func newReplacer(pairs ...string) replacer {
 	r := make(replacer, len(pairs)/2)
 	for pair := range slices.Chunk(pairs, 2) {

@@ -1,6 +1,7 @@
 package dialect
 
-// conditions are those of a [MessageFilter] on pending messages, except for the place and the last state.
+// conditions are those of a [MessageFilter] on pending messages, except for the place and the last
+// state.
 func (k Kind) conditions() string {
 	return `m.available_at >= ` + k.bound("due_from") + ` AND m.available_at < ` + k.bound("due_before") + `
   AND m.attempts >= ` + k.bound("least_attempts") + ` AND m.created_at >= ` + k.bound("created_from") + ` AND m.created_at < ` + k.bound("created_before") + `
@@ -9,18 +10,20 @@ func (k Kind) conditions() string {
 }
 
 // alongIndex ends an ORDER BY for which there is an index, and makes PostgreSQL read along it: any
-// other plan must sort, and the planner expects rows of this width to need a sort on disk. It is for
-// parts of tables whose statistics are mostly wrong, or whose rows are not side by side.
+// other plan must sort, and the planner expects rows of this width to need a sort on disk. It is
+// for parts of tables whose statistics are mostly wrong, or whose rows are not side by side.
 const alongIndex = `,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
 
-// search sets the statements that look for messages, dead letters and rows of the audit log among a bounded number of them.
+// search sets the statements that look for messages, dead letters and rows of the audit log among a
+// bounded number of them.
 func (s *Statements) search() {
-	// The first part has the messages to look at, as a walk along the index. Since all parts are of one snapshot, the last one of these
-	// is where the next search begins, and no message is left out. The size is read of those only that are found, because it may be stored elsewhere, and
-	// by a subquery, because PostgreSQL without statistics would join the whole table.
-	// PostgreSQL would rather sort 200,000 messages than walk along 10,000, see alongIndex.
+	// The first part has the messages to look at, as a walk along the index. Since all parts are of
+	// one snapshot, the last one of these is where the next search begins, and no message is left
+	// out. The size is read of those only that are found, because it may be stored elsewhere, and
+	// by a subquery, because PostgreSQL without statistics would join the whole table. PostgreSQL
+	// would rather sort 200,000 messages than walk along 10,000, see alongIndex.
 	s.searchPending.text = `
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
@@ -39,7 +42,8 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l`
 
-	// The messages of a key that have failed are few, and side by side in an index. Without statistics SQLite would read all that have failed.
+	// The messages of a key that have failed are few, and side by side in an index. Without
+	// statistics SQLite would read all that have failed.
 	s.retryingOfKey.text = `
 SELECT ` + pendingColumns + `
 FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id{along}) m
@@ -56,8 +60,10 @@ SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d 
 SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC{along} LIMIT 1 OFFSET ?`
 }
 
-// Search selects pending messages as Pending does, among so many of those after the place of the filter. Its first column is 0, and the others are those of
-// Pending. One more row has as its first column how many messages were looked at, unless there was none, and the place of the last of these.
+// Search selects pending messages as Pending does, among so many of those after the place of the
+// filter. Its first column is 0, and the others are those of Pending. One more row has as its first
+// column how many messages were looked at, unless there was none, and the place of the last of
+// these.
 func (s *Statements) Search(spool int64, f MessageFilter, among int) Query {
 	values := f.pending(spool)
 	values["among"] = among
@@ -77,7 +83,8 @@ func (s *Statements) LetterSearchEnd(after int64, among int) Query {
 	return s.letterSearchEnd.with(args{"after": after, "among": among})
 }
 
-// LetterBehind returns the id of the dead letter with so many later ones, or no row if there are fewer.
+// LetterBehind returns the id of the dead letter with so many later ones, or no row if there are
+// fewer.
 func (s *Statements) LetterBehind(later int) Query {
 	return Query{Text: s.letterBehind, Args: []any{later}}
 }

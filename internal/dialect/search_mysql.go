@@ -1,7 +1,9 @@
 package dialect
 
-// searchInParts sets the statements of a search on MariaDB, which would copy all that Search looks at into a table on its disk, several times. The first
-// finds in an index where the search ends, and the second reads what lies before that. On PostgreSQL, a place would not end a walk along the index.
+// searchInParts sets the statements of a search on MariaDB, which would copy all that Search looks
+// at into a table on its disk, several times. The first finds in an index where the search ends,
+// and the second reads what lies before that. On PostgreSQL, a place would not end a walk along the
+// index.
 func (s *Statements) searchInParts() {
 	s.searchEnd.text = `
 WITH p AS (
@@ -28,8 +30,9 @@ ORDER BY m.state, m.lane, m.id
 LIMIT :most`
 }
 
-// SearchEnd returns how many of so many pending messages there are after the place of a filter, up to its last state, and state, lane and id of the last of
-// these. It returns no row if there is none. There is no such statement if [Statements.Search] finds out by itself.
+// SearchEnd returns how many of so many pending messages there are after the place of a filter, up
+// to its last state, and state, lane and id of the last of these. It returns no row if there is
+// none. There is no such statement if [Statements.Search] finds out by itself.
 func (s *Statements) SearchEnd(spool int64, f MessageFilter, among int) (q Query, separate bool) {
 	if s.searchEnd.text == "" {
 		return Query{}, false
@@ -39,7 +42,8 @@ func (s *Statements) SearchEnd(spool int64, f MessageFilter, among int) (q Query
 	return s.searchEnd.with(values), true
 }
 
-// SearchUpTo is [Statements.Search] up to a place, which [Statements.SearchEnd] has found, and without the row that has none of the messages.
+// SearchUpTo is [Statements.Search] up to a place, which [Statements.SearchEnd] has found, and
+// without the row that has none of the messages.
 func (s *Statements) SearchUpTo(spool int64, f MessageFilter, last Place) Query {
 	values := f.pending(spool)
 	values["last_state"], values["last_lane"], values["last_id"] = last.State, last.Lane, last.ID

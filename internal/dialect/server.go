@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// Seen is what a process has observed of its database: which servers answered, and the highest id that was given to a
-// message.
+// Seen is what a process has observed of its database: which servers answered, and the highest id
+// that was given to a message.
 type Seen struct {
 	Servers []string // see [Statements.Fetch]: the incarnations of the database
 	Given   int64
 }
 
-// RemoveWhere is [Statements.Remove] with a condition. The server that executes it must be one that the process has
-// read from. On SQLite, the file must have issued at least as many ids as the process has seen. A handler of a queue
-// may have written its effect to a database that was lost in a failover. Then the message is not done in the database
-// that took over, so it must not be removed there.
+// RemoveWhere is [Statements.Remove] with a condition. The server that executes it must be one that
+// the process has read from. On SQLite, the file must have issued at least as many ids as the
+// process has seen. A handler of a queue may have written its effect to a database that was lost in
+// a failover. Then the message is not done in the database that took over, so it must not be
+// removed there.
 func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 	return s.where(s.Remove(spool, refs), seen)
 }
 
-// StandingWhere returns the ids of messages that [Statements.RemoveWhere] should remove but that still exist: a trigger
-// of the user can keep a row without an error. It leaves out messages whose lane is lost.
+// StandingWhere returns the ids of messages that [Statements.RemoveWhere] should remove but that
+// still exist: a trigger of the user can keep a row without an error. It leaves out messages whose
+// lane is lost.
 func (s *Statements) StandingWhere(spool int64, refs []Ref, seen *Seen) Query {
 	return s.where(s.standing.with(s.lists.refs(spool, refs)), seen)
 }
@@ -46,7 +48,8 @@ func (s *Statements) where(query Query, seen *Seen) Query {
 	return query
 }
 
-// list separates the servers by bars, and begins and ends with one, so that ServerIn matches whole names only.
+// list separates the servers by bars, and begins and ends with one, so that ServerIn matches whole
+// names only.
 func (s *Seen) list() string {
 	return "|" + strings.Join(slices.Sorted(slices.Values(s.Servers)), "|") + "|"
 }

@@ -6,13 +6,15 @@ import (
 	"github.com/lib/pq"
 )
 
-// pgSource reads the table of DefaultPostgreSQLSchema, whose primary key is (transaction_id, "offset").
+// pgSource reads the table of DefaultPostgreSQLSchema, whose primary key is (transaction_id,
+// "offset").
 type pgSource struct {
 	peekText, pageText, removeText string
 }
 
-// All statements use ORDER BY and LIMIT, so that the index is the cheapest plan whatever the planner expects about the
-// number of rows. The planner might answer an EXISTS by reading the whole table.
+// All statements use ORDER BY and LIMIT, so that the index is the cheapest plan whatever the
+// planner expects about the number of rows. The planner might answer an EXISTS by reading the whole
+// table.
 func postgresSource(names Names, tables replacer) *SourceStatements {
 	s := &SourceStatements{
 		Register: `
@@ -30,9 +32,10 @@ SELECT consumer_group, consumer_group = ? FROM {offsets} ORDER BY consumer_group
 		AddGroup: `
 INSERT INTO {offsets} (consumer_group, offset_acked, last_processed_transaction_id) VALUES (?, 0, '0') ON CONFLICT DO NOTHING`,
 
-		// An update, which changes nothing, instead of only a lock. The daemon reads in REPEATABLE READ. If it took its
-		// snapshot before this transaction, it would continue after a lock and find the removed rows in its snapshot.
-		// With an update it gets a serialization failure and begins again.
+		// An update, which changes nothing, instead of only a lock. The daemon reads in REPEATABLE
+		// READ. If it took its snapshot before this transaction, it would continue after a lock and
+		// find the removed rows in its snapshot. With an update it gets a serialization failure and
+		// begins again.
 		Fence: `
 UPDATE {offsets} SET offset_acked = offset_acked
 WHERE consumer_group = (SELECT consumer_group FROM {offsets} WHERE consumer_group = ? FOR UPDATE SKIP LOCKED)

@@ -1,11 +1,12 @@
 package dialect
 
-// sqlite reads all lanes in one part, because the driver binds each argument by a search among all of them.
+// sqlite reads all lanes in one part, because the driver binds each argument by a search among all
+// of them.
 type sqlite struct{ repeated }
 
-// insertPortion is the number of rows that SQLite inserts at a time. Preparing a text for the actual number of rows
-// takes longer than inserting them, and the driver searches each argument among all of them. Larger portions gain
-// little more.
+// insertPortion is the number of rows that SQLite inserts at a time. Preparing a text for the
+// actual number of rows takes longer than inserting them, and the driver searches each argument
+// among all of them. Larger portions gain little more.
 const insertPortion = 8
 
 // newSQLite returns the statements for SQLite 3.43 and later.
@@ -69,8 +70,8 @@ SELECT COALESCE((SELECT 'earlier' FROM pragma_table_info('{lanes}') WHERE name =
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite: it lets others write in between
 
-	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes, which took more time
-	// than running it.
+	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes,
+	// which took more time than running it.
 	const known = `SELECT value FROM json_each(:known)`
 	const unwanted = `SELECT value FROM json_each(:excluded)`
 	const asRead = `
@@ -108,7 +109,8 @@ WHERE m.spool = :spool AND m.state > 0 AND m.available_at <= {now} AND m.lane IN
 ORDER BY m.available_at, m.id LIMIT :due + 0)`,
 		topics: ` AND m.topic NOT IN (` + unwanted + `)`,
 		unique: sqliteUnique(),
-		// There is one writer at a time, so no invisible transaction can add messages, and each read is a watermark.
+		// There is one writer at a time, so no invisible transaction can add messages, and each
+		// read is a watermark.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
        ` + s.ServerIn + `, NULL, NULL`,
 		removed: statement{text: `

@@ -5,25 +5,28 @@ import (
 	"strings"
 )
 
-// Statements holds all statements of Postbox for one database and one set of tables. A text with at most one argument
-// is an exported field. Its comment names the argument and, after an arrow, the result of the statement. A text with
-// more arguments has a method, which names the arguments and puts them into the order of the text. That text is not
-// exported, so no caller can swap two arguments.
+// Statements holds all statements of Postbox for one database and one set of tables. A text with at
+// most one argument is an exported field. Its comment names the argument and, after an arrow, the
+// result of the statement. A text with more arguments has a method, which names the arguments and
+// puts them into the order of the text. That text is not exported, so no caller can swap two
+// arguments.
 type Statements struct {
 	Kind  Kind
 	Names Names
-	// MaxAppend is the maximum number of rows of one Append: the database's limit on parameters, or a limit on its
-	// work.
+	// MaxAppend is the maximum number of rows of one Append: the database's limit on parameters, or
+	// a limit on its work.
 	MaxAppend int
-	// Isolation is the isolation level of Postbox's own transactions, whatever the default of the database or the user
-	// is. They lock the rows they depend on, and expect each statement to see what was committed before it.
+	// Isolation is the isolation level of Postbox's own transactions, whatever the default of the
+	// database or the user is. They lock the rows they depend on, and expect each statement to see
+	// what was committed before it.
 	Isolation sql.IsolationLevel
 	// AnyServer leaves out the check of the server's product and version.
 	AnyServer bool
-	// Isolate says that even a single statement that removes messages or changes lanes needs a transaction with that
-	// isolation. Otherwise it would wait for rows that it only reads.
+	// Isolate says that even a single statement that removes messages or changes lanes needs a
+	// transaction with that isolation. Otherwise it would wait for rows that it only reads.
 	Isolate bool
-	// ReadsUpTo says that a fetch supports FetchParams.UpTo, which costs far less than reading each lane.
+	// ReadsUpTo says that a fetch supports FetchParams.UpTo, which costs far less than reading each
+	// lane.
 	ReadsUpTo bool
 	lists     lists
 
@@ -35,7 +38,8 @@ type Statements struct {
 	// What must be so before anything starts, see [Statements.CheckServer].
 
 	Unfit string // → why no session like this one can be used, or ''; empty where there is no such reason
-	// BesideWriter fails in a transaction that has the lock of all that write, and does no harm; empty where there is no such lock.
+	// BesideWriter fails in a transaction that has the lock of all that write, and does no harm;
+	// empty where there is no such lock.
 	BesideWriter string
 	UnfitTables  string // → the same of the tables
 	Behind       string // → statements that set sequences which are behind the ids of their tables; the text is empty where ids come from the tables
@@ -67,10 +71,11 @@ type Statements struct {
 
 	// Messages: arguments_messages.go.
 
-	// Impatient is the prefix of a statement that must not wait long for a lock, see [Statements.Impatiently].
+	// Impatient is the prefix of a statement that must not wait long for a lock, see
+	// [Statements.Impatiently].
 	Impatient string
-	// IsMariaDB → 1 on MariaDB, which supports Impatient, and tells a statement whether there is a transaction; 0 on
-	// MySQL; empty elsewhere.
+	// IsMariaDB → 1 on MariaDB, which supports Impatient, and tells a statement whether there is a
+	// transaction; 0 on MySQL; empty elsewhere.
 	IsMariaDB string
 
 	loadPayload  string
@@ -81,7 +86,8 @@ type Statements struct {
 	SeekStrays   string // spool → 1 where there is something for MoveStrays, else 0
 	MoveStrays   string // spool → how many it took, and how many arrived: moves waiting messages that stand among the ready ones; empty where all have one table
 	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
-	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups]; empty where the database knows of no such rows.
+	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups];
+	// empty where the database knows of no such rows.
 	FreeWriters  string
 	advance      string
 	MessageTimes string // → id, created at of each message
@@ -214,10 +220,10 @@ type Statements struct {
 	MigrateUnlock string // lock name
 	CreateVersion string // makes the version table if it is not there
 	VersionTable  string // name of the table that holds the schema's version
-	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes the lock shared by
-	// all migrations, fails if the migration was applied before (see [AppliedBefore]), and limits how long the rest
-	// waits for other transactions. It is nil if there is a MigrateLock, or if a writing transaction excludes all
-	// others.
+	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes
+	// the lock shared by all migrations, fails if the migration was applied before (see
+	// [AppliedBefore]), and limits how long the rest waits for other transactions. It is nil if
+	// there is a MigrateLock, or if a writing transaction excludes all others.
 	migrateBegin func(number string) string
 
 	// Whose fault it was.
@@ -225,15 +231,16 @@ type Statements struct {
 	Uptime string // → µs for which the server has been up, which server it is; empty where the database is a file
 	// TryWrite changes nothing, and fails if the server is read-only.
 	TryWrite string
-	// MakeWritable, if not empty, makes a session writable again that a statement has made read-only. It is for SQLite,
-	// where the connection must not be given up, because it may hold the whole database in memory.
+	// MakeWritable, if not empty, makes a session writable again that a statement has made
+	// read-only. It is for SQLite, where the connection must not be given up, because it may hold
+	// the whole database in memory.
 	MakeWritable string
-	// BeginAgain fails within a transaction, and begins one if there is none; empty if the drivers report the status,
-	// see TxStatusOf.
+	// BeginAgain fails within a transaction, and begins one if there is none; empty if the drivers
+	// report the status, see TxStatusOf.
 	BeginAgain string
 
-	// ServerIn is an expression. On servers it is the text by which the server that answers is found in the list of [Seen]; on SQLite it is the
-	// highest id that was given to a message.
+	// ServerIn is an expression. On servers it is the text by which the server that answers is
+	// found in the list of [Seen]; on SQLite it is the highest id that was given to a message.
 	ServerIn string
 
 	DatabaseFile string // → path of the file, empty for a database in memory; the text is empty where there are servers
@@ -295,8 +302,8 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	return s
 }
 
-// Savepoint returns the statements that set a savepoint, go back to it and release it. The name must be unique in the
-// transaction: on MySQL a second savepoint with the name replaces the first.
+// Savepoint returns the statements that set a savepoint, go back to it and release it. The name
+// must be unique in the transaction: on MySQL a second savepoint with the name replaces the first.
 func Savepoint(name string) (set, rollback, release string) {
 	return "SAVEPOINT " + name, "ROLLBACK TO SAVEPOINT " + name, "RELEASE SAVEPOINT " + name
 }

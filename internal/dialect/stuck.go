@@ -18,8 +18,8 @@ const (
 	lastError    = `(SELECT f.error FROM {failures} f WHERE f.subject = {subject of m} ORDER BY f.subject DESC, f.id DESC LIMIT 1)`
 )
 
-// stuck sets the statements about keys whose first message has failed. A retrying message keeps the later messages of its key
-// waiting, so nearly each one is the first of its key.
+// stuck sets the statements about keys whose first message has failed. A retrying message keeps the
+// later messages of its key waiting, so nearly each one is the first of its key.
 func (s *Statements) stuck() {
 	const failures = `COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')`
 

@@ -2,8 +2,8 @@ package dialect
 
 import "github.com/lib/pq"
 
-// SweepParams are the parameters of one step of a sweep, which looks for messages that a drainer's reads no longer
-// find.
+// SweepParams are the parameters of one step of a sweep, which looks for messages that a drainer's
+// reads no longer find.
 type SweepParams struct {
 	Spool    int64
 	Ranges   []Range
@@ -14,8 +14,9 @@ type SweepParams struct {
 	Held                  []int64 // that of [FetchParams]
 }
 
-// Range is the part of a lane that a step searches: its ready messages with an id above After and up to UpTo. So the
-// cost of the step depends only on the ids in between, however many index entries of deleted messages there are.
+// Range is the part of a lane that a step searches: its ready messages with an id above After and
+// up to UpTo. So the cost of the step depends only on the ids in between, however many index
+// entries of deleted messages there are.
 type Range struct {
 	Lane        int
 	After, UpTo int64
@@ -25,10 +26,12 @@ func (p SweepParams) variant() int {
 	return FetchParams{Unordered: p.Unordered, PausedKeys: p.PausedKeys, Held: p.Held}.variant()
 }
 
-// Sweep returns the lane of each range, and the id of its first message that may be handled now, or NULL.
+// Sweep returns the lane of each range, and the id of its first message that may be handled now, or
+// NULL.
 func (s *Statements) Sweep(p SweepParams) Query { return s.lists.sweep(p) }
 
-// postgresSweep is the part of a fetch that reads ready messages, with an upper bound. It is planned once, as a fetch is.
+// postgresSweep is the part of a fetch that reads ready messages, with an upper bound. It is
+// planned once, as a fetch is.
 var postgresSweep = stuck + `
 SELECT c.lane, (
 	SELECT m.id
@@ -57,7 +60,8 @@ func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
 	return lanes, afters, upTos
 }
 
-// repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a fetch, with an upper bound.
+// repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a
+// fetch, with an upper bound.
 const repeatedSweep = `
 SELECT {lane}, (
 	SELECT m.id FROM {messages} m {by ready}

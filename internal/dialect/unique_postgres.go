@@ -22,19 +22,22 @@ func withoutMessage(columns, condition string) string {
 	return `(SELECT 1 FROM ` + lookup + condition + ` LIMIT 1) IS NULL`
 }
 
-// noneWaits is true for a key u whose message does not wait. A transaction with a snapshot still sees a message that was removed since, and
-// skipping for that one would lose a notification. So there a message counts only if no later transaction has removed, moved or locked it: xmax
-// is that of the row itself, not of the snapshot. A lock of the row would show the same, but the forwarder would then wait for this transaction.
+// noneWaits is true for a key u whose message does not wait. A transaction with a snapshot still
+// sees a message that was removed since, and skipping for that one would lose a notification. So
+// there a message counts only if no later transaction has removed, moved or locked it: xmax is that
+// of the row itself, not of the snapshot. A lock of the row would show the same, but the forwarder
+// would then wait for this transaction.
 var noneWaits = withoutMessage("m.xmax AS touched", `
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')`)
 
 var postgresUniqueKeyGone = withoutMessage("m.id", "")
 
-// postgresUnique gives the message its id before it is inserted, and notes it under the key in the same statement. The
-// lock has given the transaction an id, which the watermark of a drain depends on: see insertRows.
+// postgresUnique gives the message its id before it is inserted, and notes it under the key in the
+// same statement. The lock has given the transaction an id, which the watermark of a drain depends
+// on: see insertRows.
 //
-// If remove waits for another statement that changes the row, it finds no row. So a statement that replaces a message
-// deletes it once more: it begins later, and sees the message where it is then.
+// If remove waits for another statement that changes the row, it finds no row. So a statement that
+// replaces a message deletes it once more: it begins later, and sees the message where it is then.
 func postgresUnique() uniqueTexts {
 	remove := inPlace(`
 FROM {unique_keys} u

@@ -10,16 +10,18 @@ const uniqueKeyGone = `NOT EXISTS (SELECT 1 FROM {messages} m {by id} WHERE ` + 
 
 const uniqueStored = `SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?`
 
-// mysqlUnique keeps the results of find in variables of the session, because a publisher only executes statements and
-// reads no results. The statements that change rows do not search the messages: under REPEATABLE READ, such a search
-// locks the gap where producers insert, if it finds nothing.
+// mysqlUnique keeps the results of find in variables of the session, because a publisher only
+// executes statements and reads no results. The statements that change rows do not search the
+// messages: under REPEATABLE READ, such a search locks the gap where producers insert, if it finds
+// nothing.
 //
-// Under REPEATABLE READ, find sees the snapshot of the transaction. The lock has returned the newest id of the key as
-// LAST_INSERT_ID. If the snapshot does not contain that id, the message is newer, and counts as one that waits. FOR UPDATE
-// reads the newest time of creation.
+// Under REPEATABLE READ, find sees the snapshot of the transaction. The lock has returned the
+// newest id of the key as LAST_INSERT_ID. If the snapshot does not contain that id, the message is
+// newer, and counts as one that waits. FOR UPDATE reads the newest time of creation.
 //
-// INSERT ... SELECT locks the counter of ids until it ends, and so may deadlock with another one. So it only stores where
-// the new message may be left out: a message that replaces another comes after a DELETE, which may lock a gap.
+// INSERT ... SELECT locks the counter of ids until it ends, and so may deadlock with another one.
+// So it only stores where the new message may be left out: a message that replaces another comes
+// after a DELETE, which may lock a gap.
 func mysqlUnique() uniqueTexts {
 	const (
 		store       = mysqlInsert + mysqlRow + holdWriter + `)`
@@ -37,8 +39,8 @@ SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.creat
 FROM (SELECT (SELECT COUNT(*) FROM {unique_keys} u STRAIGHT_JOIN {messages} m {by id} ON ` + ofUniqueKey + ` WHERE u.digest = ?)
            + (SELECT COUNT(*) = 0 FROM {unique_keys} u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
 INTO @postbox_waits, @postbox_id, @postbox_created`,
-		// By another index the server would read, and lock, all messages of the spool; it may prefer one if they are few.
-		// Without an id it reads and locks nothing.
+		// By another index the server would read, and lock, all messages of the spool; it may
+		// prefer one if they are few. Without an id it reads and locks nothing.
 		remove: `
 DELETE m FROM {messages} m {by id} WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ? AND m.state < 2`,
 		store: [2]string{store}, storeIfNone: [2]string{storeIfNone},
@@ -76,8 +78,9 @@ func (m mysql) appendUnique(p UniqueParams) Unique {
 	unique := Unique{Before: []Query{u.lockUnique(p.Spool, p.Digest), {Text: u.find, Args: []any{p.Digest, p.Digest, p.Digest}}}}
 	store, note := u.storeIfNone[0], u.noteIfNone
 	if p.Replace {
-		// The removal comes after the new message: under REPEATABLE READ it locks the gap of a message that is gone since the
-		// snapshot, and that gap ends at the new message instead of at the end of the table, where others insert.
+		// The removal comes after the new message: under REPEATABLE READ it locks the gap of a
+		// message that is gone since the snapshot, and that gap ends at the new message instead of
+		// at the end of the table, where others insert.
 		unique.After = append(unique.After, Query{Text: u.remove, Args: []any{p.Spool}})
 		store, note = u.store[0], u.note
 	}

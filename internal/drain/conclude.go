@@ -25,9 +25,10 @@ func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locke
 	s.settled(ctx, settled)
 }
 
-// settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database
-// keeps them without an error, or a process that took the lane has them. Suspects whose starts could not be counted
-// rest, too: if they were read again immediately, they would keep the database busy.
+// settled forgets messages that were settled. It does not forget messages whose rows were not
+// changed: the database keeps them without an error, or a process that took the lane has them.
+// Suspects whose starts could not be counted rest, too: if they were read again immediately, they
+// would keep the database busy.
 func (s *settler) settled(ctx context.Context, entries []*schedule.Entry) {
 	var through []*schedule.Entry
 	for _, e := range entries {
@@ -57,10 +58,11 @@ func (s *settler) forget(entries []*schedule.Entry) {
 	s.overcome(entries)
 	for _, e := range entries {
 		ref := e.Message.Ref
-		// A message that was put back must be found again. So must the messages behind a message that has released its
-		// key. The messages behind a message that waits again need not be read yet, and they may be many. Of a hidden
-		// key, reads have also left out earlier messages: those of a transaction that committed late, or of a topic
-		// that is available again.
+		// A message that was put back must be found again. So must the messages behind a message
+		// that has released its key. The messages behind a message that waits again need not be
+		// read yet, and they may be many. Of a hidden key, reads have also left out earlier
+		// messages: those of a transaction that committed late, or of a topic that is available
+		// again.
 		switch {
 		case e.Hidden:
 			s.lanes.lower(ref.Lane, 1)

@@ -12,26 +12,27 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// Handler handles a batch of messages of one topic and returns one outcome for each, in the same order. Messages of one
-// key are in order within the batch. After a message that did not succeed, the handler must not handle later messages
-// of its key, and returns the verdict [spool.Postpone] for them.
+// Handler handles a batch of messages of one topic and returns one outcome for each, in the same
+// order. Messages of one key are in order within the batch. After a message that did not succeed,
+// the handler must not handle later messages of its key, and returns the verdict [spool.Postpone]
+// for them.
 type Handler interface {
 	Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome
-	// Excluded lists the topics whose messages must not be read now. A handler that postpones a message excludes its
-	// topic, or the message is handed out again immediately. When the topic is available again, the handler calls
-	// [Drainer.Rescan].
+	// Excluded lists the topics whose messages must not be read now. A handler that postpones a
+	// message excludes its topic, or the message is handed out again immediately. When the topic is
+	// available again, the handler calls [Drainer.Rescan].
 	Excluded() []string
 }
 
-// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has attempts left, its
-// key always waits.
+// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has
+// attempts left, its key always waits.
 type HeadPolicy int
 
 const (
 	// HeadSkip moves the message to the dead letters, and its key continues.
 	HeadSkip HeadPolicy = iota
-	// HeadBlock retries the message for ever, and its key waits. A permanent error moves the message to the dead
-	// letters.
+	// HeadBlock retries the message for ever, and its key waits. A permanent error moves the
+	// message to the dead letters.
 	HeadBlock
 	// HeadPark leaves the message where it is, and its key waits until an operator decides.
 	HeadPark
@@ -40,14 +41,16 @@ const (
 const (
 	// leaseRenewals is the number of renewals within the duration of a lease.
 	leaseRenewals = 3
-	// InlineBytes is the size up to which payloads are read with their page. It bounds the size of a page.
+	// InlineBytes is the size up to which payloads are read with their page. It bounds the size of
+	// a page.
 	InlineBytes = 16 << 10
-	// pagesInMemory is the maximum number of pages that a drainer holds: one is read, one handled, one removed.
+	// pagesInMemory is the maximum number of pages that a drainer holds: one is read, one handled,
+	// one removed.
 	pagesInMemory = 3
 )
 
-// Config configures a drainer. The caller of [New] has set and checked every field. The settings that operators have
-// stored for the spool, its [spool.Settings], take precedence.
+// Config configures a drainer. The caller of [New] has set and checked every field. The settings
+// that operators have stored for the spool, its [spool.Settings], take precedence.
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
 	Process     string        // the process name in failure records
@@ -70,14 +73,14 @@ type Config struct {
 	Batches string
 	// Unprepared turns off prepared statements, see [spool.Prepared].
 	Unprepared bool
-	// Local is true if handlers may write to this database. If the database goes back, their writes are lost with it.
-	// So a message is done only on the server on which it was handled.
+	// Local is true if handlers may write to this database. If the database goes back, their writes
+	// are lost with it. So a message is done only on the server on which it was handled.
 	Local   bool
 	Limits  postbox.Limits // for all processes together
 	History time.Duration  // how long to keep messages that are done; 0: not at all
-	// Begin, if set, waits until a batch may be handled, and returns a function that the caller calls at its end. It is
-	// called before the starts of suspects are counted, so that a message that waits for a connection does not count as
-	// started.
+	// Begin, if set, waits until a batch may be handled, and returns a function that the caller
+	// calls at its end. It is called before the starts of suspects are counted, so that a message
+	// that waits for a connection does not count as started.
 	Begin func(ctx context.Context) (end func(), err error)
 	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx
 	// carries, before anything is written of it. If it returns an error, or takes longer than
@@ -86,7 +89,8 @@ type Config struct {
 	Close  time.Duration // how long handlers may continue after Close
 	// Feed, if not nil, brings what the log of the database tells, see tail.go.
 	Feed *tail.Feed
-	// Circuits, if not nil, returns those of the handler, for operators. They learn when no messages can be read.
+	// Circuits, if not nil, returns those of the handler, for operators. They learn when no
+	// messages can be read.
 	Circuits func() *circuit.Circuits
 	// Meter, if not nil, reports what happens.
 	Meter *meter.Spool

@@ -33,10 +33,12 @@ func (c Config) under(s spool.Settings) Config {
 	return c
 }
 
-// controlInterval is how often the stored settings are read, unless a read of messages has brought their version.
+// controlInterval is how often the stored settings are read, unless a read of messages has brought
+// their version.
 const controlInterval = time.Second
 
-// controlGrace is how much later the settings are read if a read of messages is about to bring their version.
+// controlGrace is how much later the settings are read if a read of messages is about to bring
+// their version.
 const controlGrace = 100 * time.Millisecond
 
 // unknownVersion is a version that no spool has.
@@ -51,9 +53,9 @@ type control struct {
 	checkedAt  time.Time
 }
 
-// applySettings checks, at least once in [controlInterval], whether operators have changed the settings, and applies
-// them. During a pause, running batches end and no message is handed out. Messages that wait in memory are dropped,
-// since a pause of a key or a topic may concern them.
+// applySettings checks, at least once in [controlInterval], whether operators have changed the
+// settings, and applies them. During a pause, running batches end and no message is handed out.
+// Messages that wait in memory are dropped, since a pause of a key or a topic may concern them.
 func (d *Drainer) applySettings(ctx context.Context) error {
 	if time.Now().Before(d.controlDue()) {
 		return nil
@@ -89,8 +91,9 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	return nil
 }
 
-// readControl reads what operators have stored, and the text of the settings. The paused topics are read after the
-// version: if operators change them in between, the next check finds another version, and reads them again.
+// readControl reads what operators have stored, and the text of the settings. The paused topics are
+// read after the version: if operators change them in between, the next check finds another
+// version, and reads them again.
 func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
 	var paused, keys, topics int
 	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id.Load()).Scan(&found.version, &paused, &settings, &keys, &topics)
@@ -123,8 +126,8 @@ func (d *Drainer) readPausedTopics(ctx context.Context) (topics []string, err er
 	return topics, rows.Err()
 }
 
-// excludedTopics lists the topics whose messages must not be read now: those that the handler excludes, and those that
-// operators have paused.
+// excludedTopics lists the topics whose messages must not be read now: those that the handler
+// excludes, and those that operators have paused.
 func (d *Drainer) excludedTopics() []string {
 	excluded := d.handler.Excluded()
 	if len(d.control.topics) == 0 {
@@ -135,8 +138,9 @@ func (d *Drainer) excludedTopics() []string {
 	return slices.Compact(excluded)
 }
 
-// controlDue returns when to read the settings. It is a little later if a read of messages is about to bring their
-// version, so that a drainer without work needs no extra statement. A look brings it, too.
+// controlDue returns when to read the settings. It is a little later if a read of messages is about
+// to bring their version, so that a drainer without work needs no extra statement. A look brings
+// it, too.
 func (d *Drainer) controlDue() time.Time {
 	if d.idle.active && !d.control.checkedAt.IsZero() {
 		return d.idle.lookAt.Add(controlGrace)

@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// core is what the rooms of the engine share: the spool, and the rooms that each of them may ask. The
-// fields from config on belong to the goroutine of Run.
+// core is what the rooms of the engine share: the spool, and the rooms that each of them may ask.
+// The fields from config on belong to the goroutine of Run.
 type core struct {
 	db         *sql.DB
 	prepared   *spool.Prepared
@@ -40,7 +40,8 @@ func (c *core) distrustLanes() {
 	c.pace.renewAt = time.Time{}
 }
 
-// execIsolated executes a statement that must not wait for unrelated rows, see [dialect.Statements.Isolate].
+// execIsolated executes a statement that must not wait for unrelated rows, see
+// [dialect.Statements.Isolate].
 func (c *core) execIsolated(ctx context.Context, query dialect.Query) error {
 	if c.spool.Statements.Isolate {
 		return spool.InTx(ctx, c.db, c.spool.Statements, func(tx *sql.Tx) error {

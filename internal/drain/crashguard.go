@@ -14,19 +14,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// The crash guard. A message that crashes its process would do so again and again, since its outcome is never written.
-// So when a process takes a lane that the previous holder did not hand back, it treats the first messages of the lane
-// as exposed: as many as a drainer holds in memory. It records the start of each of them before it hands it out. When
-// the message comes back, with any outcome, it takes the record back. A message whose start is recorded and which has
-// not come back is a suspect. Suspects run one at a time, so messages that merely ran beside the culprit are soon
-// cleared. A message whose attempts and starts are used up is dead. As long as no process crashes, nothing of this is
-// written.
+// The crash guard. A message that crashes its process would do so again and again, since its
+// outcome is never written. So when a process takes a lane that the previous holder did not hand
+// back, it treats the first messages of the lane as exposed: as many as a drainer holds in memory.
+// It records the start of each of them before it hands it out. When the message comes back, with
+// any outcome, it takes the record back. A message whose start is recorded and which has not come
+// back is a suspect. Suspects run one at a time, so messages that merely ran beside the culprit are
+// soon cleared. A message whose attempts and starts are used up is dead. As long as no process
+// crashes, nothing of this is written.
 
 // errCrashed is the error in the failure record of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
 
-// guard counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
-// commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
+// guard counts the starts of suspects, of which there are thousands after a crash with a backlog.
+// It uses group commit: workers that arrive while a transaction counts wait, and the next
+// transaction counts for all of them.
 type guard struct {
 	*core
 	counting sync.Mutex // held by the worker that counts
@@ -58,7 +60,8 @@ func (s *laneSet) settled(m *spool.Message) {
 	}
 }
 
-// of returns the lane of a message, if the lane is still held with the token with which the message was read.
+// of returns the lane of a message, if the lane is still held with the token with which the message
+// was read.
 func (s *laneSet) of(m *spool.Message) *lane {
 	if l := s.held[m.Ref.Lane]; l != nil && l.token == m.Ref.Token {
 		return l
@@ -81,8 +84,9 @@ func (g *guard) clearSuspects(ctx context.Context) error {
 	return nil
 }
 
-// excuse takes back the starts of messages in calls of a publisher that do not return although this process stops. They have not crashed it: mostly their
-// broker does not answer, and that counts no attempt. A handler of a queue that does not return may itself be at fault.
+// excuse takes back the starts of messages in calls of a publisher that do not return although this
+// process stops. They have not crashed it: mostly their broker does not answer, and that counts no
+// attempt. A handler of a queue that does not return may itself be at fault.
 func (g *guard) excuse(ctx context.Context) error {
 	hang := slices.DeleteFunc(g.scheduler.Running(), func(e *schedule.Entry) bool {
 		return g.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
@@ -102,8 +106,9 @@ func (g *guard) excuse(ctx context.Context) error {
 	return nil
 }
 
-// crashedTooOften reports whether a message has been started too often without coming back. One such start proves nothing,
-// because the message then ran beside others. If the head of a key is retried for ever, its failures do not count.
+// crashedTooOften reports whether a message has been started too often without coming back. One
+// such start proves nothing, because the message then ran beside others. If the head of a key is
+// retried for ever, its failures do not count.
 func (c *core) crashedTooOften(m *spool.Message) bool {
 	failed := m.Attempts + m.Starts
 	if c.config.Head == HeadBlock {

@@ -14,7 +14,7 @@
 // page, and to count the start of a suspect.
 //
 // A read: poll.go says what it asks for, watermark.go and late.go from which id on, stride.go up to
-// which, together.go whether for all lanes at once, pagesize.go how much, pace.go when. More reasons
-// to read are in tail.go, ticks.go and sweep.go; idle.go says when there is none. How an outcome is
-// stored: settler.go.
+// which, together.go whether for all lanes at once, pagesize.go how much, pace.go when. More
+// reasons to read are in tail.go, ticks.go and sweep.go; idle.go says when there is none. How an
+// outcome is stored: settler.go.
 package drain

@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Drainer processes the messages of the lanes that it holds of a spool. Any number of drainers, in any number of
-// processes, share the lanes of one spool.
+// Drainer processes the messages of the lanes that it holds of a spool. Any number of drainers, in
+// any number of processes, share the lanes of one spool.
 type Drainer struct {
 	*core
 	settle  *settler
@@ -45,7 +45,8 @@ type Drainer struct {
 	trouble   trouble
 	slowStart schedule.SlowStart
 	guarded   bool // Guarded of each message
-	// excluded lists the topics that the last read left out. That read may have gone beyond their messages.
+	// excluded lists the topics that the last read left out. That read may have gone beyond their
+	// messages.
 	excluded, excludes []string // excludes is that of the read under way
 	strays             error    // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
@@ -89,7 +90,8 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 // Ready is closed after the drainer has polled its lanes for the first time.
 func (d *Drainer) Ready() <-chan struct{} { return d.ready }
 
-// Rescan makes the drainer read again the messages that it left out because their topic was excluded.
+// Rescan makes the drainer read again the messages that it left out because their topic was
+// excluded.
 func (d *Drainer) Rescan() {
 	select {
 	case d.rescan <- struct{}{}:
@@ -103,9 +105,10 @@ func (d *Drainer) Wake() { d.spool.Wake() }
 // InFlight returns the number of messages that this drainer is handling, by topic.
 func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
 
-// Run processes messages until ctx ends, and then stops cleanly. It takes no more messages. Running handlers may end
-// within the configured time, with a live context. Then Run settles their messages and hands its lanes back. It returns
-// an error if the spool cannot be opened for a reason that waiting does not fix.
+// Run processes messages until ctx ends, and then stops cleanly. It takes no more messages. Running
+// handlers may end within the configured time, with a live context. Then Run settles their messages
+// and hands its lanes back. It returns an error if the spool cannot be opened for a reason that
+// waiting does not fix.
 func (d *Drainer) Run(ctx context.Context) error {
 	d.enter(health.Starting)
 	end := errRunBroken

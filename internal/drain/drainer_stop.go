@@ -15,30 +15,34 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A drainer that stops takes no more messages. It immediately hands back the lanes in which no handler runs and no
-// message is left to settle. It hands back each other lane when the lane's messages are settled. Messages that were
-// read and not begun are dropped, so that they hold no lane.
+// A drainer that stops takes no more messages. It immediately hands back the lanes in which no
+// handler runs and no message is left to settle. It hands back each other lane when the lane's
+// messages are settled. Messages that were read and not begun are dropped, so that they hold no
+// lane.
 //
-// A step that is under way has handBackTime to end: it may wait for a lock on a whole table, or for a server that does not answer. What it
-// was about to settle is settled again.
+// A step that is under way has handBackTime to end: it may wait for a lock on a whole table, or for
+// a server that does not answer. What it was about to settle is settled again.
 //
-// Handlers may continue for the configured time. Then their context ends, and they have handBackTime to return. A
-// handler that ignores the end of its context cannot be stopped. Run returns without it and keeps its lane, so that no
-// other process handles later messages of its key before the lease has expired. The handler's later result is dropped,
-// and its message is handled again.
+// Handlers may continue for the configured time. Then their context ends, and they have
+// handBackTime to return. A handler that ignores the end of its context cannot be stopped. Run
+// returns without it and keeps its lane, so that no other process handles later messages of its key
+// before the lease has expired. The handler's later result is dropped, and its message is handled
+// again.
 
-// handBackTime is how long handlers have to return after their context has ended, and a step that is under way when the stop begins. It is also the minimum time for each
-// of the two steps that follow: settling the messages of the handlers, and handing back the lanes. A lane that is not
+// handBackTime is how long handlers have to return after their context has ended, and a step that
+// is under way when the stop begins. It is also the minimum time for each of the two steps that
+// follow: settling the messages of the handlers, and handing back the lanes. A lane that is not
 // handed back waits for the end of its lease, and its messages are treated as after a crash.
 const handBackTime = 2 * time.Second
 
 // lastTry is how long before the end of its time a stop tries for the last time to store outcomes.
 const lastTry = 100 * time.Millisecond
 
-// If the row of a message is locked, if the database refuses to settle it, or if it is unavailable, the drainer keeps the
-// message's lane, renews the lease, and tries again until the time for the handlers is over. If its lane were handed back,
-// or the outcome forgotten, the next holder would handle the message a second time. Locks usually end soon: a transaction
-// that replaces a message has one until it commits. A restart or a failover may also end in time. If another process has
+// If the row of a message is locked, if the database refuses to settle it, or if it is unavailable,
+// the drainer keeps the message's lane, renews the lease, and tries again until the time for the
+// handlers is over. If its lane were handed back, or the outcome forgotten, the next holder would
+// handle the message a second time. Locks usually end soon: a transaction that replaces a message
+// has one until it commits. A restart or a failover may also end in time. If another process has
 // taken the lane meanwhile, the fencing token keeps this one from settling its messages.
 
 // errIgnoresContext is the reason for stopping a drainer before a handler has returned.
@@ -58,7 +62,8 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.whileStopping(live, d.leave)
 }
 
-// awaitHandlers waits for the workers. If their handlers take too long, it cancels them. Meanwhile it hands back lanes.
+// awaitHandlers waits for the workers. If their handlers take too long, it cancels them. Meanwhile
+// it hands back lanes.
 func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) {
 	ended := make(chan struct{})
 	go func() {
@@ -68,7 +73,8 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	timeout := d.config.Close
 	patience, end := context.WithTimeout(live, timeout+handBackTime)
 	defer end()
-	// The timer is independent of the loop below, which may wait for a connection that a handler holds.
+	// The timer is independent of the loop below, which may wait for a connection that a handler
+	// holds.
 	cancelling := time.AfterFunc(timeout, func() {
 		d.logger.Error("Postbox cancels handlers that did not end in time", context.DeadlineExceeded, watermill.LogFields{
 			"spool": d.spool.Name(), "close_timeout": timeout.String(),
@@ -96,8 +102,9 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	}
 }
 
-// recordOutcomes settles all messages. It tries again while some have an outcome that is not stored, until this time or
-// for handBackTime, whichever is longer. Meanwhile it hands back the other lanes.
+// recordOutcomes settles all messages. It tries again while some have an outcome that is not
+// stored, until this time or for handBackTime, whichever is longer. Meanwhile it hands back the
+// other lanes.
 func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 	now := time.Now()
 	if until = later(until, now.Add(handBackTime)); until.After(now.Add(spool.StatementTimeout)) {
@@ -120,7 +127,8 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 	}
 }
 
-// beforeTry returns the pause before the next try, or nothing if the last one has been made. So much time is left.
+// beforeTry returns the pause before the next try, or nothing if the last one has been made. So
+// much time is left.
 func beforeTry(left, renew time.Duration) time.Duration {
 	return min(lockedInterval, renew, left-lastTry)
 }
@@ -154,7 +162,8 @@ func unrecorded(entries []*schedule.Entry) (n int) {
 	return n
 }
 
-// mustBeStored reports whether an outcome must be stored. After any other one, the message is handled again anyway.
+// mustBeStored reports whether an outcome must be stored. After any other one, the message is
+// handled again anyway.
 func mustBeStored(verdict spool.Verdict) bool {
 	return verdict == spool.Done || verdict == spool.Retry || verdict == spool.Dead
 }
@@ -171,8 +180,8 @@ func (d *Drainer) tellOfHandlersLeft() {
 		})
 }
 
-// whileStopping runs functions until one fails. A failure loses nothing: messages that are not settled are handled
-// again, and leases expire.
+// whileStopping runs functions until one fails. A failure loses nothing: messages that are not
+// settled are handled again, and leases expire.
 func (d *Drainer) whileStopping(live context.Context, works ...func(context.Context) error) {
 	if err := d.inTurn(live, works); err != nil {
 		d.notStopped(err)
@@ -198,7 +207,8 @@ func (d *Drainer) notStopped(err error) {
 	d.logger.Error("Postbox could not finish its work in the database while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
 }
 
-// inTurn runs functions until one fails, and gives each of them the time that a stop has for a step in the database.
+// inTurn runs functions until one fails, and gives each of them the time that a stop has for a step
+// in the database.
 func (d *Drainer) inTurn(live context.Context, works []func(context.Context) error) error {
 	for _, work := range works {
 		ctx, cancel := context.WithTimeout(live, min(spool.StatementTimeout, max(handBackTime, d.config.Close)))
@@ -211,8 +221,9 @@ func (d *Drainer) inTurn(live context.Context, works []func(context.Context) err
 	return nil
 }
 
-// isClosed reports whether the user has closed the pool of connections, after which no statement works. A pool says so
-// before it looks whether the context has ended, and its error has no code and no type.
+// isClosed reports whether the user has closed the pool of connections, after which no statement
+// works. A pool says so before it looks whether the context has ended, and its error has no code
+// and no type.
 func isClosed(ctx context.Context, db *sql.DB) bool {
 	ended, end := context.WithCancel(ctx)
 	end()

@@ -54,7 +54,8 @@ func (s *settler) delay(e *schedule.Entry) time.Duration {
 	return retries.Delay(s.config.Retry, e.Message.Attempts+1)
 }
 
-// waitNote begins the failure entry, with attempt 0, of a message that waits without a counted attempt.
+// waitNote begins the failure entry, with attempt 0, of a message that waits without a counted
+// attempt.
 const waitNote = "the message waits, and no attempt is counted"
 
 // fate returns what is stored of a message that failed.
@@ -139,9 +140,9 @@ func (s *settler) callBuried(ctx context.Context, tx *sql.Tx, entries []*schedul
 	return nil
 }
 
-// hookError means that a message could not be buried because Buried failed. It concerns this message alone, whatever
-// the error looks like. The cause may be anywhere, such as a broker that is unavailable. If the drainer's own database
-// is unavailable, the next statement reports that.
+// hookError means that a message could not be buried because Buried failed. It concerns this
+// message alone, whatever the error looks like. The cause may be anywhere, such as a broker that is
+// unavailable. If the drainer's own database is unavailable, the next statement reports that.
 type hookError struct{ error }
 
 // Unwrap returns the wrapped error.

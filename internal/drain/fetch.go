@@ -22,8 +22,8 @@ type page struct {
 	last     map[int]int64 // highest id of the ready messages in each lane
 	waited   int           // number of messages whose time has come
 	newest   int64
-	// the running transactions of the read's snapshot, the lowest of them, the transaction of a mark, and the highest
-	// id given: see watermark
+	// the running transactions of the read's snapshot, the lowest of them, the transaction of a
+	// mark, and the highest id given: see watermark
 	running             []int64
 	stored              int64          // highest id that was found when a mark was looked for
 	seen                *tail.Snapshot // the snapshot itself, if the database tells it
@@ -76,12 +76,12 @@ func readPage(rows *sql.Rows, lanes *laneSet, unordered bool) (*page, error) {
 	return found, nil
 }
 
-// errCutShort is returned if the result has no meta row at its end. Without this error, a truncated page would look
-// like a database that went back.
+// errCutShort is returned if the result has no meta row at its end. Without this error, a truncated
+// page would look like a database that went back.
 var errCutShort = errors.New("the result of the read ended before its last row: check the software between Postbox and its database, such as a pooler")
 
-// checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and makes the next read use another
-// session.
+// checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and makes the
+// next read use another session.
 func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
 	err := d.spool.Statements.CheckReason(unfit)
 	if err == nil {
@@ -90,12 +90,13 @@ func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
 	return cmp.Or(d.spool.Statements.CheckSessions(ctx, d.db), err)
 }
 
-// readsPrepared is the number of reads that a drainer keeps prepared. On MySQL and MariaDB the text of a read depends
-// on the number of lanes it reads, so there may be hundreds of texts. A server limits the number of prepared statements
-// of all its connections together.
+// readsPrepared is the number of reads that a drainer keeps prepared. On MySQL and MariaDB the text
+// of a read depends on the number of lanes it reads, so there may be hundreds of texts. A server
+// limits the number of prepared statements of all its connections together.
 const readsPrepared = 16
 
-// keepReads records that a read was used. If too many reads are prepared, it closes the least recently used one.
+// keepReads records that a read was used. If too many reads are prepared, it closes the least
+// recently used one.
 func (d *Drainer) keepReads(used string) {
 	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == used }), used)
 	if len(d.reads) > readsPrepared {
@@ -137,8 +138,8 @@ func (p *page) count(m *spool.Message) {
 	p.messages = append(p.messages, m)
 }
 
-// complete returns the id up to which a read has all ready messages of a lane, and whether the lane may have more
-// beyond it.
+// complete returns the id up to which a read has all ready messages of a lane, and whether the lane
+// may have more beyond it.
 func (p *page) complete(of dialect.Cursor, params dialect.FetchParams) (upTo int64, more bool) {
 	switch {
 	case params.UpTo > 0:
@@ -154,9 +155,11 @@ func (p *page) complete(of dialect.Cursor, params dialect.FetchParams) (upTo int
 // surplusTurn is true if it was the turn of scheduled messages, see leaveSurplus.
 type surplusTurn bool
 
-// leaveSurplus removes due messages from the page if there are more than the read asked for, since a database may return
-// as many of each state. Both states keep half, or what the other leaves. A later read returns the others again. Of an odd number, one more is of the state whose turn it is:
-// if a read asks for a single message, and messages that fail are due again and again, scheduled ones would never be read otherwise.
+// leaveSurplus removes due messages from the page if there are more than the read asked for, since
+// a database may return as many of each state. Both states keep half, or what the other leaves. A
+// later read returns the others again. Of an odd number, one more is of the state whose turn it is:
+// if a read asks for a single message, and messages that fail are due again and again, scheduled
+// ones would never be read otherwise.
 func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 	if p.waited <= params.Due {
 		return
@@ -184,9 +187,10 @@ func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 	p.waited = params.Due
 }
 
-// leaveEarly removes due scheduled messages from the page if older messages of their lane, which may have the same key,
-// have not all been read. Scheduled messages are read separately from the others, so a later read returns them again.
-// They do not wait for messages of a later scheduled time of batches, before which the lane ends.
+// leaveEarly removes due scheduled messages from the page if older messages of their lane, which
+// may have the same key, have not all been read. Scheduled messages are read separately from the
+// others, so a later read returns them again. They do not wait for messages of a later scheduled
+// time of batches, before which the lane ends.
 func (d *Drainer) leaveEarly(params dialect.FetchParams, p *page) {
 	cursors := make(map[int]dialect.Cursor, len(params.Cursors))
 	for _, c := range params.Cursors {
@@ -201,7 +205,8 @@ func (d *Drainer) leaveEarly(params dialect.FetchParams, p *page) {
 	})
 }
 
-// Reload reads a message again that a handler has had, and may have changed. It reports false if the message is gone.
+// Reload reads a message again that a handler has had, and may have changed. It reports false if
+// the message is gone.
 func (c *core) Reload(ctx context.Context, m *spool.Message) (bool, error) {
 	return c.loadPayload(ctx, c.db, m)
 }
@@ -211,8 +216,8 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// loadPayload reads a payload that fetch left out because of its size, or that has been unloaded since. It reports
-// false if the message is gone.
+// loadPayload reads a payload that fetch left out because of its size, or that has been unloaded
+// since. It reports false if the message is gone.
 func (c *core) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload spool.Payload
 	var metadata []byte

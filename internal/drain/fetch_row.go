@@ -10,9 +10,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// rowScanner reads the rows of a fetch one after the other. It allocates its destinations once and reads the driver's
-// bytes in place. It copies only the bytes that a message keeps, those of many messages into one chunk. A destination
-// of another type than int64 would make database/sql convert each number through a string.
+// rowScanner reads the rows of a fetch one after the other. It allocates its destinations once and
+// reads the driver's bytes in place. It copies only the bytes that a message keeps, those of many
+// messages into one chunk. A destination of another type than int64 would make database/sql convert
+// each number through a string.
 type rowScanner struct {
 	columns []any // destinations of Scan
 
@@ -26,7 +27,8 @@ type rowScanner struct {
 	chunk  []byte
 }
 
-// chunkBytes is small compared with a page, because one message that stays in memory keeps its whole chunk there.
+// chunkBytes is small compared with a page, because one message that stays in memory keeps its
+// whole chunk there.
 const chunkBytes = 16 << 10
 
 func newRowScanner() *rowScanner {
@@ -59,8 +61,8 @@ func (r *rowScanner) message(of *lane, unordered bool) *spool.Message {
 	return m
 }
 
-// snapshot returns the snapshot of a read, from a meta row; seen is nil on databases that do not tell it. There running
-// is one number, which says whether a mark can be final.
+// snapshot returns the snapshot of a read, from a meta row; seen is nil on databases that do not
+// tell it. There running is one number, which says whether a mark can be final.
 func (r *rowScanner) snapshot() (seen *tail.Snapshot, running []int64, err error) {
 	if len(r.messageID) == 0 {
 		return nil, []int64{r.id}, nil

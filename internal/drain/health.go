@@ -66,7 +66,8 @@ func (d *Drainer) heard(err error) {
 	d.answered(err)
 }
 
-// heardSettings notes the answer to a read of the settings. It is no sign of health if messages cannot be read.
+// heardSettings notes the answer to a read of the settings. It is no sign of health if messages
+// cannot be read.
 func (d *Drainer) heardSettings(err error, paused bool) {
 	if paused || err != nil {
 		d.configured.Meter.Read(err)

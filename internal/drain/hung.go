@@ -7,11 +7,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A publisher may wait for its broker for ever, and its call then blocks a worker. If a topic has more messages than
-// there are workers, all workers would come to wait like this, and no other topic would be published. So the owner of a
-// drainer asks now and then for calls that have not returned for long, and closes their topic. Each worker that such a
-// call blocks is replaced, by at most as many as there are workers. If more calls hang, theirs are replaced after a pause,
-// or a topic whose probes hang would never go on although its broker is back.
+// A publisher may wait for its broker for ever, and its call then blocks a worker. If a topic has
+// more messages than there are workers, all workers would come to wait like this, and no other
+// topic would be published. So the owner of a drainer asks now and then for calls that have not
+// returned for long, and closes their topic. Each worker that such a call blocks is replaced, by at
+// most as many as there are workers. If more calls hang, theirs are replaced after a pause, or a
+// topic whose probes hang would never go on although its broker is back.
 
 // Stuck describes the calls of a topic that have not returned for long.
 type Stuck struct {
@@ -22,7 +23,8 @@ type Stuck struct {
 	MessageID string
 }
 
-// Stuck returns the topics with calls of the handler that began before the given time and have not returned.
+// Stuck returns the topics with calls of the handler that began before the given time and have not
+// returned.
 func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 	found := map[string]Stuck{}
 	d.scheduler.EachStuck(before, func(e *schedule.Entry) {
@@ -39,7 +41,8 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 	return found
 }
 
-// longCall returns the call that has not returned for longest, for the heartbeat, or nil if all calls are shorter than two heartbeats.
+// longCall returns the call that has not returned for longest, for the heartbeat, or nil if all
+// calls are shorter than two heartbeats.
 func (d *Drainer) longCall() *spool.Call {
 	var longest *spool.Call
 	for topic, calls := range d.Stuck(time.Now().Add(-2 * d.config.Renew)) {
@@ -50,14 +53,14 @@ func (d *Drainer) longCall() *spool.Call {
 	return longest
 }
 
-// MayHang reports whether the worker of each of so many calls may be replaced. If not, and more is true, they may be from now
-// on, until all have returned.
+// MayHang reports whether the worker of each of so many calls may be replaced. If not, and more is
+// true, they may be from now on, until all have returned.
 func (d *Drainer) MayHang(calls int, more bool) (may, added bool) {
 	return d.scheduler.MayLose(calls, more)
 }
 
-// Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the topics of these calls
-// first, or the new workers would come to wait in the same way.
+// Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the
+// topics of these calls first, or the new workers would come to wait in the same way.
 func (d *Drainer) Replace(before time.Time) {
 	for range d.scheduler.ReplaceStuck(before) {
 		d.workers.Go(func() { d.work(d.handling) })

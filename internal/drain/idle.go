@@ -27,20 +27,25 @@ type idle struct {
 	active  bool
 	lookAt  time.Time // the next look
 	renewed time.Time // the last one
-	// doubt is until when the drainer polls, since a look has found something that the log has not told.
+	// doubt is until when the drainer polls, since a look has found something that the log has not
+	// told.
 	doubt time.Time
 }
 
 const (
-	// idleInterval is the pause between two looks of an idle drainer. It is two thirds of the default of Lease, so the leases outlast a look
-	// that comes late, and the time in which a message is found that the log has missed. A shorter lease makes it shorter.
+	// idleInterval is the pause between two looks of an idle drainer. It is two thirds of the
+	// default of Lease, so the leases outlast a look that comes late, and the time in which a
+	// message is found that the log has missed. A shorter lease makes it shorter.
 	idleInterval = 10 * time.Second
-	// idleActed is how long an idle drainer looks as often as another one polls after an operator has acted. An action on many messages changes them page
-	// by page, and the log tells only of its beginning.
+	// idleActed is how long an idle drainer looks as often as another one polls after an operator
+	// has acted. An action on many messages changes them page by page, and the log tells only of
+	// its beginning.
 	idleActed = time.Minute
-	// idleDoubt is how long a drainer polls after a look has found something that the log has not told.
+	// idleDoubt is how long a drainer polls after a look has found something that the log has not
+	// told.
 	idleDoubt = time.Minute
-	// idlePulse is how often an idle drainer makes sure that the server of the log is not silent. That takes no statement.
+	// idlePulse is how often an idle drainer makes sure that the server of the log is not silent.
+	// That takes no statement.
 	idlePulse = time.Second
 )
 
@@ -56,7 +61,8 @@ func (d *Drainer) idleInterval(now time.Time) time.Duration {
 // pollMost is the longest pause between two polls of a drainer that is not idle.
 func (d *Drainer) pollMost() time.Duration { return min(d.config.PollMax, DefaultPollMax) }
 
-// beIdle makes a look if one is due and there is nothing to do. The first look takes the place of a poll that is due.
+// beIdle makes a look if one is due and there is nothing to do. The first look takes the place of a
+// poll that is due.
 func (d *Drainer) beIdle(ctx context.Context) error {
 	i, now := &d.idle, time.Now()
 	switch {
@@ -71,7 +77,8 @@ func (d *Drainer) beIdle(ctx context.Context) error {
 	return d.look(ctx, now)
 }
 
-// atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know is told.
+// atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know
+// is told.
 func (d *Drainer) atRest(now time.Time) bool {
 	inMemory, _ := d.scheduler.Size()
 	busy := inMemory > 0 || d.tailing.feed.Pending()
@@ -80,7 +87,8 @@ func (d *Drainer) atRest(now time.Time) bool {
 	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
 }
 
-// holdsAll reports whether this drainer has all lanes, has read all there is in them, and keeps them.
+// holdsAll reports whether this drainer has all lanes, has read all there is in them, and keeps
+// them.
 func (d *Drainer) holdsAll() bool {
 	for _, l := range d.lanes.held {
 		if l.leaving || l.hasMore || l.suspect {
@@ -90,7 +98,8 @@ func (d *Drainer) holdsAll() bool {
 	return len(d.lanes.held) == dialect.Lanes
 }
 
-// stir ends the idle state. The next poll and the next renewal of the leases come as soon as if it had not been.
+// stir ends the idle state. The next poll and the next renewal of the leases come as soon as if it
+// had not been.
 func (d *Drainer) stir(now time.Time) {
 	i := &d.idle
 	if !i.active {
@@ -147,8 +156,8 @@ func (d *Drainer) look(ctx context.Context, sent time.Time) error {
 	return nil
 }
 
-// lookParams returns the parameters of a look. If a step of the sweep is due, the look makes it, too: then upTo is the id up to which it
-// goes, and highest the highest cursor.
+// lookParams returns the parameters of a look. If a step of the sweep is due, the look makes it,
+// too: then upTo is the id up to which it goes, and highest the highest cursor.
 func (d *Drainer) lookParams(now time.Time) (params dialect.IdleParams, upTo, highest int64) {
 	params = dialect.IdleParams{
 		JoinParams: dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()},

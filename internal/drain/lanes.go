@@ -11,19 +11,22 @@ import (
 type lane struct {
 	number int
 	token  int64
-	// cursor is the id after which the lane is read: no message that may be handled has this id or a lower one.
+	// cursor is the id after which the lane is read: no message that may be handled has this id or
+	// a lower one.
 	cursor int64
-	// hasMore is set if the last read returned as many messages as it asked for and the lane has more.
+	// hasMore is set if the last read returned as many messages as it asked for and the lane has
+	// more.
 	hasMore bool
 	// suspect is the lane's mark in the database, see crashguard.go.
 	suspect bool
-	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory the number of those in
-	// memory.
+	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory
+	// the number of those in memory.
 	exposedToRead, exposedInMemory int
-	// leftOut is the id after which the lane is read again when a topic is read again that reads have left out
-	// because of a limit.
+	// leftOut is the id after which the lane is read again when a topic is read again that reads
+	// have left out because of a limit.
 	leftOut int64
-	// passed is the id up to which the lane had been read before it went back there, without what [Drainer.passing] says.
+	// passed is the id up to which the lane had been read before it went back there, without what
+	// [Drainer.passing] says.
 	passed int64
 	// later is the first id that belongs to the next scheduled time, where the lane ends until
 	// then; 0 if there is none.
@@ -78,8 +81,8 @@ func (s *laneSet) staying(wanted func(l *lane) bool) []int {
 	return numbers
 }
 
-// replace takes over the lanes that the database reports, and returns the lanes that were lost. A lane that was lost
-// and won again has a new token and starts over.
+// replace takes over the lanes that the database reports, and returns the lanes that were lost. A
+// lane that was lost and won again has a new token and starts over.
 func (s *laneSet) replace(found map[int]*lane) (lost []int) {
 	for number, l := range s.held {
 		if same, ok := found[number]; !ok || same.token != l.token {
@@ -105,7 +108,8 @@ func (s *laneSet) older(found map[int]*lane) bool {
 	return false
 }
 
-// surplus returns the lanes beyond the fair share, those with the highest numbers. It leaves out the lanes in kept.
+// surplus returns the lanes beyond the fair share, those with the highest numbers. It leaves out
+// the lanes in kept.
 func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 	numbers := s.numbers()
 	over := max(len(numbers)-share, 0)
@@ -113,8 +117,8 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 	return numbers[max(len(numbers)-over, 0):]
 }
 
-// stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
-// number of them is treated as exposed.
+// stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane
+// has the mark, this number of them is treated as exposed.
 func (l *lane) stay(exposed int) {
 	l.leaving, l.cursor, l.leftOut, l.passed = false, 0, 0, 0
 	if l.suspect {

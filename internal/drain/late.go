@@ -9,20 +9,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// late holds the open transactions that have written messages below the watermark. For each it holds the place after
-// which its messages may be. Reads continue beyond that place. If a read's snapshot shows that a late transaction has
-// ended, that read may contain a message that was written after the transaction's commit, but not the transaction's own
-// messages. So the read is thrown away, and the lanes go back to the place.
+// late holds the open transactions that have written messages below the watermark. For each it
+// holds the place after which its messages may be. Reads continue beyond that place. If a read's
+// snapshot shows that a late transaction has ended, that read may contain a message that was
+// written after the transaction's commit, but not the transaction's own messages. So the read is
+// thrown away, and the lanes go back to the place.
 type late struct {
 	places map[int64]int64 // place, by transaction
-	// patience is how long a mark waits for transactions that have written. It grows if many transactions last longer,
-	// since each watched transaction costs a read.
+	// patience is how long a mark waits for transactions that have written. It grows if many
+	// transactions last longer, since each watched transaction costs a read.
 	patience time.Duration
 	backAt   time.Time // time of the last return of the lanes to a place
 }
 
-// latePatience is the minimum of the patience, lateMost the maximum. If lanes go back more often than once in lateShare
-// times the patience, the patience grows.
+// latePatience is the minimum of the patience, lateMost the maximum. If lanes go back more often
+// than once in lateShare times the patience, the patience grows.
 const (
 	latePatience = 250 * time.Millisecond
 	lateMost     = 30 * time.Second
@@ -46,7 +47,8 @@ func (l *late) watch(transactions []int64, place int64) {
 	}
 }
 
-// ended removes the watched transactions that are no longer running, and returns the lowest of their places.
+// ended removes the watched transactions that are no longer running, and returns the lowest of
+// their places.
 func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 	for transaction, from := range l.places {
 		if slices.Contains(running, transaction) {
@@ -67,8 +69,8 @@ func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 	return place, some
 }
 
-// rereadLate moves lanes back if a late transaction has ended. It reports true for a read that began beyond the messages of
-// that transaction.
+// rereadLate moves lanes back if a late transaction has ended. It reports true for a read that
+// began beyond the messages of that transaction.
 func (d *Drainer) rereadLate(params dialect.FetchParams, found *page) bool {
 	place, some := d.watermark.late.ended(found.running, time.Now())
 	if !some {
@@ -81,8 +83,9 @@ func (d *Drainer) rereadLate(params dialect.FetchParams, found *page) bool {
 	return slices.ContainsFunc(params.Cursors, func(c dialect.Cursor) bool { return c.After > place })
 }
 
-// findWriters asks which transactions have written messages, if a mark waits for the answer. An error does no harm: the
-// mark stays pending, and the read that follows will report an unavailable database.
+// findWriters asks which transactions have written messages, if a mark waits for the answer. An
+// error does no harm: the mark stays pending, and the read that follows will report an unavailable
+// database.
 func (d *Drainer) findWriters(ctx context.Context) {
 	statements, started := d.spool.Statements, time.Now()
 	if statements.Writers+statements.FreeWriters == "" || !d.watermark.wantsWriters(started) {

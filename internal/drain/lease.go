@@ -97,8 +97,8 @@ func (d *Drainer) enrolled(err error) error {
 	return nil
 }
 
-// giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes are handed back as
-// soon as none of their messages is in memory.
+// giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes
+// are handed back as soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
 	for _, e := range d.scheduler.Lost() { // also one that was begun under an earlier token
 		d.keep(d.lanes.held[e.Message.Ref.Lane])
@@ -120,8 +120,9 @@ func (d *Drainer) giveAway() {
 	d.scheduler.Signal()
 }
 
-// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the drainer
-// pauses, and renews its leases again after each pause until this works too. Meanwhile it reads.
+// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the
+// drainer pauses, and renews its leases again after each pause until this works too. Meanwhile it
+// reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
 	statements := d.spool.Statements
 	if statements.MoveStrays == "" {
@@ -146,8 +147,9 @@ func (d *Drainer) incomplete() bool {
 	return d.config.Exclusive && len(d.lanes.numbers()) < dialect.Lanes
 }
 
-// permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When missing lanes
-// arrive, permit waits until they have been read, so that a batch can contain messages of all lanes.
+// permit lets messages be handed out, unless operators have paused the spool, or lanes are missing.
+// When missing lanes arrive, permit waits until they have been read, so that a batch can contain
+// messages of all lanes.
 func (d *Drainer) permit() {
 	d.scheduler.Pause(d.control.paused || d.incomplete())
 }
@@ -161,8 +163,9 @@ func (d *Drainer) heartbeat() string {
 	return beat.Encode()
 }
 
-// share returns the number of lanes that this drainer should have: none once it stops. A drainer that works alone should
-// have all lanes if it holds the first one, and otherwise that one, besides those that it keeps.
+// share returns the number of lanes that this drainer should have: none once it stops. A drainer
+// that works alone should have all lanes if it holds the first one, and otherwise that one, besides
+// those that it keeps.
 func (d *Drainer) share() int {
 	switch {
 	case d.stopping:
@@ -176,8 +179,9 @@ func (d *Drainer) share() int {
 	}
 }
 
-// unfair reports whether lanes should change hands. If one drainer works alone, others ignore free lanes while another
-// process holds the first lane. Otherwise they would take and release them again and again.
+// unfair reports whether lanes should change hands. If one drainer works alone, others ignore free
+// lanes while another process holds the first lane. Otherwise they would take and release them
+// again and again.
 func (d *Drainer) unfair() bool {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		return d.free == dialect.Lanes
@@ -186,9 +190,9 @@ func (d *Drainer) unfair() bool {
 	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.settle.keptLanes())) > 0
 }
 
-// tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby does not know the
-// last tokens that its primary issued. Because tokens depend on the clock, in microseconds, and on chance, the standby
-// issues others.
+// tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby
+// does not know the last tokens that its primary issued. Because tokens depend on the clock, in
+// microseconds, and on chance, the standby issues others.
 const tokenSpread = 1_000_000
 
 // acquire takes free lanes up to the fair share, after it has deleted the members whose leases are
@@ -316,8 +320,8 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	return d.invite(ctx)
 }
 
-// leave hands back all lanes, except those in which a handler is still running. The message of such a handler is
-// treated as after a crash, once the lease has expired.
+// leave hands back all lanes, except those in which a handler is still running. The message of such
+// a handler is treated as after a crash, once the lease has expired.
 func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil {
 		return err
@@ -344,7 +348,8 @@ func (d *Drainer) invite(ctx context.Context) error {
 	return d.spool.Notify(ctx, d.db)
 }
 
-// isConfiguration reports whether an error remains until the configuration is changed or the process is restarted.
+// isConfiguration reports whether an error remains until the configuration is changed or the
+// process is restarted.
 func isConfiguration(err error) bool {
 	return errors.Is(err, spool.ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
 }

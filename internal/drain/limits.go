@@ -18,10 +18,11 @@ import (
 // A step of the loop takes what the gates of the scheduler ask for, never within a read or the
 // transaction of a handler.
 //
-//   - A rate grants a process messages for a quarter of a second, and takes back nothing: what is not begun by then
-//     is lost, also after a crash.
-//   - A slot is held as a lane is, by a member, so that a crash frees it. One that names this process, and that the
-//     scheduler does not hold, is given back: after a lost lease, a change of limits, or an error.
+//   - A rate grants a process messages for a quarter of a second, and takes back nothing: what is
+//     not begun by then is lost, also after a crash.
+//   - A slot is held as a lane is, by a member, so that a crash frees it. One that names this
+//     process, and that the scheduler does not hold, is given back: after a lost lease, a change of
+//     limits, or an error.
 
 // ValidLimits returns all problems of limits.
 func ValidLimits(l postbox.Limits) (problems []error) {

@@ -19,8 +19,8 @@ const (
 	listenRetryMax = 30 * time.Second
 )
 
-// Listen wakes the drainer when another process announces a commit, through a connection of its own. It is optional:
-// while the connection is down, polling finds the messages.
+// Listen wakes the drainer when another process announces a commit, through a connection of its
+// own. It is optional: while the connection is down, polling finds the messages.
 func (d *Drainer) Listen(ctx context.Context, dsn string) {
 	h := &hearing{logger: d.logger}
 	dialer := &listenDialer{ctx: ctx}
@@ -55,7 +55,8 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 	}
 }
 
-// hearing logs once that there is no LISTEN connection, and once that the connection is established again.
+// hearing logs once that there is no LISTEN connection, and once that the connection is established
+// again.
 type hearing struct {
 	logger watermill.LoggerAdapter
 

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// listenPatience bounds the time to connect for LISTEN. Without it, a host that accepts a connection and never answers
-// would block until the operating system gives up.
+// listenPatience bounds the time to connect for LISTEN. Without it, a host that accepts a
+// connection and never answers would block until the operating system gives up.
 const listenPatience = 10 * time.Second
 
-// listenDialer makes the connections of a listener. lib/pq holds the listener's lock while it connects, so its Close
-// would wait for a host that does not answer. With this dialer the end of ctx closes the connection.
+// listenDialer makes the connections of a listener. lib/pq holds the listener's lock while it
+// connects, so its Close would wait for a host that does not answer. With this dialer the end of
+// ctx closes the connection.
 type listenDialer struct {
 	ctx context.Context //nolint:containedctx // lib/pq has no context for its connections
 
@@ -21,8 +22,8 @@ type listenDialer struct {
 	forget func() bool // detaches ctx from the last connection
 }
 
-// DialContext connects, and sets the deadline by which lib/pq must have logged in. The context that lib/pq passes ends
-// with a time-out only if the DSN sets one.
+// DialContext connects, and sets the deadline by which lib/pq must have logged in. The context that
+// lib/pq passes ends with a time-out only if the DSN sets one.
 func (d *listenDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	deadline := time.Now().Add(listenPatience)
 	ctx, cancel := context.WithDeadline(ctx, deadline)

@@ -13,23 +13,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Another transaction may have locked the row of a message that is to be settled: an operator's UPDATE that is not
-// committed, or a process that hangs. A statement that settles the message would wait for that row, and so would all
-// other messages. So a settlement locks its rows first and skips rows that are already locked. Their messages rest, as
-// those of other setbacks do: see setback.go. They are tried again each second. All other messages continue.
+// Another transaction may have locked the row of a message that is to be settled: an operator's
+// UPDATE that is not committed, or a process that hangs. A statement that settles the message would
+// wait for that row, and so would all other messages. So a settlement locks its rows first and
+// skips rows that are already locked. Their messages rest, as those of other setbacks do: see
+// setback.go. They are tried again each second. All other messages continue.
 //
-// Most messages are settled by removing them because they are done, and locking their rows first would cost an
-// additional statement. So as long as no row is known to be locked, a removal first runs without locking, for
-// as long as patience.go says.
+// Most messages are settled by removing them because they are done, and locking their rows first
+// would cost an additional statement. So as long as no row is known to be locked, a removal first
+// runs without locking, for as long as patience.go says.
 //
 // In SQLite a writing transaction locks the whole file, so no statement waits for a row.
 
 // lockedInterval is how often the drainer tries messages again whose rows are locked.
 const lockedInterval = time.Second
 
-// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that rests, or is in a
-// call that hangs. A read of these keys would find messages that must not be handled yet. In a lane with many of them
-// it would find nothing else.
+// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a message that
+// rests, or is in a call that hangs. A read of these keys would find messages that must not be
+// handled yet. In a lane with many of them it would find nothing else.
 func (s *settler) hiddenKeys() (keys []int64) {
 	for _, e := range slices.Concat(s.setbacks.resting, s.scheduler.Lost()) {
 		if e.Message.HasKey && e.Opens {
@@ -41,8 +42,9 @@ func (s *settler) hiddenKeys() (keys []int64) {
 	return slices.Compact(keys)
 }
 
-// keptLanes returns the lanes that are not handed back: those of resting messages whose outcome is not recorded yet.
-// Their next holder would handle these messages a second time. So would that of a message in a call that hangs.
+// keptLanes returns the lanes that are not handed back: those of resting messages whose outcome is
+// not recorded yet. Their next holder would handle these messages a second time. So would that of a
+// message in a call that hangs.
 func (s *settler) keptLanes() map[int]bool {
 	lanes := map[int]bool{}
 	for _, e := range s.setbacks.resting {
@@ -58,8 +60,9 @@ func (s *settler) keptLanes() map[int]bool {
 	return lanes
 }
 
-// inUnlocked locks the rows of messages and runs a settlement of them in the same transaction. It returns the ids of
-// messages whose rows another transaction has locked. The settlement gets these ids and must not change their messages.
+// inUnlocked locks the rows of messages and runs a settlement of them in the same transaction. It
+// returns the ids of messages whose rows another transaction has locked. The settlement gets these
+// ids and must not change their messages.
 func (c *core) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
 	err = c.inPart(ctx, len(refs), func(ctx context.Context, tx *sql.Tx) error {
 		if locked, err = c.spool.LockRows(ctx, tx, c.id.Load(), refs); err != nil {
@@ -87,7 +90,8 @@ func refsOf(entries []*schedule.Entry) []dialect.Ref {
 	return refs
 }
 
-// heldUp reports whether a statement was given up, by its time limit or by the server, perhaps because of a lock.
+// heldUp reports whether a statement was given up, by its time limit or by the server, perhaps
+// because of a lock.
 func (c *core) heldUp(limited context.Context, err error) bool {
 	switch c.spool.Statements.Kind.Classify(err) {
 	case dialect.Conflict, dialect.Interrupted:
@@ -112,9 +116,10 @@ func (s *settler) awaitLock(e *schedule.Entry) {
 	}
 }
 
-// keepLane keeps the lane of a resting message if it was to be handed back. The obstacle may last for long, and no
-// process reads such a lane meanwhile. That may also have been decided while the message was tried again, when it is
-// not among these: a settlement that takes long renews the leases, and gives lanes away.
+// keepLane keeps the lane of a resting message if it was to be handed back. The obstacle may last
+// for long, and no process reads such a lane meanwhile. That may also have been decided while the
+// message was tried again, when it is not among these: a settlement that takes long renews the
+// leases, and gives lanes away.
 func (s *settler) keepLane(e *schedule.Entry) { s.keep(s.lanes.of(e.Message)) }
 
 func (c *core) keep(l *lane) {

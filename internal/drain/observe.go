@@ -8,9 +8,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// observe reports the outcomes of settled messages, after the commit. After a crash between the two, or a lost answer, an
-// outcome may be reported twice or not at all. The same holds for messages that were removed together with one whose row
-// was gone. A message that is put back unchanged has no outcome.
+// observe reports the outcomes of settled messages, after the commit. After a crash between the
+// two, or a lost answer, an outcome may be reported twice or not at all. The same holds for
+// messages that were removed together with one whose row was gone. A message that is put back
+// unchanged has no outcome.
 func (s *settler) observe(settled []*schedule.Entry) {
 	if s.configured.Meter == nil {
 		return

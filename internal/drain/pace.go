@@ -32,20 +32,23 @@ func (p *pace) read(started, now time.Time, restShare int, most time.Duration) {
 	p.owed = earlier(later(p.owed, started).Add(share), now.Add(most))
 }
 
-// The rest after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
-// third of the time. On a busy database, rarer polls find more messages each. With one writer, on SQLite, a poll blocks
-// the writes of all other connections, so the rest is longer. A single slow poll must not cause a long rest during which
-// messages wait, so the shorter one of the last two polls counts.
+// The rest after a poll of all lanes, as a multiple of its duration. If every commit causes another
+// poll, polls take a third of the time. On a busy database, rarer polls find more messages each.
+// With one writer, on SQLite, a poll blocks the writes of all other connections, so the rest is
+// longer. A single slow poll must not cause a long rest during which messages wait, so the shorter
+// one of the last two polls counts.
 //
-// The drainer may owe the rest of one poll: it takes a rest before the poll after the next. Otherwise a message that is committed
-// shortly after a poll that found nothing would wait for that poll's rest, although nothing is busy.
+// The drainer may owe the rest of one poll: it takes a rest before the poll after the next.
+// Otherwise a message that is committed shortly after a poll that found nothing would wait for that
+// poll's rest, although nothing is busy.
 const (
 	restShare          = 2
 	restShareOneWriter = 10
 )
 
-// plan sets the time of the next poll of all lanes: soon after a poll that found messages, later and later after polls
-// that found none. While a log tells each change, polls only look for what it does not tell.
+// plan sets the time of the next poll of all lanes: soon after a poll that found messages, later
+// and later after polls that found none. While a log tells each change, polls only look for what it
+// does not tell.
 func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
 	case something && !d.followed(now):

@@ -4,17 +4,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// largeShare relates a page of large payloads to a usual page: it has a quarter of the messages, and its payloads may
-// be four times as large.
+// largeShare relates a page of large payloads to a usual page: it has a quarter of the messages,
+// and its payloads may be four times as large.
 const largeShare = 4
 
-// pageSize is the size of one read. Payloads above its inline bytes are not read with the page. They are loaded one by
-// one, each by a statement of its own.
+// pageSize is the size of one read. Payloads above its inline bytes are not read with the page.
+// They are loaded one by one, each by a statement of its own.
 type pageSize struct {
 	messages, inline int
 }
 
-// pageSize returns the size of the next read. A page has the same maximum number of bytes whatever its messages are.
+// pageSize returns the size of the next read. A page has the same maximum number of bytes whatever
+// its messages are.
 func (d *Drainer) pageSize() pageSize {
 	inline := d.config.inline()
 	if d.large {
@@ -23,8 +24,8 @@ func (d *Drainer) pageSize() pageSize {
 	return pageSize{messages: d.config.PageSize, inline: inline}
 }
 
-// inline returns the maximum payload that is read with a page of the usual length. A page has at most half of the bytes
-// that may be in flight.
+// inline returns the maximum payload that is read with a page of the usual length. A page has at
+// most half of the bytes that may be in flight.
 func (c Config) inline() int {
 	if c.MaxBytes == 0 {
 		return c.InlineBytes
@@ -32,9 +33,10 @@ func (c Config) inline() int {
 	return min(c.InlineBytes, c.MaxBytes/(2*max(c.PageSize, 1)))
 }
 
-// adaptPageSize makes the next pages small pages of large payloads, if that saves a statement for most of the messages
-// that were found. Fewer messages are in memory then, but they must still be enough for all workers and for a batch. A
-// batch that is gathered may need as many messages as fit into memory, so then pages keep their size.
+// adaptPageSize makes the next pages small pages of large payloads, if that saves a statement for
+// most of the messages that were found. Fewer messages are in memory then, but they must still be
+// enough for all workers and for a batch. A batch that is gathered may need as many messages as fit
+// into memory, so then pages keep their size.
 func (d *Drainer) adaptPageSize(found []*spool.Message) {
 	if len(found) == 0 {
 		return

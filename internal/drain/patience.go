@@ -23,8 +23,8 @@ const LockPatience = 2 * time.Second
 // mostPatience leaves time for the second try of a removal.
 const mostPatience = spool.StatementTimeout / 2
 
-// learnServer asks whether the server ends a statement that waits for a lock, and whether it reports to a removal that
-// its transaction has ended.
+// learnServer asks whether the server ends a statement that waits for a lock, and whether it
+// reports to a removal that its transaction has ended.
 func (d *Drainer) learnServer(ctx context.Context) error {
 	text := d.spool.Statements.IsMariaDB
 	if text == "" {

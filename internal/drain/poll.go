@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// roomBeside returns how many messages may be read in addition to those in memory. full is true if the room is too
-// small for a read.
+// roomBeside returns how many messages may be read in addition to those in memory. full is true if
+// the room is too small for a read.
 func roomBeside(inMemory, page int) (room int, full bool) {
 	room = (pagesInMemory-1)*page - inMemory
 	return room, room < (page+1)/2
@@ -94,9 +94,10 @@ func (d *Drainer) poll(ctx context.Context) error {
 	return nil
 }
 
-// markFirst sets a mark before the first read. That read then knows which part of the ids that it passes over is final,
-// so the next read does not pass over that part again. It may be all the messages that wait behind a retried one. Where a
-// mark has to be looked for, a read before it says which ids have been given.
+// markFirst sets a mark before the first read. That read then knows which part of the ids that it
+// passes over is final, so the next read does not pass over that part again. It may be all the
+// messages that wait behind a retried one. Where a mark has to be looked for, a read before it says
+// which ids have been given.
 func (d *Drainer) markFirst(ctx context.Context) error {
 	if d.looksForMarks() && d.watermark.given == 0 {
 		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
@@ -118,8 +119,8 @@ func (d *Drainer) readOnlyMeta(ctx context.Context, mark bool) error {
 	return nil
 }
 
-// pollRetries serves batches that are gathered. Incomplete batches may fill the memory for long, and messages that wait
-// for another attempt must not wait for them.
+// pollRetries serves batches that are gathered. Incomplete batches may fill the memory for long,
+// and messages that wait for another attempt must not wait for them.
 func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	if d.config.Gather == nil || room <= 0 || !d.pace.due(time.Now()) {
 		return nil
@@ -139,8 +140,8 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	return nil
 }
 
-// params returns the parameters that all reads of these lanes share. Each lane is read from its cursor on, up to the
-// limit of ready messages.
+// params returns the parameters that all reads of these lanes share. Each lane is read from its
+// cursor on, up to the limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id.Load(), Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
@@ -168,8 +169,8 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	return params
 }
 
-// readAgain goes back to the beginning when an excluded topic is available again. Its messages must be read before
-// newer messages of their keys, and this read may come before the call of Rescan.
+// readAgain goes back to the beginning when an excluded topic is available again. Its messages must
+// be read before newer messages of their keys, and this read may come before the call of Rescan.
 func (d *Drainer) readAgain(excluded []string) {
 	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
 	if slices.ContainsFunc(d.excluded, back) {
@@ -239,8 +240,8 @@ func (d *Drainer) marked(found *page) int64 {
 	return found.given
 }
 
-// looksForMarks reports whether the database cannot tell the id of a mark, so that a read looks for a stored one: on
-// MariaDB, where a crash may set the counter of ids back to the last committed id.
+// looksForMarks reports whether the database cannot tell the id of a mark, so that a read looks for
+// a stored one: on MariaDB, where a crash may set the counter of ids back to the last committed id.
 func (d *Drainer) looksForMarks() bool { return d.spool.Statements.FreeWriters != "" }
 
 // remember stores how far each lane was read.

@@ -87,8 +87,8 @@ func (s *settler) manner(lock bool) manner {
 	return manner{keep: s.config.History > 0, seen: s.seen(), lock: lock}
 }
 
-// removeEntries removes messages that are done, and returns those that are left. If some may have to be handled again,
-// it takes back their starts.
+// removeEntries removes messages that are done, and returns those that are left. If some may have
+// to be handled again, it takes back their starts.
 func (s *settler) removeEntries(ctx context.Context, entries []*schedule.Entry, how manner) (left leftover, err error) {
 	defer s.settledIn(s.configured.Meter.Now())
 	left, err = s.remove(ctx, refsOf(entries), how)
@@ -100,8 +100,8 @@ func (s *settler) removeEntries(ctx context.Context, entries []*schedule.Entry, 
 	return left, err
 }
 
-// remove removes messages that are done, and returns those that are left. It uses nothing that belongs to the drainer's
-// goroutine.
+// remove removes messages that are done, and returns those that are left. It uses nothing that
+// belongs to the drainer's goroutine.
 func (s *settler) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
 	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
 	for part := range slices.Chunk(refs, maxSettle) {
@@ -121,8 +121,9 @@ func (s *settler) remove(ctx context.Context, refs []dialect.Ref, how manner) (l
 	return left, nil
 }
 
-// findKept returns the ids of messages that the database has not removed for no reason that Postbox knows: their rows
-// exist, were not locked, and their lanes are held. A trigger of the user can cause that.
+// findKept returns the ids of messages that the database has not removed for no reason that Postbox
+// knows: their rows exist, were not locked, and their lanes are held. A trigger of the user can
+// cause that.
 func (s *settler) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
 	mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
 	return spool.SelectIDs(ctx, s.db, s.spool.Statements.StandingWhere(s.id.Load(), mine, seen))
@@ -146,8 +147,8 @@ func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner
 	return removed, locked, late && len(locked) == 0, err
 }
 
-// removeInTime removes messages without having looked for locks. over is false if some of their rows may be locked.
-// late is true if the time limit ended the removal.
+// removeInTime removes messages without having looked for locks. over is false if some of their
+// rows may be locked. late is true if the time limit ended the removal.
 func (s *settler) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, late bool, err error) {
 	limited, cancel := ctx, func() {}
 	if s.spool.Statements.LocksRows() {
@@ -176,8 +177,8 @@ func (s *settler) removeAtOnce(ctx context.Context, refs []dialect.Ref, how mann
 	return removed, err
 }
 
-// removeIn removes messages in a transaction. If a message is only removed, or only added to the history, its lane was
-// lost in between, and both are rolled back.
+// removeIn removes messages in a transaction. If a message is only removed, or only added to the
+// history, its lane was lost in between, and both are rolled back.
 func (s *settler) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, refs []dialect.Ref, how manner) (int64, error) {
 	if how.keep {
 		return s.spool.KeepAndRemove(ctx, tx, exec, refs, how.seen)
@@ -195,8 +196,8 @@ func (s *settler) takeRemoved(ctx context.Context) error {
 	}
 }
 
-// endRemoval processes the result of a removal. A removal that the database refuses is tried again in smaller and
-// smaller parts. A message that is refused by itself rests.
+// endRemoval processes the result of a removal. A removal that the database refuses is tried again
+// in smaller and smaller parts. A message that is refused by itself rests.
 func (s *settler) endRemoval(ctx context.Context, r removed) error {
 	s.removal.underWay, s.removal.failed = 0, r.err != nil && !s.isRefusal(r.err)
 	switch {
@@ -220,8 +221,8 @@ func (s *settler) endRemoval(ctx context.Context, r removed) error {
 	return nil
 }
 
-// removeAgain puts messages back whose removal failed. The drainer may have started over since the removal began. Then
-// messages whose outcome is revoked are not removed.
+// removeAgain puts messages back whose removal failed. The drainer may have started over since the
+// removal began. Then messages whose outcome is revoked are not removed.
 func (s *settler) removeAgain(entries []*schedule.Entry) {
 	var again []*schedule.Entry
 	for _, e := range entries {

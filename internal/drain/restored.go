@@ -17,26 +17,30 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A database goes back when a lagging standby is promoted, when a backup is restored while processes run, and when a
-// file is replaced by an older copy. It then issues the same ids and fencing tokens again. A drainer that continued
-// with its memory would hide new messages behind old ones, read beyond them, or wait for transactions that never
-// existed.
+// A database goes back when a lagging standby is promoted, when a backup is restored while
+// processes run, and when a file is replaced by an older copy. It then issues the same ids and
+// fencing tokens again. A drainer that continued with its memory would hide new messages behind old
+// ones, read beyond them, or wait for transactions that never existed.
 //
-// Guards in SQL protect each row: they identify it by its id and its time. This file protects the reads. Each read
-// returns data that shows whether the database is another one, or an older one, than the previous reads saw. If so, the
-// result is thrown away, and the drainer drops all messages in memory that it has not handed out. Messages that are
-// being handled are settled as they end: the guards permit that if the row still exists, and their keys wait until
-// then. But the writes of a queue's handler are lost with the database. So there a message is done only on a server
-// that the process has read from since the message itself was read. The removal checks this (Statements.RemoveWhere).
+// Guards in SQL protect each row: they identify it by its id and its time. This file protects the
+// reads. Each read returns data that shows whether the database is another one, or an older one,
+// than the previous reads saw. If so, the result is thrown away, and the drainer drops all messages
+// in memory that it has not handed out. Messages that are being handled are settled as they end:
+// the guards permit that if the row still exists, and their keys wait until then. But the writes of
+// a queue's handler are lost with the database. So there a message is done only on a server that
+// the process has read from since the message itself was read. The removal checks this
+// (Statements.RemoveWhere).
 //
 // A restart without loss looks the same and costs one additional read.
 
-// ErrReplaced is returned if the file of a database was moved away or replaced by another one while it was open. Open
-// connections continue with the old file, which no other process sees any more, so the drainer cannot recover.
+// ErrReplaced is returned if the file of a database was moved away or replaced by another one while
+// it was open. Open connections continue with the old file, which no other process sees any more,
+// so the drainer cannot recover.
 var ErrReplaced = errors.New("the file of the database was moved away or replaced while it was open: restart this process, and stop all processes before replacing the file")
 
-// clusterInterval tells a cluster from a promoted standby. Another incarnation that has answered within this interval
-// is a node of a cluster, such as Galera's behind a proxy, whose nodes answer in turn.
+// clusterInterval tells a cluster from a promoted standby. Another incarnation that has answered
+// within this interval is a node of a cluster, such as Galera's behind a proxy, whose nodes answer
+// in turn.
 const clusterInterval = time.Minute
 
 // past holds values that a drainer has read and that only grow, unless the database goes back.
@@ -50,8 +54,9 @@ type past struct {
 	since        time.Time // when this process last started over
 }
 
-// databaseWentBack returns how a read shows that the database is another one, or an older one, than the previous reads saw. The
-// reason is empty if it does not. lost is true if data was certainly lost.
+// databaseWentBack returns how a read shows that the database is another one, or an older one, than
+// the previous reads saw. The reason is empty if it does not. lost is true if data was certainly
+// lost.
 func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, lost bool) {
 	p := &d.past
 	last, met := p.incarnations[found.incarnation]
@@ -81,8 +86,8 @@ func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, l
 	return "", false
 }
 
-// startOver drops the messages in memory that the drainer has not handed out, and makes it look up its spool, its lanes
-// and all messages again.
+// startOver drops the messages in memory that the drainer has not handed out, and makes it look up
+// its spool, its lanes and all messages again.
 func (d *Drainer) startOver(reason string, lost bool) {
 	fields := watermill.LogFields{"spool": d.spool.Name(), "reason": reason}
 	if lost {
@@ -107,17 +112,18 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.scheduler.LoseSlots()
 }
 
-// revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may
-// have written to the database that was lost. It is called before each try to write the outcome, since a try may be
-// under way when the drainer starts over.
+// revoke discards the outcome Done of a message that was handed out before the drainer started
+// over: the handler may have written to the database that was lost. It is called before each try to
+// write the outcome, since a try may be under way when the drainer starts over.
 func (c *core) revoke(e *schedule.Entry) {
 	if c.config.Local && e.Outcome.Verdict == spool.Done && c.scheduler.HasOutlived(e) {
 		e.Outcome = spool.Outcome{Verdict: spool.Postpone}
 	}
 }
 
-// seen returns the condition under which a message may be removed, see [dialect.Statements.RemoveWhere]. It is nil for
-// a forwarder: a message that the broker has confirmed stays done, whatever happens to the database.
+// seen returns the condition under which a message may be removed, see
+// [dialect.Statements.RemoveWhere]. It is nil for a forwarder: a message that the broker has
+// confirmed stays done, whatever happens to the database.
 func (s *settler) seen() *dialect.Seen {
 	if !s.config.Local {
 		return nil
@@ -133,7 +139,8 @@ func (s *settler) seen() *dialect.Seen {
 
 var errWentBack = errors.New("the cause may be a promoted standby that lagged, a restored backup, or a sequence that was set back")
 
-// openAgain looks up the spool again: in a restored database the spool may have another id, or may be missing.
+// openAgain looks up the spool again: in a restored database the spool may have another id, or may
+// be missing.
 func (d *Drainer) openAgain(ctx context.Context) error {
 	if !d.reopen {
 		return nil
@@ -152,8 +159,8 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	return nil
 }
 
-// checkFile returns an error if SQLite's file is not the one that was opened. Other databases have no file that this
-// process sees.
+// checkFile returns an error if SQLite's file is not the one that was opened. Other databases have
+// no file that this process sees.
 func (d *Drainer) checkFile(ctx context.Context) error {
 	p := &d.past
 	if d.spool.Statements.DatabaseFile == "" {

@@ -16,38 +16,40 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A setback means that a message cannot be settled, although neither the message nor the database is at fault. Its
-// row is locked, see locked.go. Its transaction conflicts with others. A trigger keeps its row although its lane is
-// held. The server reports an error, such as that of a trigger. Or a dead letter cannot be published as well, since it
-// is too large for the outbox.
+// A setback means that a message cannot be settled, although neither the message nor the database
+// is at fault. Its row is locked, see locked.go. Its transaction conflicts with others. A trigger
+// keeps its row although its lane is held. The server reports an error, such as that of a trigger.
+// Or a dead letter cannot be published as well, since it is too large for the outbox.
 //
-// Mostly a second try after a short pause works. A setback may also last, as with a trigger that always raises a
-// serialization failure. So the pause doubles with each setback in a row. After some of them, the setback is logged
-// once and recorded among the failures of the message, where operators see it. No attempt is counted, because the
-// message is not to blame.
+// Mostly a second try after a short pause works. A setback may also last, as with a trigger that
+// always raises a serialization failure. So the pause doubles with each setback in a row. After
+// some of them, the setback is logged once and recorded among the failures of the message, where
+// operators see it. No attempt is counted, because the message is not to blame.
 //
-// A message with the verdict [spool.Again] is handled again. It waits in the database, as every failed message does, so
-// that reads leave out the messages behind it. If its row cannot be changed either, it rests in memory. A message with
-// another outcome has been handled, or published, and is not handled again. It rests in memory, with its key closed,
-// until that outcome is written.
+// A message with the verdict [spool.Again] is handled again. It waits in the database, as every
+// failed message does, so that reads leave out the messages behind it. If its row cannot be changed
+// either, it rests in memory. A message with another outcome has been handled, or published, and is
+// not handled again. It rests in memory, with its key closed, until that outcome is written.
 
 const (
 	// setbackPause is the approximate pause after a first setback, setbackMost the longest pause.
 	setbackPause = 20 * time.Millisecond
 	setbackMost  = 10 * time.Second
-	// setbacksUntilLogged is the number of setbacks in a row after which a message is reported for the first time. It is
-	// recorded among the failures of the message then, and at each doubling of the number.
+	// setbacksUntilLogged is the number of setbacks in a row after which a message is reported for
+	// the first time. It is recorded among the failures of the message then, and at each doubling
+	// of the number.
 	setbacksUntilLogged = 6
-	// maxNamed bounds the number of messages that the log names at a time: if all messages are held up, a few names are
-	// enough. A named message no longer counts when it has had no setback for setbackRecent: it was deleted, its lane
-	// was lost, or its handler takes long.
+	// maxNamed bounds the number of messages that the log names at a time: if all messages are held
+	// up, a few names are enough. A named message no longer counts when it has had no setback for
+	// setbackRecent: it was deleted, its lane was lost, or its handler takes long.
 	maxNamed      = 10
 	setbackRecent = time.Minute
-	// maxSetbacks bounds the number of messages whose setbacks are remembered. When it is reached, most of these
-	// messages are already gone: they were removed together with one that was refused. Messages that were not reported
-	// start again with a short pause.
+	// maxSetbacks bounds the number of messages whose setbacks are remembered. When it is reached,
+	// most of these messages are already gone: they were removed together with one that was
+	// refused. Messages that were not reported start again with a short pause.
 	maxSetbacks = 10_000
-	// fullMemoryRepeat is the interval at which the log repeats that messages which cannot be settled fill the memory.
+	// fullMemoryRepeat is the interval at which the log repeats that messages which cannot be
+	// settled fill the memory.
 	fullMemoryRepeat = 10 * time.Minute
 )
 
@@ -60,8 +62,8 @@ type setbacks struct {
 	named map[spool.Identity]time.Time // last setback of each message that counts among the named ones
 	// fullMemoryLogged is when the log last reported that such messages fill the memory.
 	fullMemoryLogged time.Time
-	// resting are all messages that wait to be settled, until their time comes, or until another drainer has their
-	// lane. Those whose rows are locked are tried again together, at lockedUntil.
+	// resting are all messages that wait to be settled, until their time comes, or until another
+	// drainer has their lane. Those whose rows are locked are tried again together, at lockedUntil.
 	resting     []*schedule.Entry
 	lockedUntil time.Time
 }
@@ -119,7 +121,8 @@ func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.
 	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // the jitter, which keeps messages that conflicted from conflicting again, needs no secrecy
 }
 
-// name reports whether the log should name a message: each message once, and at most maxNamed messages at a time.
+// name reports whether the log should name a message: each message once, and at most maxNamed
+// messages at a time.
 func (s *setbacks) name(m *spool.Message, now time.Time) bool {
 	maps.DeleteFunc(s.named, func(_ spool.Identity, last time.Time) bool { return now.Sub(last) > setbackRecent })
 	key := m.Identity()
@@ -164,7 +167,8 @@ func (s *settler) setbackFields(m *spool.Message, inARow int) watermill.LogField
 	return watermill.LogFields{"spool": s.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
 }
 
-// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. It ignores errors.
+// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. It
+// ignores errors.
 func (s *settler) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
 	text := spool.ErrorText(fmt.Errorf("the message could not be settled %d times in a row, and no attempt is counted: %w", inARow, reason))
 	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: s.config.Process}
@@ -196,8 +200,9 @@ func (s *settler) overcome(entries []*schedule.Entry) {
 // errMemoryFull is the reason for not reading any messages.
 var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not accept them")
 
-// logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it from time to
-// time. A memory that is full of other messages is usual under load and not logged.
+// logFullMemory logs that messages which cannot be settled leave no room to read others, and
+// repeats it from time to time. A memory that is full of other messages is usual under load and not
+// logged.
 func (s *settler) logFullMemory(page int) {
 	resting := len(s.setbacks.resting)
 	_, full := roomBeside(resting-min(resting, page), page)
@@ -208,7 +213,8 @@ func (s *settler) logFullMemory(page int) {
 	s.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": s.spool.Name(), "messages": resting})
 }
 
-// isConflict reports whether an error comes from a conflict with other transactions, which may end at any time.
+// isConflict reports whether an error comes from a conflict with other transactions, which may end
+// at any time.
 func (c *core) isConflict(err error) bool {
 	return errors.Is(err, spool.ErrLost) || c.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
@@ -233,8 +239,8 @@ func (s *settler) restAgain(ctx context.Context, e *schedule.Entry, reason error
 	s.rest(ctx, e, reason)
 }
 
-// rest lets a message rest that has finished and could not be settled, with its key closed. If it has an outcome, its lane is
-// not handed back meanwhile.
+// rest lets a message rest that has finished and could not be settled, with its key closed. If it
+// has an outcome, its lane is not handed back meanwhile.
 func (s *settler) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if errors.Is(reason, spool.ErrLost) { // or its row cannot be removed: if the lane was lost, the renewal finds out now
 		s.distrustLanes()
@@ -256,9 +262,9 @@ func (s *settler) layDown(e *schedule.Entry) {
 	s.scheduler.Hold(e)
 }
 
-// takeRested returns the messages that have rested. Messages that must be read again are returned as postponed, the
-// others with their outcome. If the lane is lost, or is handed back, its messages do not rest, and the next holder
-// decides about them.
+// takeRested returns the messages that have rested. Messages that must be read again are returned
+// as postponed, the others with their outcome. If the lane is lost, or is handed back, its messages
+// do not rest, and the next holder decides about them.
 func (s *settler) takeRested() (rested []*schedule.Entry) {
 	now := time.Now()
 	slices.SortStableFunc(s.setbacks.resting, byID)

@@ -70,8 +70,8 @@ func (s *settler) beside(ctx context.Context, work func(ctx context.Context)) (a
 	return abort
 }
 
-// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked rows,
-// and messages that rest, once, and does not wait for them.
+// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked
+// rows, and messages that rest, once, and does not wait for them.
 func (s *settler) settleRest(ctx context.Context) error {
 	s.setbacks.tryNow()
 	for {

@@ -7,11 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// A lease ends by the database's clock. A process measures with its monotonic clock, which stands still while its
-// virtual machine is paused. After the pause the process would assume that its leases are still valid. The wall clock
-// does not stand still: after the pause it is ahead by the length of the pause. So for its process a lease is over when
-// either clock says so. A wall clock that was set forward looks like a pause, and causes an early renewal. A wall clock
-// that was set back changes nothing: then the monotonic clock decides.
+// A lease ends by the database's clock. A process measures with its monotonic clock, which stands
+// still while its virtual machine is paused. After the pause the process would assume that its
+// leases are still valid. The wall clock does not stand still: after the pause it is ahead by the
+// length of the pause. So for its process a lease is over when either clock says so. A wall clock
+// that was set forward looks like a pause, and causes an early renewal. A wall clock that was set
+// back changes nothing: then the monotonic clock decides.
 
 // renewalDue reports whether the leases must be renewed, by either clock.
 func (d *Drainer) renewalDue() bool {
@@ -19,8 +20,8 @@ func (d *Drainer) renewalDue() bool {
 	return !now.Add(d.scheduler.StoodStill(d.renewedAhead, now)).Before(d.pace.renewAt)
 }
 
-// wakeUp is called after the process has stood still. Operators may have changed settings meanwhile. The process
-// applies them before it renews its leases and so hands out messages again.
+// wakeUp is called after the process has stood still. Operators may have changed settings
+// meanwhile. The process applies them before it renews its leases and so hands out messages again.
 func (d *Drainer) wakeUp(ctx context.Context) error {
 	still := d.scheduler.StoodStill(d.renewedAhead, time.Now())
 	if still < controlInterval || d.pace.renewAt.IsZero() {

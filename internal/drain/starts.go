@@ -23,8 +23,8 @@ type start struct {
 	err     error
 }
 
-// countStart counts the start of a suspect before it is handed out. It reports false if the lane was lost, or if a
-// trigger of the user keeps the row unchanged.
+// countStart counts the start of a suspect before it is handed out. It reports false if the lane
+// was lost, or if a trigger of the user keeps the row unchanged.
 func (g *guard) countStart(ctx context.Context, m *spool.Message) (bool, error) {
 	if !m.Exposed && !m.Suspect() {
 		return true, nil
@@ -41,8 +41,8 @@ func (g *guard) countStart(ctx context.Context, m *spool.Message) (bool, error) 
 	return s.counted, s.err
 }
 
-// countInGroup returns when s has been counted, or the try has failed. The worker that gets the lock first counts for
-// all that wait.
+// countInGroup returns when s has been counted, or the try has failed. The worker that gets the
+// lock first counts for all that wait.
 func (g *guard) countInGroup(ctx context.Context, s *start) {
 	g.mu.Lock()
 	g.waiting = append(g.waiting, s)
@@ -68,9 +68,9 @@ func (g *guard) countInGroup(ctx context.Context, s *start) {
 	}
 }
 
-// countTogether counts the starts of messages whose rows are not locked. It returns their ids, or an error and none.
-// The other messages, for example one whose row the previous holder of the lane still has locked, are counted alone:
-// then they hold up no others.
+// countTogether counts the starts of messages whose rows are not locked. It returns their ids, or
+// an error and none. The other messages, for example one whose row the previous holder of the lane
+// still has locked, are counted alone: then they hold up no others.
 func (g *guard) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
 	read := make([]dialect.AsRead, len(group))
 	for i, s := range group {
@@ -100,8 +100,8 @@ func (g *guard) countTogether(ctx context.Context, group []*start) (counted map[
 // errNotAll rolls back a count if the lane of a message was lost between the two statements.
 var errNotAll = errors.New("not all starts were counted")
 
-// countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked and the start is
-// not counted.
+// countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked
+// and the start is not counted.
 func (g *guard) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
@@ -138,8 +138,9 @@ func (c *core) takeBackIn(ctx context.Context, tx *sql.Tx, entries []*schedule.E
 	return nil
 }
 
-// takeBackStarts takes back the starts of these messages, each once. It returns the ids of messages whose rows are
-// locked. These include messages that could not be handled because of the lock, and that have no start to take back.
+// takeBackStarts takes back the starts of these messages, each once. It returns the ids of messages
+// whose rows are locked. These include messages that could not be handled because of the lock, and
+// that have no start to take back.
 func (c *core) takeBackStarts(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error) {
 	locked = map[int64]bool{}
 	concerned := slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 && !e.Outcome.Locked })

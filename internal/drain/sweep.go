@@ -11,16 +11,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A sweep looks for messages below the cursors of their lanes that were released without this process knowing of it. It
-// goes from the beginning to the cursors in steps. Each step covers as many ids as take about sweepStep, so that no
-// message waits long for a step, however many index entries of deleted messages the database still keeps. If a step
-// finds a message, its lane is read from there on.
+// A sweep looks for messages below the cursors of their lanes that were released without this
+// process knowing of it. It goes from the beginning to the cursors in steps. Each step covers as
+// many ids as take about sweepStep, so that no message waits long for a step, however many index
+// entries of deleted messages the database still keeps. If a step finds a message, its lane is read
+// from there on.
 type sweep struct {
 	after int64 // ids up to here have been searched in this round
 	span  int64 // number of ids in a step
 	next  time.Time
-	// pause is the pause after a step that failed. failed is set if a step has failed in this round. reported is set if
-	// that was logged.
+	// pause is the pause after a step that failed. failed is set if a step has failed in this
+	// round. reported is set if that was logged.
 	pause            time.Duration
 	failed, reported bool
 }
@@ -43,7 +44,8 @@ const (
 // due reports whether it is time for a step.
 func (s *sweep) due(now time.Time) bool { return !now.Before(s.next) }
 
-// stepped plans the next step after a step up to upTo that lasted took. A round ends at the highest cursor.
+// stepped plans the next step after a step up to upTo that lasted took. A round ends at the highest
+// cursor.
 func (s *sweep) stepped(upTo, highest int64, now time.Time, took time.Duration) {
 	s.pause, s.after, s.next = 0, upTo, now.Add(sweepShare*took)
 	switch {
@@ -66,8 +68,8 @@ func (s *sweep) stopped(now time.Time) {
 	s.next = now.Add(s.pause)
 }
 
-// sweep performs a step if one is due, and reports whether it has found a message. A step that fails does no harm: the
-// next read begins at the cursors, and will report an unavailable database.
+// sweep performs a step if one is due, and reports whether it has found a message. A step that
+// fails does no harm: the next read begins at the cursors, and will report an unavailable database.
 func (d *Drainer) sweep(ctx context.Context, lanes []int) bool {
 	started := time.Now()
 	if !d.sweeping.due(started) {
@@ -105,7 +107,8 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) bool {
 	return false
 }
 
-// sweepParams returns the parameters of the next step, the id up to which it goes, and the highest cursor.
+// sweepParams returns the parameters of the next step, the id up to which it goes, and the highest
+// cursor.
 func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, highest int64) {
 	s := &d.sweeping
 	if s.span == 0 {

@@ -83,8 +83,8 @@ func (l *lane) before(upTo int64) int64 {
 	return upTo
 }
 
-// untilTick returns when to poll: at the given time, or earlier if a scheduled time comes before it,
-// or if due messages must still be read.
+// untilTick returns when to poll: at the given time, or earlier if a scheduled time comes before
+// it, or if due messages must still be read.
 func (d *Drainer) untilTick(at, now time.Time) time.Time {
 	switch {
 	case !d.ticking():

@@ -34,7 +34,8 @@ func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 // denseShare is the part of the ids of a range that must be those of messages that a read returns.
 const denseShare = 2
 
-// dense reports whether the ready messages of a page have most of the ids between the first and the last of them.
+// dense reports whether the ready messages of a page have most of the ids between the first and the
+// last of them.
 func (p *page) dense() bool {
 	first, last, ready := int64(math.MaxInt64), int64(0), int64(0)
 	for _, m := range p.messages {

@@ -12,23 +12,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// trouble is a series of steps that each failed: because of a conflict, another error of the server, or an
-// unavailable database. Until its pause is over, the drainer only settles finished messages and renews its leases in
-// time. So the trouble ends when the failed work has succeeded, and not when other work has.
+// trouble is a series of steps that each failed: because of a conflict, another error of the
+// server, or an unavailable database. Until its pause is over, the drainer only settles finished
+// messages and renews its leases in time. So the trouble ends when the failed work has succeeded,
+// and not when other work has.
 type trouble struct {
 	steps int
 	pause time.Duration
 	until time.Time // when the pause is over
-	// renewal is set if the leases were due when a step failed, so their renewal may have failed. Then the next renewal
-	// waits for the end of the pause, too.
+	// renewal is set if the leases were due when a step failed, so their renewal may have failed.
+	// Then the next renewal waits for the end of the pause, too.
 	renewal bool
 	toldAt  time.Time // when it was logged last
 	// end is the log line for the end of the trouble; empty if its beginning was not logged.
 	end string
 }
 
-// conflictsUntilLogged is the number of steps in a row with a conflict after which the trouble is logged. Any other
-// error is logged at the first step.
+// conflictsUntilLogged is the number of steps in a row with a conflict after which the trouble is
+// logged. Any other error is logged at the first step.
 const conflictsUntilLogged = 10
 
 // tellAgain is how often a trouble that lasts is logged again.
@@ -37,12 +38,12 @@ const tellAgain = 10 * time.Minute
 // rests reports whether the pause is not over.
 func (t *trouble) rests(now time.Time) bool { return now.Before(t.until) }
 
-// mayRenew reports whether leases that are due may be renewed. If a renewal has failed, the next one waits for the end
-// of the pause.
+// mayRenew reports whether leases that are due may be renewed. If a renewal has failed, the next
+// one waits for the end of the pause.
 func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.rests(time.Now()) }
 
-// stepFailed starts a pause after a step that failed. Mostly the next step works. If the renewal of the leases failed,
-// the pause is short enough for several tries before they expire.
+// stepFailed starts a pause after a step that failed. Mostly the next step works. If the renewal of
+// the leases failed, the pause is short enough for several tries before they expire.
 func (d *Drainer) stepFailed(err error) {
 	d.failed(err)
 	if d.config.Circuits != nil {
@@ -77,7 +78,8 @@ func (d *Drainer) dropUnfit(ctx context.Context, err error) {
 	}
 }
 
-// reason returns the log line that explains why a step failed, and the line for the end of the trouble.
+// reason returns the log line that explains why a step failed, and the line for the end of the
+// trouble.
 func (d *Drainer) reason(err error) (begin, end string) {
 	const over, reached = "Postbox works again", "Postbox reaches its database again"
 	kind := d.spool.Statements.Kind

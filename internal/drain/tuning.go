@@ -71,7 +71,8 @@ func Positive[N int | time.Duration](name string, n N) error {
 	return fmt.Errorf("%s: %v is not positive", name, n)
 }
 
-// InOrder returns an error unless the settings nameMin and nameMax are positive, and the first is not above the second.
+// InOrder returns an error unless the settings nameMin and nameMax are positive, and the first is
+// not above the second.
 func InOrder(name string, least, most time.Duration) error {
 	if least <= 0 {
 		return fmt.Errorf("%sMin: %s is not positive", name, least)

@@ -18,8 +18,8 @@ func (d *Drainer) work(ctx context.Context) {
 	}
 }
 
-// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another worker takes its place.
-// A goroutine for each batch would cost a forwarder a third of its rate.
+// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another
+// worker takes its place. A goroutine for each batch would cost a forwarder a third of its rate.
 func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	outcomes := make([]spool.Outcome, len(batch))
 	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default, also after a panic
@@ -36,7 +36,8 @@ func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	ended = false
 }
 
-// dropPayloads releases large payloads, because up to two pages of messages wait for a settlement that takes long.
+// dropPayloads releases large payloads, because up to two pages of messages wait for a settlement
+// that takes long.
 func (d *Drainer) dropPayloads(batch []*schedule.Entry) {
 	for _, e := range batch {
 		if m := e.Message; e.Bytes > 0 || m.Size > d.configured.InlineBytes {
@@ -76,8 +77,9 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 	}
 }
 
-// handle passes the fit messages to the handler. A message that cannot be decoded is dead immediately, with its stored
-// form kept. A message that is gone was settled by the process that took the lane.
+// handle passes the fit messages to the handler. A message that cannot be decoded is dead
+// immediately, with its stored form kept. A message that is gone was settled by the process that
+// took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
 	closed := spool.ClosedKeys{} // with a message that is neither handed out nor done
@@ -117,8 +119,8 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 	}
 }
 
-// prepare counts the start of a suspect before it loads the payload, because a large payload may be the reason of the
-// crash.
+// prepare counts the start of a suspect before it loads the payload, because a large payload may be
+// the reason of the crash.
 func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
 		if counted, err := d.guard.countStart(ctx, m); !counted {
@@ -160,8 +162,8 @@ func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcom
 	}
 }
 
-// OutcomeOf translates a handler's error into an outcome. [postbox.Permanent] and [postbox.RetryAfter] are applied, any
-// other error is retried, and nil is done.
+// OutcomeOf translates a handler's error into an outcome. [postbox.Permanent] and
+// [postbox.RetryAfter] are applied, any other error is retried, and nil is done.
 func OutcomeOf(err error) spool.Outcome {
 	var permanent *postbox.PermanentError
 	var later *postbox.RetryAfterError

@@ -7,17 +7,17 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// fixedTimes is a schedule with fixed hours and minutes, in a time zone whose clocks may be set forward and back. On
-// the days of a change it does what cron daemons do. A time that clocks skip is due immediately after the change. A
-// time that clocks show twice is due the first time only. The cron library would leave out a skipped time on that day,
-// and run a repeated time twice.
+// fixedTimes is a schedule with fixed hours and minutes, in a time zone whose clocks may be set
+// forward and back. On the days of a change it does what cron daemons do. A time that clocks skip
+// is due immediately after the change. A time that clocks show twice is due the first time only.
+// The cron library would leave out a skipped time on that day, and run a repeated time twice.
 type fixedTimes struct {
 	clock cron.SpecSchedule // the wall-clock times, written as UTC, in which each time of each day exists once
 	zone  *time.Location
 }
 
-// daylightSaving returns the schedule of an expression as cron daemons would run it. Schedules with a wildcard for the
-// minute or the hour follow elapsed time, which the library already does.
+// daylightSaving returns the schedule of an expression as cron daemons would run it. Schedules with
+// a wildcard for the minute or the hour follow elapsed time, which the library already does.
 func daylightSaving(expression string, schedule cron.Schedule, zone *time.Location) cron.Schedule {
 	spec, ok := schedule.(*cron.SpecSchedule)
 	if !ok || hasWildcard(expression) {
@@ -31,8 +31,8 @@ func daylightSaving(expression string, schedule cron.Schedule, zone *time.Locati
 	return fixedTimes{clock: clock, zone: zone}
 }
 
-// hasWildcard reports whether the minute or the hour of an expression begins with a wildcard. Cron daemons use the same
-// test.
+// hasWildcard reports whether the minute or the hour of an expression begins with a wildcard. Cron
+// daemons use the same test.
 func hasWildcard(expression string) bool {
 	fields := strings.Fields(expression)
 	if strings.HasPrefix(fields[0], "TZ=") || strings.HasPrefix(fields[0], "CRON_TZ=") {
@@ -59,11 +59,11 @@ func (f fixedTimes) Next(t time.Time) time.Time {
 	}
 }
 
-// firstShown returns when the clocks of the zone show a time for the first time. For a time that clocks skip, it
-// returns the moment of the change.
+// firstShown returns when the clocks of the zone show a time for the first time. For a time that
+// clocks skip, it returns the moment of the change.
 func (f fixedTimes) firstShown(shown time.Time) time.Time {
-	// The offset of a zone is less than a day, and clocks are not changed twice within two days. So these are the
-	// offsets before and after a change.
+	// The offset of a zone is less than a day, and clocks are not changed twice within two days. So
+	// these are the offsets before and after a change.
 	_, before := shown.Add(-24 * time.Hour).In(f.zone).Zone()
 	_, after := shown.Add(24 * time.Hour).In(f.zone).Zone()
 	for _, offset := range []int{before, after} {

@@ -1,4 +1,5 @@
-// Package enginetest holds what the tests of the engine's packages share: a spool on a database, and a logger that remembers.
+// Package enginetest holds what the tests of the engine's packages share: a spool on a database,
+// and a logger that remembers.
 package enginetest
 
 import (

@@ -14,8 +14,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// PageReads returns how many pages of its file SQLite reads for a statement, which does not tell how many rows it reads. The pages above those with the rows
-// fit into the small memory that the handle has, and the others do not: they are read each time. It needs Linux, which counts the bytes that a thread reads.
+// PageReads returns how many pages of its file SQLite reads for a statement, which does not tell
+// how many rows it reads. The pages above those with the rows fit into the small memory that the
+// handle has, and the others do not: they are read each time. It needs Linux, which counts the
+// bytes that a thread reads.
 func PageReads(t *testing.T, database *testdb.Database, query dialect.Query) int {
 	t.Helper()
 	const pageSize = 4096

@@ -14,8 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Reads returns how many rows or index entries of tables a statement reads. SQLite does not tell: there it looks at the
-// plan, by which each table is read along an index, as far as a limit, and returns 0.
+// Reads returns how many rows or index entries of tables a statement reads. SQLite does not tell:
+// there it looks at the plan, by which each table is read along an index, as far as a limit, and
+// returns 0.
 func (b *Bench) Reads(query dialect.Query) int {
 	b.T.Helper()
 	if b.Database.Dialect == postbox.SQLite {
@@ -71,8 +72,9 @@ func (n planNode) reads() int {
 	return sum
 }
 
-// handlerReads returns how many rows the session has read from tables, without those of temporary ones. Index entries that the storage engine leaves out
-// by itself, because of a condition, are among them: those that it tries and that do not match.
+// handlerReads returns how many rows the session has read from tables, without those of temporary
+// ones. Index entries that the storage engine leaves out by itself, because of a condition, are
+// among them: those that it tries and that do not match.
 func handlerReads(ctx context.Context, t *testing.T, conn *sql.Conn) int {
 	t.Helper()
 	rows, err := conn.QueryContext(ctx, "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last', 'Handler_read_rnd', 'Handler_icp_attempts', 'Handler_icp_match')")

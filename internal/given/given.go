@@ -11,8 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Nil reports whether the value is nil, or an interface that holds a nil pointer, which would panic at the first
-// message.
+// Nil reports whether the value is nil, or an interface that holds a nil pointer, which would panic
+// at the first message.
 func Nil(value any) bool {
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Pointer, reflect.Func:
@@ -24,7 +24,8 @@ func Nil(value any) bool {
 	}
 }
 
-// Outbox returns an error unless the publisher writes in the transaction of each message. No publisher is allowed too.
+// Outbox returns an error unless the publisher writes in the transaction of each message. No
+// publisher is allowed too.
 func Outbox(publisher message.Publisher) error {
 	switch {
 	case publisher == nil:

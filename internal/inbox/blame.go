@@ -14,11 +14,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ErrTransactionLost is in the error of an attempt that failed because the handler broke its transaction. There are
-// three cases. The connection was lost while the database was available, for example because of a time-out of the
-// handler's own. A statement failed and the handler continued. Or the handler made the transaction read-only, or ended
-// it. Then nothing is settled, and the attempt counts. Writes that a handler committed by itself stay, and the next
-// attempt repeats them.
+// ErrTransactionLost is in the error of an attempt that failed because the handler broke its
+// transaction. There are three cases. The connection was lost while the database was available, for
+// example because of a time-out of the handler's own. A statement failed and the handler continued.
+// Or the handler made the transaction read-only, or ended it. Then nothing is settled, and the
+// attempt counts. Writes that a handler committed by itself stay, and the next attempt repeats
+// them.
 var ErrTransactionLost = errors.New("the handler lost its transaction")
 
 var (
@@ -27,8 +28,8 @@ var (
 		"or an error after which the database rolls back; the writes of the handler may be committed", ErrTransactionLost)
 )
 
-// brokenError is the error of a transaction that could not be ended, or of a handler that reports an outage. blame then
-// asks the database to find the cause.
+// brokenError is the error of a transaction that could not be ended, or of a handler that reports
+// an outage. blame then asks the database to find the cause.
 type brokenError struct {
 	err error
 	// lost: the connection was lost too.
@@ -47,13 +48,13 @@ func (e *brokenError) Error() string { return e.err.Error() }
 // Unwrap returns the driver's error.
 func (e *brokenError) Unwrap() error { return e.err }
 
-// DoubtError is the error of a handler that reports an outage although the database answers. The handler may be at
-// fault, for example if it lost its own connection, or the network may have failed for a moment. Such an error counts
-// as an attempt from the second time on.
+// DoubtError is the error of a handler that reports an outage although the database answers. The
+// handler may be at fault, for example if it lost its own connection, or the network may have
+// failed for a moment. Such an error counts as an attempt from the second time on.
 type DoubtError struct {
 	Err error
-	// Exhausted: disk or memory was full, either on the server or for this handler alone. In a queue, the circuit
-	// decides which.
+	// Exhausted: disk or memory was full, either on the server or for this handler alone. In a
+	// queue, the circuit decides which.
 	Exhausted bool
 }
 
@@ -63,7 +64,8 @@ func (e DoubtError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e DoubtError) Unwrap() error { return e.Err }
 
-// RefusalError means that the server refuses to remove a message, although the handler did nothing wrong.
+// RefusalError means that the server refuses to remove a message, although the handler did nothing
+// wrong.
 type RefusalError struct{ Err error }
 
 // Error returns the text of the error.
@@ -75,13 +77,14 @@ func (e RefusalError) Unwrap() error { return e.Err }
 const (
 	// askTimeout is the time within which an available database must answer.
 	askTimeout = 10 * time.Second
-	// uptimeMargin is added to the age of a transaction when it is compared with the server's uptime, because MySQL
-	// counts whole seconds.
+	// uptimeMargin is added to the age of a transaction when it is compared with the server's
+	// uptime, because MySQL counts whole seconds.
 	uptimeMargin = 2 * time.Second
 )
 
-// Inquiry asks the database whether it is available, and whether it can be written to. It asks each question once for
-// all errors that one run of a handler reports, because a database that hangs takes as long as askTimeout.
+// Inquiry asks the database whether it is available, and whether it can be written to. It asks each
+// question once for all errors that one run of a handler reports, because a database that hangs
+// takes as long as askTimeout.
 type Inquiry struct {
 	core  *Core
 	began time.Time // when the handler began
@@ -108,8 +111,8 @@ func (i *Inquiry) writable(ctx context.Context) error {
 	return *i.writableAnswer
 }
 
-// blame finds out why a transaction broke. It asks the database on another connection. If the same server answers, and
-// has not restarted since the transaction began, the handler is at fault.
+// blame finds out why a transaction broke. It asks the database on another connection. If the same
+// server answers, and has not restarted since the transaction began, the handler is at fault.
 func (c *Core) blame(live context.Context, database *Inquiry, w Work, broken *brokenError) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
@@ -136,7 +139,8 @@ func (c *Core) BlameCommit(live context.Context, began time.Time, err error) err
 	return c.blame(live, c.Inquire(began), Work{}, &brokenError{err: err, lost: true})
 }
 
-// WithoutTransaction runs a handler without a transaction of Postbox, and again if it conflicts with others.
+// WithoutTransaction runs a handler without a transaction of Postbox, and again if it conflicts
+// with others.
 func (c *Core) WithoutTransaction(ctx context.Context, handle func() error) error {
 	return c.UntilNoConflict(ctx, func() error {
 		began := time.Now()
@@ -148,8 +152,8 @@ func (c *Core) WithoutTransaction(ctx context.Context, handle func() error) erro
 	})
 }
 
-// BlameOutside finds out the cause of the error of a handler without a transaction of Postbox. It asks the database
-// only if the error reports an outage.
+// BlameOutside finds out the cause of the error of a handler without a transaction of Postbox. It
+// asks the database only if the error reports an outage.
 func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) error {
 	kind := c.Statements.Kind
 	var doubt DoubtError
@@ -166,8 +170,9 @@ func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) 
 	}
 }
 
-// blameRefusal repeats the refused statement in a new transaction without a handler, and rolls that back. If the
-// statement works there, the handler changed its own transaction, for example its role.
+// blameRefusal repeats the refused statement in a new transaction without a handler, and rolls that
+// back. If the statement works there, the handler changed its own transaction, for example its
+// role.
 func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
 	err := spool.InTx(ctx, c.DB, c.Statements, func(tx *sql.Tx) error {
 		if err := w.Settle(ctx, tx); err != nil {
@@ -192,9 +197,9 @@ func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
 	}
 }
 
-// blameReadOnly distinguishes two cases. The server may have become read-only, such as an old primary after a failover.
-// Or only the handler cannot write: it made its own transaction read-only, or met a limit that the server reports with
-// the same code.
+// blameReadOnly distinguishes two cases. The server may have become read-only, such as an old
+// primary after a failover. Or only the handler cannot write: it made its own transaction
+// read-only, or met a limit that the server reports with the same code.
 func (c *Core) blameReadOnly(tryErr, err error) error {
 	if c.Statements.Kind.Classify(tryErr) == dialect.Unavailable {
 		return OutageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
@@ -204,7 +209,8 @@ func (c *Core) blameReadOnly(tryErr, err error) error {
 
 var errWorks = errors.New("it works, and is rolled back")
 
-// ask returns an error if the database does not answer, is another server than before, or has restarted meanwhile.
+// ask returns an error if the database does not answer, is another server than before, or has
+// restarted meanwhile.
 func (c *Core) ask(ctx context.Context, since time.Time) error {
 	if c.Statements.Uptime == "" {
 		return nil
@@ -236,15 +242,15 @@ func (c *Core) meet(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// Doubts remembers the messages during which a connection was lost for an unknown reason. The zero value is ready to
-// use.
+// Doubts remembers the messages during which a connection was lost for an unknown reason. The zero
+// value is ready to use.
 type Doubts struct {
 	mu   sync.Mutex
 	seen map[string]struct{}
 }
 
-// maxDoubts bounds the memory. When it is reached, all messages are forgotten, and each gets one more attempt that does
-// not count.
+// maxDoubts bounds the memory. When it is reached, all messages are forgotten, and each gets one
+// more attempt that does not count.
 const maxDoubts = 10_000
 
 // First reports whether the message has not been seen before.
@@ -261,8 +267,9 @@ func (d *Doubts) First(subject []byte) bool {
 	return true
 }
 
-// IsOwnContext reports whether an error comes from the end of a context, and not from a slow connection: errors of
-// packages net and net/url wrap the same errors. A handler that runs out of its own time has failed.
+// IsOwnContext reports whether an error comes from the end of a context, and not from a slow
+// connection: errors of packages net and net/url wrap the same errors. A handler that runs out of
+// its own time has failed.
 func IsOwnContext(err error) bool {
 	var address *url.Error
 	var operation *net.OpError

@@ -17,7 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// Config has the settings of a store that its queues or the cleanup need too. inboxstore.Config explains them.
+// Config has the settings of a store that its queues or the cleanup need too. inboxstore.Config
+// explains them.
 type Config struct {
 	ClaimRetention      time.Duration
 	DeadLetterRetention time.Duration
@@ -25,7 +26,8 @@ type Config struct {
 	CloseTimeout        time.Duration
 }
 
-// Core is the part that a store shares with the code that processes its queues. It is safe for concurrent use.
+// Core is the part that a store shares with the code that processes its queues. It is safe for
+// concurrent use.
 type Core struct {
 	Config
 

@@ -9,10 +9,10 @@ import (
 	"weak"
 )
 
-// Slots limit the number of handlers that hold a transaction of a pool, across all stores of that pool, so that one
-// connection remains for leases, reads and records. A process that cannot renew its leases loses its lanes even though
-// it is alive. A pool with one connection has none to reserve. There the transaction of a handler holds its lane, see
-// [spool.Hold].
+// Slots limit the number of handlers that hold a transaction of a pool, across all stores of that
+// pool, so that one connection remains for leases, reads and records. A process that cannot renew
+// its leases loses its lanes even though it is alive. A pool with one connection has none to
+// reserve. There the transaction of a handler holds its lane, see [spool.Hold].
 type Slots struct {
 	db *sql.DB
 	*queueForSlots
@@ -37,8 +37,8 @@ func slotsOf(db *sql.DB) Slots {
 	return Slots{db: db, queueForSlots: shared.(*queueForSlots)}
 }
 
-// most returns the number of slots; 0 means no limit. It is computed each time, since the size of the pool may change
-// at any time.
+// most returns the number of slots; 0 means no limit. It is computed each time, since the size of
+// the pool may change at any time.
 func (s *Slots) most() int {
 	connections := s.db.Stats().MaxOpenConnections
 	if connections == 0 || s.Alone() {

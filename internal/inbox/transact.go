@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// HandlerError is an error of a handler, such as the one that a store runs once, and not an error of the store.
+// HandlerError is an error of a handler, such as the one that a store runs once, and not an error
+// of the store.
 type HandlerError struct{ Err error }
 
 // Error returns the text of the handler's error.
@@ -25,8 +26,8 @@ func (e *HandlerError) Error() string { return e.Err.Error() }
 // Unwrap returns the handler's error.
 func (e *HandlerError) Unwrap() error { return e.Err }
 
-// OutageError is an outage of the database, whatever the driver calls it. If the handler of a queue has an inbox of its
-// own and returns this error, the queue counts no attempt.
+// OutageError is an outage of the database, whatever the driver calls it. If the handler of a queue
+// has an inbox of its own and returns this error, the queue counts no attempt.
 type OutageError struct{ Err error }
 
 // Error returns the text of the error.
@@ -35,16 +36,17 @@ func (e OutageError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e OutageError) Unwrap() error { return e.Err }
 
-// ErrStopping is the result of a handler if its queue stops before the message was taken or answered. It counts no
-// attempt.
+// ErrStopping is the result of a handler if its queue stops before the message was taken or
+// answered. It counts no attempt.
 var ErrStopping = errors.New("the subscription ends")
 
 // Work is the content of one transaction.
 type Work struct {
 	// Begin runs the first statement of Postbox; nil for none. Its error is returned unchanged.
 	Begin func(ctx context.Context, tx *sql.Tx) error
-	// Handle runs the handler. Its error is returned as a [HandlerError], unless the database failed or the error is
-	// [ErrStopping]. A Handle for several messages calls intact between them, and returns the error of intact.
+	// Handle runs the handler. Its error is returned as a [HandlerError], unless the database
+	// failed or the error is [ErrStopping]. A Handle for several messages calls intact between
+	// them, and returns the error of intact.
 	Handle func(ctx context.Context, intact func() error) error
 	// Settle runs the last statement of Postbox; nil for none.
 	Settle func(ctx context.Context, tx *sql.Tx) error
@@ -52,9 +54,10 @@ type Work struct {
 	Guarded bool
 }
 
-// Transact does work in a transaction of its own. The context of each part carries that transaction. Transact waits for
-// a connection until wait ends; the transaction lives until live ends. If the transaction cannot be ended as intended,
-// Transact asks the database for the cause. It returns the connection first, since a pool may have no other.
+// Transact does work in a transaction of its own. The context of each part carries that
+// transaction. Transact waits for a connection until wait ends; the transaction lives until live
+// ends. If the transaction cannot be ended as intended, Transact asks the database for the cause.
+// It returns the connection first, since a pool may have no other.
 func (c *Core) Transact(wait, live context.Context, w Work) error {
 	began := time.Now()
 	err := c.attempt(wait, live, w)
@@ -116,8 +119,9 @@ func (c *Core) attempt(wait, live context.Context, w Work) (err error) {
 	return nil
 }
 
-// settleSoon settles. If that waits too long, because another transaction has locked the row of a message, it gives up
-// the whole transaction: the waiting worker could be the only one of its queue.
+// settleSoon settles. If that waits too long, because another transaction has locked the row of a
+// message, it gives up the whole transaction: the waiting worker could be the only one of its
+// queue.
 func (t transaction) settleSoon(hooked context.Context, w Work, giveUp context.CancelCauseFunc) error {
 	if !t.core.Statements.LocksRows() {
 		return w.Settle(hooked, t.tx)
@@ -139,7 +143,8 @@ type transaction struct {
 	tx   *sql.Tx
 }
 
-// handle runs the handler. Then it checks that its transaction is still the one that began, and can be committed.
+// handle runs the handler. Then it checks that its transaction is still the one that began, and can
+// be committed.
 func (t transaction) handle(hooked context.Context, w Work) error {
 	scope := txscope.From(hooked)
 	defer func() { _ = scope.Return() }() // also after a panic
@@ -163,10 +168,11 @@ func (t transaction) handle(hooked context.Context, w Work) error {
 	return t.intact()
 }
 
-// intact is check for the case that no later statement of Postbox detects the end of the transaction. MySQL's server
-// rolls back the whole transaction in a deadlock, and its error does not tell the driver. If the handler ignored that
-// error, its later writes would be committed without its claim and its earlier ones. On MySQL and MariaDB intact costs
-// a statement, unless the last statement of the handler has changed rows.
+// intact is check for the case that no later statement of Postbox detects the end of the
+// transaction. MySQL's server rolls back the whole transaction in a deadlock, and its error does
+// not tell the driver. If the handler ignored that error, its later writes would be committed
+// without its claim and its earlier ones. On MySQL and MariaDB intact costs a statement, unless the
+// last statement of the handler has changed rows.
 func (t transaction) intact() error {
 	if err := t.check(); err != nil || !dialect.MustTellStatus(t.conn) {
 		return err
@@ -208,8 +214,8 @@ func (t transaction) check() error {
 	}
 }
 
-// late returns the error of a handler that continued after its context had ended. If a deadline of the delivery ended
-// the context, the handler has failed. Otherwise the process is stopping.
+// late returns the error of a handler that continued after its context had ended. If a deadline of
+// the delivery ended the context, the handler has failed. Otherwise the process is stopping.
 func (t transaction) late() error {
 	cause := context.Cause(t.live)
 	if errors.Is(cause, spool.ErrRowLocked) {
@@ -222,7 +228,8 @@ func (t transaction) late() error {
 	return err
 }
 
-// failed decides whether the handler failed, or whether the database failed or may have failed during the handler.
+// failed decides whether the handler failed, or whether the database failed or may have failed
+// during the handler.
 func (t transaction) failed(err error) error {
 	kind := t.core.Statements.Kind
 	elsewhere := kind.Can().ErrorsEndTransactions && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended this transaction
@@ -238,8 +245,9 @@ func (t transaction) failed(err error) error {
 	}
 }
 
-// disconnected returns the error of a transaction whose connection was lost. If the server's error for it is no outage and does not
-// say that the connection was killed, or the handler's context ended, the handler is at fault.
+// disconnected returns the error of a transaction whose connection was lost. If the server's error
+// for it is no outage and does not say that the connection was killed, or the handler's context
+// ended, the handler is at fault.
 func (t transaction) disconnected(err, rollbackErr error) error {
 	kind := t.core.Statements.Kind
 	evident := kind.Classify(err) != dialect.Unavailable && !kind.Killed(err) &&
@@ -247,8 +255,9 @@ func (t transaction) disconnected(err, rollbackErr error) error {
 	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
 }
 
-// lost reports whether the error of a rollback, which followed another error, means that the connection was lost. If
-// disk or memory is full, a database may roll back by itself, and then there is nothing left to roll back.
+// lost reports whether the error of a rollback, which followed another error, means that the
+// connection was lost. If disk or memory is full, a database may roll back by itself, and then
+// there is nothing left to roll back.
 func (t transaction) lost(err, rollbackErr error) bool {
 	if rollbackErr == nil || errors.Is(rollbackErr, sql.ErrTxDone) {
 		return false
@@ -292,8 +301,8 @@ func (t transaction) commit() error {
 	case dialect.TxStatusOf(t.conn) == dialect.TxLost: // the server had ended the connection earlier, and reports it only now
 		return t.disconnected(fmt.Errorf("inbox: commit: %w", err), nil)
 	default:
-		// A server that refuses a commit refuses the work of the handler: a constraint that is checked at the end, or a
-		// statement that failed and was ignored.
+		// A server that refuses a commit refuses the work of the handler: a constraint that is
+		// checked at the end, or a statement that failed and was ignored.
 		return &HandlerError{Err: fmt.Errorf("inbox: commit: %w", err)}
 	}
 }

@@ -41,7 +41,8 @@ func New(t *testing.T, database *testdb.Database) *Bench {
 	return on(t, &looking, database.DB)
 }
 
-// OnOneHandle returns a bench in an empty database that has no second handle, such as one in memory.
+// OnOneHandle returns a bench in an empty database that has no second handle, such as one in
+// memory.
 func OnOneHandle(t *testing.T, database *testdb.Database) *Bench {
 	t.Helper()
 	return on(t, database, database.DB)
@@ -55,7 +56,8 @@ func on(t *testing.T, database *testdb.Database, pool *sql.DB) *Bench {
 	return b.Over(pool)
 }
 
-// StoreFor returns a store in the database through a handle, without a cache unless change gives it one.
+// StoreFor returns a store in the database through a handle, without a cache unless change gives it
+// one.
 func StoreFor(t *testing.T, database *testdb.Database, db *sql.DB, change func(*inboxstore.Config)) *inboxstore.Store {
 	t.Helper()
 	config := inboxstore.Config{CacheSize: -1}
@@ -120,7 +122,8 @@ func (b *Bench) Drained() {
 	b.Eventually(func() bool { return b.Pending() == 0 }, "the queue is empty")
 }
 
-// Renewed waits until the leases have been renewed so many times: whatever was under way has gone on meanwhile.
+// Renewed waits until the leases have been renewed so many times: whatever was under way has gone
+// on meanwhile.
 func (b *Bench) Renewed(times int) {
 	b.T.Helper()
 	until := func() int { return b.Count(b.T, "SELECT MAX(expires_at) FROM postbox_members") }

@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Counts counts the transactions that insert messages, or try to; a statement outside of one is one by itself. It counts
-// too the statements that look up claims or ask whether the database is there, and, once it is away, the attempts to connect.
+// Counts counts the transactions that insert messages, or try to; a statement outside of one is one
+// by itself. It counts too the statements that look up claims or ask whether the database is there,
+// and, once it is away, the attempts to connect.
 type Counts struct {
 	All, InTx atomic.Int64
 	Lookups   atomic.Int64

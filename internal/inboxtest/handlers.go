@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Hold waits for the channel, or for the end of the message's context, so that no handler outlives its test.
+// Hold waits for the channel, or for the end of the message's context, so that no handler outlives
+// its test.
 func Hold(ctx context.Context, until <-chan struct{}) error {
 	select {
 	case <-until:
@@ -50,10 +51,12 @@ func RaiseConflict(ctx context.Context, dialect postbox.Dialect) error {
 	return err
 }
 
-// Slow is a statement that takes longer than any test, or, where its end may be missed, longer than a time-out here.
+// Slow is a statement that takes longer than any test, or, where its end may be missed, longer than
+// a time-out here.
 func Slow(dialect postbox.Dialect) string {
 	switch dialect {
-	// A server may go on with it after the client has gone, and with its transaction, which holds up other tests.
+	// A server may go on with it after the client has gone, and with its transaction, which holds
+	// up other tests.
 	case postbox.PostgreSQL:
 		return "SELECT pg_sleep(2)"
 	case postbox.MySQL:

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Failures collects the errors of parts of a router that have started and cannot continue. Run of a Watermill router
-// does not return such an error, so the errors travel through the context that the router gives to its subscribers.
+// Failures collects the errors of parts of a router that have started and cannot continue. Run of a
+// Watermill router does not return such an error, so the errors travel through the context that the
+// router gives to its subscribers.
 type Failures struct {
 	stop context.CancelFunc
 
@@ -23,8 +24,8 @@ func Collect(ctx context.Context) (context.Context, *Failures) {
 	return context.WithValue(ctx, failuresKey{}, f), f
 }
 
-// Fail records that a part of the router that ctx comes from has failed, and ends the run. It returns false unless the
-// context comes from [Collect].
+// Fail records that a part of the router that ctx comes from has failed, and ends the run. It
+// returns false unless the context comes from [Collect].
 func Fail(ctx context.Context, err error) bool {
 	f, collected := ctx.Value(failuresKey{}).(*Failures)
 	if !collected {

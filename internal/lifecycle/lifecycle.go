@@ -1,5 +1,5 @@
-// Package lifecycle lets a Watermill router start and stop a component that is not a message handler, such as a
-// forwarder or a batch. It also lets a publisher close after its running calls.
+// Package lifecycle lets a Watermill router start and stop a component that is not a message
+// handler, such as a forwarder or a batch. It also lets a publisher close after its running calls.
 package lifecycle
 
 import (
@@ -24,27 +24,27 @@ type Runner interface {
 
 // Checker is a component that can check beforehand whether it can run.
 type Checker interface {
-	// Check returns the error that would end the component immediately. If the component would wait for an unavailable
-	// service, that is not an error.
+	// Check returns the error that would end the component immediately. If the component would wait
+	// for an unavailable service, that is not an error.
 	Check(ctx context.Context) error
 }
 
 // checkTimeout bounds a check, because the router starts nothing else meanwhile.
 const checkTimeout = 5 * time.Second
 
-// Check is for Subscribe, whose error Run of the router returns. It returns the error of the checker. If the check
-// takes too long, because the database does not answer, it returns nil: the component waits for its database when it
-// runs.
+// Check is for Subscribe, whose error Run of the router returns. It returns the error of the
+// checker. If the check takes too long, because the database does not answer, it returns nil: the
+// component waits for its database when it runs.
 func Check(ctx context.Context, checker Checker) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	return checker.Check(ctx)
 }
 
-// Add makes the runner a handler of the router. The handler gets no messages and lives as long as the runner, so the
-// router starts the runner, and waits for it when it closes. If the runner fails, the router fails. Run of the router
-// returns the error of a [Checker] that cannot start. A later error ends the run, see [Failures]. Without [Collect] it
-// is logged, and the router closes.
+// Add makes the runner a handler of the router. The handler gets no messages and lives as long as
+// the runner, so the router starts the runner, and waits for it when it closes. If the runner
+// fails, the router fails. Run of the router returns the error of a [Checker] that cannot start. A
+// later error ends the run, see [Failures]. Without [Collect] it is logged, and the router closes.
 func Add(router *message.Router, name, topic string, runner Runner, logger watermill.LoggerAdapter) error {
 	if err := Free(router, name); err != nil {
 		return err
@@ -53,7 +53,8 @@ func Add(router *message.Router, name, topic string, runner Runner, logger water
 	return nil
 }
 
-// Free returns an error if the router already has a handler of this name; the router itself would panic.
+// Free returns an error if the router already has a handler of this name; the router itself would
+// panic.
 func Free(router *message.Router, name string) error {
 	if _, taken := router.Handlers()[name]; taken {
 		return fmt.Errorf("the router has a handler %q already: choose another name", name)

@@ -8,8 +8,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Once is the life cycle of a component that runs once, until its context ends or it is closed. The zero value is not
-// started. It is safe for concurrent use.
+// Once is the life cycle of a component that runs once, until its context ends or it is closed. The
+// zero value is not started. It is safe for concurrent use.
 type Once struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // not nil after the start
@@ -17,8 +17,8 @@ type Once struct {
 	closed bool
 }
 
-// Begin returns the context of the run, which ends with ctx and with Close. Call end when the run has ended. A second
-// run, and a run after Close, is an error, which contains the name.
+// Begin returns the context of the run, which ends with ctx and with Close. Call end when the run
+// has ended. A second run, and a run after Close, is an error, which contains the name.
 func (o *Once) Begin(ctx context.Context, name string) (running context.Context, end func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// guarded is a recorder that recovers from panics of the one in it, since a panic would end the work that is measured.
+// guarded is a recorder that recovers from panics of the one in it, since a panic would end the
+// work that is measured.
 type guarded struct {
 	metrics.Recorder
 
@@ -42,8 +43,8 @@ func (g *guarded) Record(instrument *metrics.Instrument, value float64, labels .
 	g.Recorder.Record(instrument, value, labels...)
 }
 
-// series is one of the series of a recorder. It looks for it when the first value comes, so that there are no series
-// without values. If that panics, the series has none.
+// series is one of the series of a recorder. It looks for it when the first value comes, so that
+// there are no series without values. If that panics, the series has none.
 type series struct {
 	of         *guarded
 	instrument *metrics.Instrument

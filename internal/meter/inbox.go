@@ -19,7 +19,8 @@ const (
 	Failed    Delivery = "failed"
 )
 
-// Inboxes reports on the inboxes of a store. It is safe for concurrent use. A nil Inboxes reports nothing.
+// Inboxes reports on the inboxes of a store. It is safe for concurrent use. A nil Inboxes reports
+// nothing.
 type Inboxes struct {
 	recorder *guarded
 
@@ -42,7 +43,8 @@ func OfInboxes(recorder metrics.Recorder, logger watermill.LoggerAdapter) *Inbox
 	return &Inboxes{recorder: guarded, known: map[delivery]*series{}}
 }
 
-// Delivered reports a message that reached an inbox. fresh is false for a duplicate; done is what a fresh one is.
+// Delivered reports a message that reached an inbox. fresh is false for a duplicate; done is what a
+// fresh one is.
 func (i *Inboxes) Delivered(consumer, topic string, done Delivery, fresh bool, err error) {
 	if i == nil {
 		return

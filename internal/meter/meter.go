@@ -1,5 +1,5 @@
-// Package meter reports what happens in an outbox or a queue, and in inboxes, to a recorder of package metrics. All its
-// methods do nothing if there is no recorder.
+// Package meter reports what happens in an outbox or a queue, and in inboxes, to a recorder of
+// package metrics. All its methods do nothing if there is no recorder.
 package meter
 
 import (
@@ -58,8 +58,8 @@ func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) 
 // processStart is where the clock of [Spool.Now] starts.
 var processStart = time.Now()
 
-// Now returns a time for the measurement of a duration, 0 without a recorder. It costs half of what time.Now does, since
-// it does not read the time of day.
+// Now returns a time for the measurement of a duration, 0 without a recorder. It costs half of what
+// time.Now does, since it does not read the time of day.
 func (s *Spool) Now() time.Duration {
 	if s == nil {
 		return 0
@@ -67,24 +67,25 @@ func (s *Spool) Now() time.Duration {
 	return time.Since(processStart)
 }
 
-// Begin makes the series of a queue begin at 0, so that their rates include the first message. It is called when a
-// process begins to work on the queue. The topics of an outbox are not known then: their series begin with the first
-// outcome.
+// Begin makes the series of a queue begin at 0, so that their rates include the first message. It
+// is called when a process begins to work on the queue. The topics of an outbox are not known then:
+// their series begin with the first outcome.
 func (s *Spool) Begin() {
 	if s != nil && s.kind == spool.KindQueue {
 		s.topic(s.name).begin()
 	}
 }
 
-// Stored reports messages that were written, and may still be rolled back. The topic of a queue is its name.
+// Stored reports messages that were written, and may still be rolled back. The topic of a queue is
+// its name.
 func (s *Spool) Stored(topic string, messages int) {
 	if s != nil {
 		s.topic(topic).stored.record(float64(messages))
 	}
 }
 
-// Called reports a call of the broker's publisher, or of a queue's handler, with a number of messages. succeeded is true
-// if it was successful for all of them.
+// Called reports a call of the broker's publisher, or of a queue's handler, with a number of
+// messages. succeeded is true if it was successful for all of them.
 func (s *Spool) Called(topic string, messages int, took time.Duration, succeeded bool) {
 	if s == nil {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Tally reports the outcomes of the messages of a settlement, after their commit. Messages of a settlement mostly have
-// one topic and one outcome, so these are reported together: the loop of a drainer does this for each message. A nil
-// Tally reports nothing. It is for one goroutine.
+// Tally reports the outcomes of the messages of a settlement, after their commit. Messages of a
+// settlement mostly have one topic and one outcome, so these are reported together: the loop of a
+// drainer does this for each message. A nil Tally reports nothing. It is for one goroutine.
 type Tally struct {
 	spool   *Spool
 	now     time.Time

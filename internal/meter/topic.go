@@ -7,9 +7,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// topic has the series of a topic that get values with each message. A recorder finds them once, and not for each
-// message: the loop of a drainer reports all its outcomes, and finding a series by its labels would take a tenth of its
-// time.
+// topic has the series of a topic that get values with each message. A recorder finds them once,
+// and not for each message: the loop of a drainer reports all its outcomes, and finding a series by
+// its labels would take a tenth of its time.
 type topic struct {
 	stored, attempts, latency, circuit *series
 	ended                              map[Outcome]*series
@@ -17,7 +17,8 @@ type topic struct {
 	begun                              sync.Once
 }
 
-// topic returns that of a name. There is one for each name that this process has met, as there are series.
+// topic returns that of a name. There is one for each name that this process has met, as there are
+// series.
 func (s *Spool) topic(name string) *topic {
 	if known, has := s.topics.Load(name); has {
 		return known.(*topic) //nolint:forcetypeassert // the map has nothing else

@@ -22,8 +22,8 @@ type Receipt struct {
 	HandledAt time.Time
 }
 
-// Is reports whether a message is a receipt. There are no receipts of receipts: two services that confirm the messages of each other would
-// never stop.
+// Is reports whether a message is a receipt. There are no receipts of receipts: two services that
+// confirm the messages of each other would never stop.
 func Is(msg *message.Message) bool { return msg.Metadata.Get(postbox.Receipt) != "" }
 
 // version is the value of the metadata that marks a receipt. A later format would have another one.
@@ -58,7 +58,8 @@ func Publish(ctx context.Context, outbox message.Publisher, topic string, receip
 	return nil
 }
 
-// message returns the receipt as a message. Names are made fit for the columns of a database. An error is permanent.
+// message returns the receipt as a message. Names are made fit for the columns of a database. An
+// error is permanent.
 func (r Receipt) message() (*message.Message, error) {
 	r.Consumer, r.Topic = spool.NameText(r.Consumer), spool.NameText(r.Topic)
 	if err := r.validate(); err != nil {
@@ -95,7 +96,8 @@ func Parse(msg *message.Message) (Receipt, error) {
 	return r, r.validate()
 }
 
-// validate returns an error if the receipt does not say who has handled what, or if some database cannot store it.
+// validate returns an error if the receipt does not say who has handled what, or if some database
+// cannot store it.
 func (r Receipt) validate() error {
 	var problems []error
 	if err := CheckConsumer(r.Consumer); err != nil {

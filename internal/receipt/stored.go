@@ -16,7 +16,8 @@ type Stored struct {
 	MessageID string
 	Consumer  string
 	State     int // a constant of package dialect
-	// SentAt is zero if the receipt was not awaited. HandledAt and ReceivedAt are zero until it has come.
+	// SentAt is zero if the receipt was not awaited. HandledAt and ReceivedAt are zero until it has
+	// come.
 	SentAt, DueAt, HandledAt, ReceivedAt time.Time
 }
 

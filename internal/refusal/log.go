@@ -11,10 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// perMinute is how many lines a minute has: anyone can send a request that is refused, and must not fill the disk.
+// perMinute is how many lines a minute has: anyone can send a request that is refused, and must not
+// fill the disk.
 const perMinute = 20
 
-// Log writes a line for each refused request, at most 20 in a minute. It is safe for concurrent use.
+// Log writes a line for each refused request, at most 20 in a minute. It is safe for concurrent
+// use.
 type Log struct {
 	logger watermill.LoggerAdapter
 	now    func() time.Time
@@ -28,8 +30,9 @@ type Log struct {
 // New returns a Log that writes to a logger.
 func New(logger watermill.LoggerAdapter) *Log { return &Log{logger: logger, now: time.Now} }
 
-// Refused says who was refused what, and why. The line has no query, no header with a password and no form: these can have secrets. A field "omitted" has
-// the number of refused requests without a line before this one.
+// Refused says who was refused what, and why. The line has no query, no header with a password and
+// no form: these can have secrets. A field "omitted" has the number of refused requests without a
+// line before this one.
 func (l *Log) Refused(r *http.Request, actor string, reason error) {
 	omitted, ok := l.next()
 	if !ok {
@@ -68,7 +71,8 @@ func (l *Log) next() (omitted int, ok bool) {
 // maxText is how many bytes of a text the log gets.
 const maxText = 300
 
-// printable cuts a text off, and quotes it if a terminal or a reader of the log could take it for something else.
+// printable cuts a text off, and quotes it if a terminal or a reader of the log could take it for
+// something else.
 func printable(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"

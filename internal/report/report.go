@@ -1,4 +1,5 @@
-// Package report holds the error of a handler in the context of a queue's message, since a Nack carries none.
+// Package report holds the error of a handler in the context of a queue's message, since a Nack
+// carries none.
 package report
 
 import (
@@ -35,8 +36,9 @@ func From(ctx context.Context) *Report {
 	return r
 }
 
-// Fail stores the error of a handler where the queue that handed out the message finds it. It also stores it with the
-// transaction that ctx carries. It reports false if the message does not come from a queue.
+// Fail stores the error of a handler where the queue that handed out the message finds it. It also
+// stores it with the transaction that ctx carries. It reports false if the message does not come
+// from a queue.
 func Fail(ctx context.Context, err error) bool {
 	err = usererror.Checked(err)
 	r := From(ctx)

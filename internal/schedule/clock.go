@@ -5,8 +5,8 @@ import "time"
 // processStart holds a reading of both clocks.
 var processStart = time.Now()
 
-// wallAhead returns how far the wall clock has moved ahead of the monotonic clock between the start of the process and
-// now. It is negative if the wall clock was set back.
+// wallAhead returns how far the wall clock has moved ahead of the monotonic clock between the start
+// of the process and now. It is negative if the wall clock was set back.
 func wallAhead(now time.Time) time.Duration {
 	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// The methods with which the drainer controls and inspects its scheduler, apart from passing messages.
+// The methods with which the drainer controls and inspects its scheduler, apart from passing
+// messages.
 
 // DropAll drops the waiting messages of all lanes, and returns them.
 func (s *Scheduler) DropAll() (dropped []*spool.Message) {
@@ -44,7 +45,8 @@ func (s *Scheduler) Limit(most int) {
 	s.work.Broadcast()
 }
 
-// Bound sets the maximum number of payload bytes that are loaded one by one and handled at a time; 0 means no limit.
+// Bound sets the maximum number of payload bytes that are loaded one by one and handled at a time;
+// 0 means no limit.
 func (s *Scheduler) Bound(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +70,8 @@ func (s *Scheduler) Stop() {
 // Extend moves the time after which no message is handed out.
 func (s *Scheduler) Extend(deadline time.Time) { s.ExtendSince(s.Ahead(time.Now()), deadline) }
 
-// ExtendSince is Extend, measured from a time at which the wall clock was ahead by the given duration.
+// ExtendSince is Extend, measured from a time at which the wall clock was ahead by the given
+// duration.
 func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +79,8 @@ func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.work.Broadcast()
 }
 
-// Known returns the messages in memory, by lane, that a read of these lanes after these ids could find again.
+// Known returns the messages in memory, by lane, that a read of these lanes after these ids could
+// find again.
 func (s *Scheduler) Known(from map[int]int64) map[int][]dialect.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()

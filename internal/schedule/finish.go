@@ -7,10 +7,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Finish records the outcomes of a batch. A key whose messages all succeeded continues immediately. Another key waits
-// until its messages are settled. This includes a key with a dead message: until the settlement, another process may
-// have to handle that message again, before all others. It also includes the key of a message that had waited for
-// another attempt: the messages behind it were not read, and must be read from there on.
+// Finish records the outcomes of a batch. A key whose messages all succeeded continues immediately.
+// Another key waits until its messages are settled. This includes a key with a dead message: until
+// the settlement, another process may have to handle that message again, before all others. It also
+// includes the key of a message that had waited for another attempt: the messages behind it were
+// not read, and must be read from there on.
 func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,8 @@ func (s *Scheduler) rest(q *queue) {
 	}
 }
 
-// putBack puts back the waiting messages of a queue. They are read again after the message that has closed the key.
+// putBack puts back the waiting messages of a queue. They are read again after the message that has
+// closed the key.
 func (s *Scheduler) putBack(q *queue) {
 	for _, waiting := range q.entries {
 		waiting.Outcome = spool.Outcome{Verdict: spool.Postpone}
@@ -88,8 +90,8 @@ func (s *Scheduler) forget(t *topicQueue) {
 	}
 }
 
-// Await records whether a settlement of successful messages is running. Until it ends, further successful messages need
-// no signal.
+// Await records whether a settlement of successful messages is running. Until it ends, further
+// successful messages need no signal.
 func (s *Scheduler) Await(awaited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +109,8 @@ func (s *Scheduler) Signal() {
 	}
 }
 
-// TakeFinished returns the messages that must be settled. The caller settles them, with as many tries as necessary.
+// TakeFinished returns the messages that must be settled. The caller settles them, with as many
+// tries as necessary.
 func (s *Scheduler) TakeFinished() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +162,9 @@ func (s *Scheduler) remove(e *Entry) {
 	}
 }
 
-// Drop forgets the waiting messages of some lanes, and returns them. Running messages continue to their end, and their keys are
-// closed until then. If the lanes come back, messages behind a running one wait until its outcome is known.
+// Drop forgets the waiting messages of some lanes, and returns them. Running messages continue to
+// their end, and their keys are closed until then. If the lanes come back, messages behind a
+// running one wait until its outcome is known.
 func (s *Scheduler) Drop(lanes []int) (dropped []*spool.Message) {
 	concerned := map[int]bool{}
 	for _, lane := range lanes {

@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Gather says when waiting messages are handed out as a batch. The configuration sets the maximum size of the batch.
-// Gather is for spools with one topic.
+// Gather says when waiting messages are handed out as a batch. The configuration sets the maximum
+// size of the batch. Gather is for spools with one topic.
 type Gather struct {
 	// PerKey makes batches of one key each; a message without a key is a batch by itself.
 	PerKey bool
@@ -50,8 +50,8 @@ func (s *Scheduler) Full(full bool) {
 	}
 }
 
-// gathered returns a complete batch. If there is none, it returns nil and wakes the workers when the next message is
-// due.
+// gathered returns a complete batch. If there is none, it returns nil and wakes the workers when
+// the next message is due.
 func (s *Scheduler) gathered(now time.Time) []*Entry {
 	t := s.turns[0]
 	switch heard := s.reads.heard; {
@@ -123,8 +123,8 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 	})
 }
 
-// takeAlone takes a message that must run alone, if there is one: a message that had a setback, or a suspect while no
-// other suspect is running.
+// takeAlone takes a message that must run alone, if there is one: a message that had a setback, or
+// a suspect while no other suspect is running.
 func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	for _, q := range t.ready {
 		switch head := q.entries[0]; {

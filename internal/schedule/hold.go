@@ -1,7 +1,7 @@
 package schedule
 
-// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting messages of the key
-// are put back.
+// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting
+// messages of the key are put back.
 func (s *Scheduler) Hold(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// EachStuck calls do for the first message of each batch that was handed out before the given time and is still
-// running, unless the drainer stops. It holds the lock meanwhile.
+// EachStuck calls do for the first message of each batch that was handed out before the given time
+// and is still running, unless the drainer stops. It holds the lock meanwhile.
 func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,16 +38,17 @@ func (s *Scheduler) eachRunning(do func(*Entry)) {
 // busy reports whether the maximum number of batches is running.
 func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
 
-// Beside returns how many messages lost workers have. They take no room from others: if they did, a topic whose calls hang could fill the
-// memory, and nothing would be read of any topic.
+// Beside returns how many messages lost workers have. They take no room from others: if they did, a
+// topic whose calls hang could fill the memory, and nothing would be read of any topic.
 func (s *Scheduler) Beside() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.beside
 }
 
-// Lost returns the messages that lost workers have, and those that have come back from them and are not settled, unless the drainer stops. Reads leave
-// their keys out until then, in all topics: a read in between would begin behind what the reads before it have left out.
+// Lost returns the messages that lost workers have, and those that have come back from them and are
+// not settled, unless the drainer stops. Reads leave their keys out until then, in all topics: a
+// read in between would begin behind what the reads before it have left out.
 func (s *Scheduler) Lost() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +58,9 @@ func (s *Scheduler) Lost() []*Entry {
 	return slices.Collect(maps.Keys(s.strayed))
 }
 
-// closeKeys closes the keys of messages that a lost worker has until they are settled, and puts back the messages that wait behind them. Otherwise
-// those could fill the memory, and nothing would be read of any topic.
+// closeKeys closes the keys of messages that a lost worker has until they are settled, and puts
+// back the messages that wait behind them. Otherwise those could fill the memory, and nothing would
+// be read of any topic.
 func (s *Scheduler) closeKeys(batch []*Entry) {
 	for _, e := range batch {
 		s.strayed[e] = true
@@ -71,8 +73,8 @@ func (s *Scheduler) closeKeys(batch []*Entry) {
 	s.Signal()
 }
 
-// MayLose reports whether workers may be lost to so many batches: at first to as many as may run at a time. If they may not, and more is
-// true, they may from now on, until none is lost.
+// MayLose reports whether workers may be lost to so many batches: at first to as many as may run at
+// a time. If they may not, and more is true, they may from now on, until none is lost.
 func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +84,8 @@ func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
 	return batches <= s.most+s.beyond, added
 }
 
-// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most as many as MayLose
-// allows. It returns how many workers must be added in their places.
+// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most
+// as many as MayLose allows. It returns how many workers must be added in their places.
 func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 	s.EachStuck(before, func(e *Entry) {
 		if e.stuck || s.lost >= s.most+s.beyond {

@@ -7,18 +7,20 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// LimitedShare is the part of a page that may wait in memory for limits of topics. The rest of the memory is for
-// messages that may go on.
+// LimitedShare is the part of a page that may wait in memory for limits of topics. The rest of the
+// memory is for messages that may go on.
 const LimitedShare = 4
 
-// manyShare is how many times the messages that may wait for limits one topic may have in memory whose gate is open: it may be open
-// at this moment alone, or no worker has tried to start one of them, as after the first reads.
+// manyShare is how many times the messages that may wait for limits one topic may have in memory
+// whose gate is open: it may be open at this moment alone, or no worker has tried to start one of
+// them, as after the first reads.
 const manyShare = 2
 
-// LeftOut returns the topics that reads leave out now, with pages of this size: a limit holds them up, and enough of their
-// messages are in memory. So they do not fill the memory, and others go on. The topics that wait, or have waited since the last
-// call, share the messages that may wait for limits in memory. One that is left out is read again when half of its share is left.
-// A limit that is far from being reached leaves nothing out, however many messages are in memory.
+// LeftOut returns the topics that reads leave out now, with pages of this size: a limit holds them
+// up, and enough of their messages are in memory. So they do not fill the memory, and others go on.
+// The topics that wait, or have waited since the last call, share the messages that may wait for
+// limits in memory. One that is left out is read again when half of its share is left. A limit that
+// is far from being reached leaves nothing out, however many messages are in memory.
 func (s *Scheduler) LeftOut(page int) (left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,12 +63,14 @@ func (s *Scheduler) besideGates() map[*gate]int {
 	return counts
 }
 
-// inMemory is the number of messages of a topic that fill the memory: all but those that lost workers have. These wait for no limit, and may never come back.
+// inMemory is the number of messages of a topic that fill the memory: all but those that lost
+// workers have. These wait for no limit, and may never come back.
 func (l *limits) inMemory(g *gate) int { return g.inMemory - l.beside[g] }
 
-// MakeRoom drops waiting messages of the topics that reads leave out, the newest first, until each has its share,
-// and returns them. They are read again when their topic is. The drainer calls it when the memory is full. If other
-// messages fill it, the drainer is told when a further topic begins to wait.
+// MakeRoom drops waiting messages of the topics that reads leave out, the newest first, until each
+// has its share, and returns them. They are read again when their topic is. The drainer calls it
+// when the memory is full. If other messages fill it, the drainer is told when a further topic
+// begins to wait.
 func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +101,8 @@ func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	return dropped
 }
 
-// surplus returns the messages of topics that have more than their share in memory, the newest first.
+// surplus returns the messages of topics that have more than their share in memory, the newest
+// first.
 func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 	for _, e := range messages {
 		if l.over(e) {
@@ -108,15 +113,16 @@ func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 	return list
 }
 
-// over reports whether the topic of a message is left out of reads, and has more than its share in memory.
+// over reports whether the topic of a message is left out of reads, and has more than its share in
+// memory.
 func (l *limits) over(e *Entry) bool {
 	g := l.topics[e.Message.Topic]
 	_, left := l.left[g]
 	return left && l.inMemory(g) > l.share
 }
 
-// dropEmpty forgets those of these queues that have become empty, where they wait for a limit. They would take the turns of
-// others when a gate opens.
+// dropEmpty forgets those of these queues that have become empty, where they wait for a limit. They
+// would take the turns of others when a gate opens.
 func (s *Scheduler) dropEmpty(queues map[*queue]struct{}) {
 	empty := func(q *queue) bool {
 		_, concerned := queues[q]

@@ -10,23 +10,25 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// limits are the limits of a spool as far as they concern this process. Messages that a limit holds up wait at its gate: all of
-// them at that of the spool, and the messages of a topic at that of the topic. The drainer takes from the database what
-// the gates ask for, see package drain, limits.go. The scheduler's mutex guards them.
+// limits are the limits of a spool as far as they concern this process. Messages that a limit holds
+// up wait at its gate: all of them at that of the spool, and the messages of a topic at that of the
+// topic. The drainer takes from the database what the gates ask for, see package drain, limits.go.
+// The scheduler's mutex guards them.
 type limits struct {
 	set     postbox.Limits
 	total   *gate // nil if there is none
 	topics  map[string]*gate
 	members int           // processes that share the spool
 	granted chan struct{} // closed when the database has answered, for parts of batches: see repeat.go
-	// crowd are the gates of topics that are full, have been closed since the last decision what to leave out, or have many
-	// messages in memory.
+	// crowd are the gates of topics that are full, have been closed since the last decision what to
+	// leave out, or have many messages in memory.
 	crowd map[*gate]struct{}
 	many  int // see leaveout.go
 	// beside are the messages of each gate that lost workers had at that decision.
 	beside map[*gate]int
-	// left are the gates that reads leave out, and known is the number of the crowd when that was decided. When room is made,
-	// share is the number of messages that each of them keeps. cramped is set if the memory was full since then.
+	// left are the gates that reads leave out, and known is the number of the crowd when that was
+	// decided. When room is made, share is the number of messages that each of them keeps. cramped
+	// is set if the memory was full since then.
 	left         map[*gate]struct{}
 	known, share int
 	cramped      bool
@@ -118,9 +120,10 @@ func (s *Scheduler) adopt() {
 	}
 }
 
-// enter counts a message in memory at the gate of its topic. A gate may hold up messages before a worker has tried to start
-// one, if they are more than its limit lets go within a second. AtOnce does not count here: with too few slots the gate
-// closes as soon as a worker tries to start a message.
+// enter counts a message in memory at the gate of its topic. A gate may hold up messages before a
+// worker has tried to start one, if they are more than its limit lets go within a second. AtOnce
+// does not count here: with too few slots the gate closes as soon as a worker tries to start a
+// message.
 func (s *Scheduler) enter(e *Entry) {
 	l := s.limits
 	g := l.topics[e.Message.Topic]
@@ -140,9 +143,9 @@ func (s *Scheduler) exit(e *Entry) {
 	}
 }
 
-// keyOf returns under which key a message is in order with others. In a topic with a limit, a key has an order of its own:
-// messages of the key in other topics do not wait for those that the limit holds up. That is so, too, when reads leave
-// out the topic.
+// keyOf returns under which key a message is in order with others. In a topic with a limit, a key
+// has an order of its own: messages of the key in other topics do not wait for those that the limit
+// holds up. That is so, too, when reads leave out the topic.
 func (l *limits) keyOf(m *spool.Message) orderOf {
 	if l.topics[m.Topic] != nil {
 		return orderOf{topic: m.Topic, key: m.Key}
@@ -150,8 +153,9 @@ func (l *limits) keyOf(m *spool.Message) orderOf {
 	return orderOf{key: m.Key}
 }
 
-// Asks returns what the limits need from the database, and when; the zero time means that they wait for nothing. The
-// caller answers with [Scheduler.Grant], and gives back all slots but those that are held.
+// Asks returns what the limits need from the database, and when; the zero time means that they wait
+// for nothing. The caller answers with [Scheduler.Grant], and gives back all slots but those that
+// are held.
 func (s *Scheduler) Asks(members int) (asks []Ask, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +177,8 @@ func (s *Scheduler) Asks(members int) (asks []Ask, at time.Time) {
 	return asks, at
 }
 
-// startable returns how many calls, with how many messages, could begin at a gate if it let them; -1 after a stop.
+// startable returns how many calls, with how many messages, could begin at a gate if it let them;
+// -1 after a stop.
 func (s *Scheduler) startable(g *gate) (calls, messages int) {
 	if s.stopped {
 		return -1, 0
@@ -249,8 +254,8 @@ func (s *Scheduler) LoseSlots() {
 	}
 }
 
-// limited reports whether the limit of the whole spool lets no batch through now, or keeps what it has for a part of an
-// earlier one.
+// limited reports whether the limit of the whole spool lets no batch through now, or keeps what it
+// has for a part of an earlier one.
 func (s *Scheduler) limited() bool {
 	return s.limits != nil && (s.repeats > 0 || s.limits.total != nil && s.limits.total.closed)
 }
@@ -282,7 +287,8 @@ func (s *Scheduler) open(g *gate) {
 	s.work.Signal() // a worker that takes a batch wakes the next one
 }
 
-// admitted returns how many messages of a topic may be handed out now. It closes the gate that lets none through.
+// admitted returns how many messages of a topic may be handed out now. It closes the gate that lets
+// none through.
 func (s *Scheduler) admitted(topic string) int {
 	if s.limits == nil {
 		return s.batchSize
@@ -303,7 +309,8 @@ func (s *Scheduler) admitted(topic string) int {
 	return most
 }
 
-// askEarly lets the drainer ask before all that was granted is used, so that a fast process does not wait for each grant.
+// askEarly lets the drainer ask before all that was granted is used, so that a fast process does
+// not wait for each grant.
 func (s *Scheduler) askEarly(g *gate, now time.Time) {
 	if g != nil && len(g.grants) > 0 && !now.Before(g.askAt) {
 		if tokens, _ := g.left(now); g.low(tokens) {
@@ -312,8 +319,8 @@ func (s *Scheduler) askEarly(g *gate, now time.Time) {
 	}
 }
 
-// admitsBatch reports whether a gathered batch may be handed out now. If not, the gate of the spool, which has one topic,
-// is closed until all its messages may.
+// admitsBatch reports whether a gathered batch may be handed out now. If not, the gate of the
+// spool, which has one topic, is closed until all its messages may.
 func (s *Scheduler) admitsBatch(batch []*Entry) bool {
 	if s.limits == nil || s.limits.total == nil || s.limits.total.admits(time.Now(), len(batch)) == len(batch) {
 		return true
@@ -361,8 +368,8 @@ func (s *Scheduler) leaveLimits(topic string) {
 	}
 }
 
-// admitsLarge reports whether the limit of its topic lets the head of the first queue through that was set aside
-// for want of room. If not, the queue waits for the limit, and comes back after that.
+// admitsLarge reports whether the limit of its topic lets the head of the first queue through that
+// was set aside for want of room. If not, the queue waits for the limit, and comes back after that.
 func (s *Scheduler) admitsLarge(q *queue) bool {
 	if s.limits == nil {
 		return true

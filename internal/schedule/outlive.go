@@ -6,7 +6,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Replaced returns the id of a message found that differs from the message in memory with the same id; 0 means none.
+// Replaced returns the id of a message found that differs from the message in memory with the same
+// id; 0 means none.
 func (s *Scheduler) Replaced(found []*spool.Message) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,8 +19,9 @@ func (s *Scheduler) Replaced(found []*spool.Message) int64 {
 	return 0
 }
 
-// Outlive drops the waiting messages of all lanes, and returns them. Messages that were handed out continue to their
-// end, next to new messages that may have the same ids. Their keys are closed until they are settled.
+// Outlive drops the waiting messages of all lanes, and returns them. Messages that were handed out
+// continue to their end, next to new messages that may have the same ids. Their keys are closed
+// until they are settled.
 func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,14 +39,16 @@ func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 	return dropped
 }
 
-// HasOutlived reports whether a message was handed out before [Scheduler.Outlive] was called, and is not settled.
+// HasOutlived reports whether a message was handed out before [Scheduler.Outlive] was called, and
+// is not settled.
 func (s *Scheduler) HasOutlived(e *Entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.outlived[e]
 }
 
-// leaveRunning lets a message that was handed out continue to its end, and closes its key until then.
+// leaveRunning lets a message that was handed out continue to its end, and closes its key until
+// then.
 func (s *Scheduler) leaveRunning(e *Entry) {
 	e.dropped = true
 	if q := e.queue; q.keyed && !s.runs(q.key) { // the message has ended, and is not settled yet

@@ -7,16 +7,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A handler of batches gets messages of a batch once more, in smaller parts, if the batch fails. Each time counts for the
-// limits. The part waits until the limits allow all its messages, in its worker, so it keeps its place: if it went back to
-// the database, the whole batch would be made again, and the message that fails would never be found. Meanwhile no other
-// batch takes what the part waits for.
+// A handler of batches gets messages of a batch once more, in smaller parts, if the batch fails.
+// Each time counts for the limits. The part waits until the limits allow all its messages, in its
+// worker, so it keeps its place: if it went back to the database, the whole batch would be made
+// again, and the message that fails would never be found. Meanwhile no other batch takes what the
+// part waits for.
 
-// recheck is the longest time for which a part waits without looking whether it may still be handed out.
+// recheck is the longest time for which a part waits without looking whether it may still be handed
+// out.
 const recheck = time.Second
 
-// Repeat waits until messages that were handed out may be handed out once more, and counts them. It reports false if they
-// must not be, or would have to wait while the process stops: then they have to be postponed.
+// Repeat waits until messages that were handed out may be handed out once more, and counts them. It
+// reports false if they must not be, or would have to wait while the process stops: then they have
+// to be postponed.
 func (s *Scheduler) Repeat(ctx context.Context, messages []*spool.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,8 +51,8 @@ func (s *Scheduler) await(ctx context.Context, granted chan struct{}) {
 	}
 }
 
-// repeat counts the messages if they may be handed out now, or asks for what is missing. It does not wait if that does
-// not help.
+// repeat counts the messages if they may be handed out now, or asks for what is missing. It does
+// not wait if that does not help.
 func (s *Scheduler) repeat(messages []*spool.Message) (waits, allowed bool) {
 	l, now := s.limits, time.Now()
 	if l == nil {

@@ -1,9 +1,9 @@
 package schedule
 
-// room limits the memory for payloads that are loaded one by one. A message that finds no room is set aside, and
-// smaller messages, which were read with their page, continue. Messages that were set aside run in their order, so
-// others do not overtake a large message for ever. A message that is larger than the limit runs when no other message
-// takes room. The scheduler's mutex guards it.
+// room limits the memory for payloads that are loaded one by one. A message that finds no room is
+// set aside, and smaller messages, which were read with their page, continue. Messages that were
+// set aside run in their order, so others do not overtake a large message for ever. A message that
+// is larger than the limit runs when no other message takes room. The scheduler's mutex guards it.
 type room struct {
 	most    int // limit in bytes; 0 means no limit
 	taken   int
@@ -52,7 +52,8 @@ func weight(batch []*Entry) int {
 	return bytes
 }
 
-// fits reports whether there is room for a message in a batch, or in the next one if the batch is empty.
+// fits reports whether there is room for a message in a batch, or in the next one if the batch is
+// empty.
 func (s *Scheduler) fits(batch []*Entry, e *Entry) bool {
 	bytes := e.Message.ToLoad()
 	if bytes == 0 || s.room.most == 0 {
@@ -93,7 +94,8 @@ func (s *Scheduler) takeAside() *queue {
 	return q
 }
 
-// largeBatch takes messages that were set aside: of one topic, one of each key, as many as fit into the room.
+// largeBatch takes messages that were set aside: of one topic, one of each key, as many as fit into
+// the room.
 func (s *Scheduler) largeBatch() (batch []*Entry) {
 	var topic string
 	most := s.batchSize

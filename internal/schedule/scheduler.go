@@ -9,9 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Scheduler is the memory of a drainer: the messages that were read, that are running, and that must be settled. It
-// hands out batches so that different keys run concurrently, the messages of one key run one after the other, and
-// topics take turns. It is safe for concurrent use.
+// Scheduler is the memory of a drainer: the messages that were read, that are running, and that
+// must be settled. It hands out batches so that different keys run concurrently, the messages of
+// one key run one after the other, and topics take turns. It is safe for concurrent use.
 type Scheduler struct {
 	batchSize int
 	gather    *Gather
@@ -46,13 +46,13 @@ type Scheduler struct {
 	repeats         int         // parts of batches that wait to be handed out once more, see repeat.go
 	stopped         bool
 	ended           chan struct{} // closed by Stop
-	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is its value when the
-	// leases were renewed.
+	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is
+	// its value when the leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
-	// Changed gets a token when a message must be settled, unless a running settlement ends soon and the next one takes
-	// the message along.
+	// Changed gets a token when a message must be settled, unless a running settlement ends soon
+	// and the next one takes the message along.
 	Changed chan struct{}
 	awaited bool
 }
@@ -65,22 +65,25 @@ type Entry struct {
 	running bool // a worker is handling it
 	// alone: the message was handed out by itself, and other suspects wait until it is settled.
 	alone bool
-	// dropped: the lane of the message was given up or lost while it was handled, so its outcome is not written.
+	// dropped: the lane of the message was given up or lost while it was handled, so its outcome is
+	// not written.
 	dropped bool
 	// Opens is set if the key of the message is closed until the message is settled.
 	Opens bool
-	// Refused is set if writing the outcome changed nothing, so the message is read again. Kept is set if that happened
-	// although the row exists and the lane is held: then the outcome is written later.
+	// Refused is set if writing the outcome changed nothing, so the message is read again. Kept is
+	// set if that happened although the row exists and the lane is held: then the outcome is
+	// written later.
 	Refused, Kept bool
 	// Until is the end of the pause after a setback, see package drain, setback.go.
 	Until time.Time
-	// Locked is set if the row was locked when the outcome had to be written, and Announced if this was logged: see
-	// package drain, locked.go.
+	// Locked is set if the row was locked when the outcome had to be written, and Announced if this
+	// was logged: see package drain, locked.go.
 	Locked, Announced bool
 	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
-	// Begun is when the batch was handed out, and batch are its messages; both are set for the first message of a batch. stuck is set if
-	// the batch has not come back for so long that another worker has replaced the one that runs it.
+	// Begun is when the batch was handed out, and batch are its messages; both are set for the
+	// first message of a batch. stuck is set if the batch has not come back for so long that
+	// another worker has replaced the one that runs it.
 	Begun time.Time
 	batch []*Entry
 	stuck bool
@@ -93,16 +96,16 @@ type Entry struct {
 // be made.
 type orderOf struct{ topic, key string }
 
-// queue holds the messages of one key, oldest first, or one message without a key. It is idle, offered to the queue of
-// its head's topic, or running.
+// queue holds the messages of one key, oldest first, or one message without a key. It is idle,
+// offered to the queue of its head's topic, or running.
 type queue struct {
 	key     orderOf
 	keyed   bool
 	entries []*Entry // waiting messages
 	offered bool
 	running bool
-	// blocked: a message did not succeed, and is not settled yet. Messages of the key that are read meanwhile are left
-	// out, since the database does not know yet that they must wait.
+	// blocked: a message did not succeed, and is not settled yet. Messages of the key that are read
+	// meanwhile are left out, since the database does not know yet that they must wait.
 	blocked bool
 	// closedBy is the number of messages that keep the key closed until they are settled.
 	closedBy int
@@ -131,8 +134,8 @@ type topicQueue struct {
 	held    bool // it waits for its limit instead
 }
 
-// New returns a scheduler whose batches have at most batchSize messages. Without gather, a batch is handed out
-// immediately.
+// New returns a scheduler whose batches have at most batchSize messages. Without gather, a batch is
+// handed out immediately.
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
@@ -203,7 +206,8 @@ func (q *queue) leave(ref dialect.Ref) {
 	}
 }
 
-// insert keeps the order of ids: a message that committed late may belong before messages that were read earlier.
+// insert keeps the order of ids: a message that committed late may belong before messages that were
+// read earlier.
 func (q *queue) insert(e *Entry) {
 	at := len(q.entries)
 	for at > 0 && q.entries[at-1].Message.Ref.ID > e.Message.Ref.ID {
@@ -239,9 +243,9 @@ func (s *Scheduler) topic(name string) *topicQueue {
 	return t
 }
 
-// wake wakes a worker if there may be a batch for it. A worker that takes a batch wakes the next worker, so only as
-// many wake as find work. A worker that ends a batch looks for the next one itself. If batches are gathered, all
-// workers wake.
+// wake wakes a worker if there may be a batch for it. A worker that takes a batch wakes the next
+// worker, so only as many wake as find work. A worker that ends a batch looks for the next one
+// itself. If batches are gathered, all workers wake.
 func (s *Scheduler) wake() {
 	switch {
 	case s.gather != nil:
@@ -280,8 +284,8 @@ func (s *Scheduler) Take() []*Entry {
 	return nil
 }
 
-// TryTake returns the batch that [Scheduler.Take] would return now, or nil if Take would wait. If batches are gathered,
-// it returns nil.
+// TryTake returns the batch that [Scheduler.Take] would return now, or nil if Take would wait. If
+// batches are gathered, it returns nil.
 func (s *Scheduler) TryTake() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,8 +314,8 @@ func (s *Scheduler) pick() (batch []*Entry) {
 // MaxBatchBytes limits the payloads that a batch of more than one message has in memory.
 const MaxBatchBytes = spool.MaxAppendBytes
 
-// goesWith reports whether a message may be handled together with a batch of this size. A message that had a setback is
-// handled by itself: if it caused the setback, it does not hold up others.
+// goesWith reports whether a message may be handled together with a batch of this size. A message
+// that had a setback is handled by itself: if it caused the setback, it does not hold up others.
 func goesWith(batch []*Entry, e *Entry, size int) bool {
 	return !batch[0].Message.Apart && !e.Message.Apart && size+e.Message.Size <= MaxBatchBytes
 }

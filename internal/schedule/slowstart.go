@@ -2,12 +2,13 @@ package schedule
 
 import "time"
 
-// SlowStart spreads retries. After a time in which nothing was handled, thousands of them are overdue at once, and the
-// service on which they failed may just have recovered. SlowStart allows [SlowStartRate] messages in the first second,
-// and doubles the rate each second until a read finds fewer messages than it may have. From then on it limits nothing,
-// since each retry comes at its own time again. It concerns only messages that wait for a time (state > 0), never ready
-// ones. Messages of a key behind a message that is not admitted yet wait with it, as they do while it waits for its
-// time.
+// SlowStart spreads retries. After a time in which nothing was handled, thousands of them are
+// overdue at once, and the service on which they failed may just have recovered. SlowStart allows
+// [SlowStartRate] messages in the first second, and doubles the rate each second until a read finds
+// fewer messages than it may have. From then on it limits nothing, since each retry comes at its
+// own time again. It concerns only messages that wait for a time (state > 0), never ready ones.
+// Messages of a key behind a message that is not admitted yet wait with it, as they do while it
+// waits for its time.
 type SlowStart struct {
 	Active bool
 	Now    func() time.Time
@@ -54,7 +55,8 @@ func (s *SlowStart) Found(asked, got int) {
 	s.Active = got >= asked
 }
 
-// Next returns the time of the next poll: the planned time, or the earlier time at which more messages are allowed.
+// Next returns the time of the next poll: the planned time, or the earlier time at which more
+// messages are allowed.
 func (s *SlowStart) Next(planned time.Time) time.Time {
 	if end := s.since.Add(slowStartSecond); s.Active && end.Before(planned) {
 		return end

@@ -1,7 +1,7 @@
 package schedule
 
-// suspectBatch takes the head of the topic's first queue by itself. While another suspect runs, it sets the queue aside
-// instead.
+// suspectBatch takes the head of the topic's first queue by itself. While another suspect runs, it
+// sets the queue aside instead.
 func (s *Scheduler) suspectBatch(t *topicQueue) []*Entry {
 	q := t.ready[0]
 	t.ready = t.ready[1:]
@@ -22,8 +22,9 @@ func (q *queue) alone() []*Entry {
 	return []*Entry{head}
 }
 
-// cleared lets the next suspect run. It is called when the previous suspect has been settled. If the next one crashed
-// the process before that outcome is written, the innocent previous one would have another start without an outcome.
+// cleared lets the next suspect run. It is called when the previous suspect has been settled. If
+// the next one crashed the process before that outcome is written, the innocent previous one would
+// have another start without an outcome.
 func (s *Scheduler) cleared() {
 	s.suspectRuns = false
 	waiting := s.suspectsWaiting

@@ -9,12 +9,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// notifyInterval is the minimum time between two NOTIFYs of one announcer. Each NOTIFY takes a lock of the whole
-// cluster while it commits, so a process should send only a few each second. Polling finds the other messages.
+// notifyInterval is the minimum time between two NOTIFYs of one announcer. Each NOTIFY takes a lock
+// of the whole cluster while it commits, so a process should send only a few each second. Polling
+// finds the other messages.
 const notifyInterval = 250 * time.Millisecond
 
-// Announcer tells drainers that messages were committed. It wakes drainers of this process directly, and drainers of
-// other processes by NOTIFY if the database has it. It is safe for concurrent use.
+// Announcer tells drainers that messages were committed. It wakes drainers of this process
+// directly, and drainers of other processes by NOTIFY if the database has it. It is safe for
+// concurrent use.
 type Announcer struct {
 	spool  *Spool
 	db     *sql.DB
@@ -30,7 +32,8 @@ type Announcer struct {
 	done    sync.WaitGroup
 }
 
-// NewAnnouncer returns an announcer for a spool. With a nil db it wakes only the drainers of this process.
+// NewAnnouncer returns an announcer for a spool. With a nil db it wakes only the drainers of this
+// process.
 func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Announcer {
 	return &Announcer{spool: spool, db: db, logger: logger, Within: context.Background(), stop: make(chan struct{})}
 }
@@ -91,15 +94,15 @@ func (a *Announcer) Close() {
 	a.done.Wait()
 }
 
-// Announce wakes the drainers of the spool once. It is for code that commits now and then and has no [Announcer]. It
-// waits for the database. An error loses no message, since drainers poll.
+// Announce wakes the drainers of the spool once. It is for code that commits now and then and has
+// no [Announcer]. It waits for the database. An error loses no message, since drainers poll.
 func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
 	s.Wake()
 	return s.Notify(ctx, db)
 }
 
-// Notify wakes the drainers of other processes. It waits for the database. An error loses no message, since drainers
-// poll.
+// Notify wakes the drainers of other processes. It waits for the database. An error loses no
+// message, since drainers poll.
 func (s *Spool) Notify(ctx context.Context, db *sql.DB) error {
 	if !s.Statements.Notifies() {
 		return nil

@@ -8,11 +8,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxAppendBytes limits one insert, so that it fits into the packet of a MySQL server with default settings.
+// MaxAppendBytes limits one insert, so that it fits into the packet of a MySQL server with default
+// settings.
 const MaxAppendBytes = 4 << 20
 
-// Append inserts messages in their order. It uses one statement, or several if the database's packet limit or the work
-// of its driver requires that. Run it in a transaction if either all messages or none must be stored.
+// Append inserts messages in their order. It uses one statement, or several if the database's
+// packet limit or the work of its driver requires that. Run it in a transaction if either all
+// messages or none must be stored.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
 	id, err := s.OpenIn(ctx, db)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// LogText returns the text of an error for the log, without the address of the database; empty for nil.
+// LogText returns the text of an error for the log, without the address of the database; empty for
+// nil.
 func LogText(err error) string {
 	if err == nil {
 		return ""

@@ -54,7 +54,8 @@ type storedCall struct {
 	MessageID string `json:"message_id"`
 }
 
-// Encode returns the stored form, with the outages that began first, and limits of the first topics.
+// Encode returns the stored form, with the outages that began first, and limits of the first
+// topics.
 func (h Heartbeat) Encode() string {
 	var stored any = h.InFlight
 	if len(h.Outages) > 0 || !h.Limits.None() || h.LongCall != nil || h.Work != "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxIngestBytes limits the messages that one [Spool.Ingest] should take, if it takes more than one.
+// MaxIngestBytes limits the messages that one [Spool.Ingest] should take, if it takes more than
+// one.
 const MaxIngestBytes = MaxAppendBytes
 
 // Arrival is a message to store under a claim, once.
@@ -20,7 +21,8 @@ type Arrival struct {
 	row   dialect.Row
 }
 
-// NewArrival returns a message in the form that [Spool.Ingest] takes. It keeps the claim and the draft's payload.
+// NewArrival returns a message in the form that [Spool.Ingest] takes. It keeps the claim and the
+// draft's payload.
 func NewArrival(claim []byte, draft Draft) (Arrival, error) {
 	row, err := newRow(draft)
 	return Arrival{Claim: claim, row: row}, err
@@ -32,12 +34,12 @@ func (a Arrival) Size() int { return len(a.row.Payload) + len(a.row.Metadata) }
 // KeyHash returns the hash of the ordering key, nil without one.
 func (a Arrival) KeyHash() *int64 { return a.row.KeyHash }
 
-// Ingest stores messages and claims them, all in one commit, which has ended when Ingest returns. It takes at most
-// MaxAppend messages, whose claims must differ. It returns the claims that existed before, whose messages it left out.
-// After a conflict with another transaction it runs again.
+// Ingest stores messages and claims them, all in one commit, which has ended when Ingest returns.
+// It takes at most MaxAppend messages, whose claims must differ. It returns the claims that existed
+// before, whose messages it left out. After a conflict with another transaction it runs again.
 //
-// After an error nothing was stored, unless the answer to the commit was lost. In that case a second call shows what
-// was stored.
+// After an error nothing was stored, unless the answer to the commit was lost. In that case a
+// second call shows what was stored.
 func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival) (known map[string]bool, err error) {
 	id, err := s.Open(ctx, db)
 	if err != nil {
@@ -87,7 +89,8 @@ func (s *Spool) ingestWhole(
 	return err
 }
 
-// selectInts returns the numbers that a query has selected. The commit is certain only after the last row.
+// selectInts returns the numbers that a query has selected. The commit is certain only after the
+// last row.
 func selectInts(rows *sql.Rows, err error) ([]int, error) {
 	if err != nil {
 		return nil, err
@@ -107,9 +110,9 @@ func selectInts(rows *sql.Rows, err error) ([]int, error) {
 // errClaimed rolls back a transaction in which not all claims were new.
 var errClaimed = errors.New("some of the messages were stored before")
 
-// ingestInParts claims and appends in a transaction, on the assumption that all claims are new. If some are not, the
-// database does not say which. Then the transaction is rolled back, and tried again without the claims that exist by
-// then.
+// ingestInParts claims and appends in a transaction, on the assumption that all claims are new. If
+// some are not, the database does not say which. Then the transaction is rolled back, and tried
+// again without the claims that exist by then.
 func (s *Spool) ingestInParts(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival, known map[string]bool) error {
 	for rest := slices.Clone(arrivals); len(rest) > 0; {
 		ingest := s.Statements.Ingest(0, claimsOf(rest), nil)
@@ -160,7 +163,8 @@ func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dial
 	return changed, nil
 }
 
-// ExecPrepared executes a query in a transaction, with a prepared statement if it is already prepared.
+// ExecPrepared executes a query in a transaction, with a prepared statement if it is already
+// prepared.
 func ExecPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
 	return Affected(prepared.InTx(ctx, tx, query))
 }

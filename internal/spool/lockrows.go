@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// LockRows locks the rows of messages, and returns the ids of messages that another transaction has locked. A row that
-// no longer exists is neither.
+// LockRows locks the rows of messages, and returns the ids of messages that another transaction has
+// locked. A row that no longer exists is neither.
 func (s *Spool) LockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
 	if !s.Statements.LocksRows() {
 		return nil, nil
@@ -79,8 +79,8 @@ func (s *Spool) settleFailed(ctx context.Context, tx *sql.Tx, queries dialect.Fa
 	return settled + min(buried, removed), err
 }
 
-// Impatiently returns an Exec whose statements wait for a lock only for a short time, on servers that would continue to
-// wait after the client has given up.
+// Impatiently returns an Exec whose statements wait for a lock only for a short time, on servers
+// that would continue to wait after the client has given up.
 func (s *Spool) Impatiently(exec Exec) Exec {
 	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 		return exec(ctx, tx, s.Statements.Impatiently(query))
@@ -105,6 +105,6 @@ func SelectIDs(ctx context.Context, db Querier, query dialect.Query) (map[int64]
 	return ids, rows.Err()
 }
 
-// ErrRowLocked means that a message's start was not counted, or that it was not removed in the transaction of its
-// handler, because of a lock.
+// ErrRowLocked means that a message's start was not counted, or that it was not removed in the
+// transaction of its handler, because of a lock.
 var ErrRowLocked = errors.New("another transaction has locked the message's row")

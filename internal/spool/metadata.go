@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Metadata is stored as JSON, which is readable for people who look into the table. JSON cannot contain bytes that are
-// not UTF-8, but Watermill allows them. Then each word is written in base64, after this mark, with which no JSON
-// begins.
+// Metadata is stored as JSON, which is readable for people who look into the table. JSON cannot
+// contain bytes that are not UTF-8, but Watermill allows them. Then each word is written in base64,
+// after this mark, with which no JSON begins.
 const base64Mark = 0x00
 
 // EncodeMetadata encodes metadata without loss, whatever bytes its strings contain.
@@ -33,8 +33,8 @@ func EncodeMetadata(metadata map[string]string) ([]byte, error) {
 // fewWords is the number of keys that encodePlain sorts without an allocation.
 const fewWords = 8
 
-// encodePlain encodes words without special characters, as nearly all metadata is, in the same way as [json.Marshal]
-// but without reflection. It reports false for anything else.
+// encodePlain encodes words without special characters, as nearly all metadata is, in the same way
+// as [json.Marshal] but without reflection. It reports false for anything else.
 func encodePlain(metadata map[string]string) ([]byte, bool) {
 	keys, size := make([]string, 0, fewWords), len("{}")
 	for key, value := range metadata {
@@ -107,8 +107,8 @@ func DecodeMetadata(stored []byte) (map[string]string, error) {
 	return metadata, nil
 }
 
-// decodePlain decodes words without special characters, as nearly all metadata is, with fewer allocations than the
-// general decoder. It reports false for anything else.
+// decodePlain decodes words without special characters, as nearly all metadata is, with fewer
+// allocations than the general decoder. It reports false for anything else.
 func decodePlain(text string) (map[string]string, bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || !utf8.ValidString(text) {
@@ -155,8 +155,8 @@ func cutWord(text string) (word, rest string, ok bool) {
 // maxErrorText limits the bytes that one failure keeps: enough for an error and the top of a stack.
 const maxErrorText = 4096
 
-// ErrorText returns an error's text in a form that a text column of any database can store. No error has a text too: a
-// failure is recorded even if nothing is known of it.
+// ErrorText returns an error's text in a form that a text column of any database can store. No
+// error has a text too: a failure is recorded even if nothing is known of it.
 func ErrorText(err error) string {
 	if err == nil {
 		return "no error was given"

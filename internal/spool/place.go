@@ -12,10 +12,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A transaction may have begun on another *sql.DB than that of the publisher or the store that works in it. In the same
-// database this is correct. In another database, messages and claims would be written where none of its processes looks
-// for them, or under the number of another outbox there. So each set of tables has a random identity, which it gets
-// when it is created.
+// A transaction may have begun on another *sql.DB than that of the publisher or the store that
+// works in it. In the same database this is correct. In another database, messages and claims would
+// be written where none of its processes looks for them, or under the number of another outbox
+// there. So each set of tables has a random identity, which it gets when it is created.
 
 // ErrElsewhere is returned for a transaction of another database.
 var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher or the store, and is not in the same database: " +
@@ -36,8 +36,8 @@ func NewPlace(db *sql.DB, statements *dialect.Statements) *Place {
 	return &Place{db: db, statements: statements, learned: make(chan struct{})}
 }
 
-// Check returns [ErrElsewhere] if a transaction is not in the place. For a transaction that began on the same handle it
-// costs nothing, for others one statement.
+// Check returns [ErrElsewhere] if a transaction is not in the place. For a transaction that began
+// on the same handle it costs nothing, for others one statement.
 func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	if !commit.BeganElsewhere(tx, p.db) {
 		return nil
@@ -61,9 +61,10 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// Learn reads the identity of the place, unless it is known, and waits for a connection until ctx ends. A store calls it
-// before it claims and cleans up. On SQLite such a write may wait for the transaction that Check is to check, and holds
-// the only connection meanwhile, so Check could not read the identity.
+// Learn reads the identity of the place, unless it is known, and waits for a connection until ctx
+// ends. A store calls it before it claims and cleans up. On SQLite such a write may wait for the
+// transaction that Check is to check, and holds the only connection meanwhile, so Check could not
+// read the identity.
 func (p *Place) Learn(ctx context.Context) {
 	if p.known() == "" {
 		_, _ = p.read(ctx) // Check reports the error if it matters
@@ -79,9 +80,10 @@ func (p *Place) known() string {
 // ownPatience bounds how long Check waits for a connection of its own pool.
 const ownPatience = time.Second
 
-// ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long. If
-// the caller knows no identity, ask also ends when another goroutine has read it, or had read it before the call: that one may need the
-// only connection next, and wait with it for the transaction of the caller.
+// ask reads the identity of the place. A caller of Check may hold the only connection, so ask does
+// not wait for long. If the caller knows no identity, ask also ends when another goroutine has read
+// it, or had read it before the call: that one may need the only connection next, and wait with it
+// for the transaction of the caller.
 func (p *Place) ask(ctx context.Context, known string) (identity string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()

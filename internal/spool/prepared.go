@@ -10,9 +10,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Prepared keeps hot statements prepared, because a driver such as lib/pq needs two round trips for an unprepared
-// statement. It is safe for concurrent use. A nil Prepared prepares nothing. That is for poolers in transaction mode,
-// which may run a statement on a connection of the server on which it was not prepared.
+// Prepared keeps hot statements prepared, because a driver such as lib/pq needs two round trips for
+// an unprepared statement. It is safe for concurrent use. A nil Prepared prepares nothing. That is
+// for poolers in transaction mode, which may run a statement on a connection of the server on which
+// it was not prepared.
 type Prepared struct {
 	db        *sql.DB
 	watchesTx bool // the driver watches the context of a transaction
@@ -32,8 +33,8 @@ func NewPrepared(db *sql.DB) *Prepared {
 	}
 }
 
-// Get returns the prepared statement, and prepares it if it is new. It takes a connection from the pool, so code that
-// holds one must not call it.
+// Get returns the prepared statement, and prepares it if it is new. It takes a connection from the
+// pool, so code that holds one must not call it.
 func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.lookup(text); stmt != nil {
 		return stmt, nil
@@ -74,9 +75,9 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	return stmt.ExecContext(ctx, query.Args...)
 }
 
-// InTx executes a query in a transaction. It uses a prepared statement if the query is already prepared and the
-// transaction belongs to the same *sql.DB. Otherwise it prepares the query in the background: the transaction may hold
-// the only connection, so InTx must not wait for another one.
+// InTx executes a query in a transaction. It uses a prepared statement if the query is already
+// prepared and the transaction belongs to the same *sql.DB. Otherwise it prepares the query in the
+// background: the transaction may hold the only connection, so InTx must not wait for another one.
 func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 	if p == nil || query.Once {
 		return tx.ExecContext(ctx, query.Text, query.Args...)
@@ -92,9 +93,9 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 	}
 	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
 	if err != nil && !dialect.Coded(err) {
-		// The error does not come from the server. It may come from database/sql, because the transaction belongs to
-		// another handle on the database, where the statement is not prepared. If it comes from the connection, the
-		// next call fails as well.
+		// The error does not come from the server. It may come from database/sql, because the
+		// transaction belongs to another handle on the database, where the statement is not
+		// prepared. If it comes from the connection, the next call fails as well.
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
 	return result, err
@@ -151,8 +152,9 @@ func (p *Prepared) Drop(text string) {
 	}
 }
 
-// Close closes the statements, not the database. It gives up statements that are being prepared in the background,
-// since they may wait for a connection that the caller holds. It can be called twice.
+// Close closes the statements, not the database. It gives up statements that are being prepared in
+// the background, since they may wait for a connection that the caller holds. It can be called
+// twice.
 func (p *Prepared) Close() {
 	if p == nil {
 		return

@@ -14,7 +14,8 @@ func Program() string {
 	return "unknown program"
 }
 
-// ProcessName returns host and process id, so that people who read failures and leases can tell processes apart.
+// ProcessName returns host and process id, so that people who read failures and leases can tell
+// processes apart.
 func ProcessName() string { return fmt.Sprintf("%s:%d", HostName(), os.Getpid()) }
 
 // HostName returns the name of the machine, for people.

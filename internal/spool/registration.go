@@ -12,11 +12,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// The first transaction that needs a spool registers it. That may be a user's transaction, and it may roll back, as a
-// whole or to a savepoint. So the id that a transaction sees is valid for that one statement only, and [Spool.OpenIn]
-// does not remember it. The id is remembered once it is known to be committed, because a transaction of Postbox's own
-// has seen it. If an id that was rolled back were remembered, no forwarder would ever read the messages stored under
-// it. Or another outbox's forwarder would, since SQLite issues the id again.
+// The first transaction that needs a spool registers it. That may be a user's transaction, and it
+// may roll back, as a whole or to a savepoint. So the id that a transaction sees is valid for that
+// one statement only, and [Spool.OpenIn] does not remember it. The id is remembered once it is
+// known to be committed, because a transaction of Postbox's own has seen it. If an id that was
+// rolled back were remembered, no forwarder would ever read the messages stored under it. Or
+// another outbox's forwarder would, since SQLite issues the id again.
 
 // Open finds the spool, or registers it and commits, and returns its id. It returns [ErrName] if
 // the name cannot be stored.
@@ -37,9 +38,9 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (id int64, err error) {
 	return id, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is known, and was read lately, the result is valid only
-// in this transaction. If the transaction cannot run queries, what is known is used whatever its age; the error is [ErrUnknown] if
-// nothing is known.
+// OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is known, and was read
+// lately, the result is valid only in this transaction. If the transaction cannot run queries, what
+// is known is used whatever its age; the error is [ErrUnknown] if nothing is known.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (id int64, err error) {
 	id = s.ID()
 	if !s.Aged() {
@@ -75,8 +76,9 @@ func (s *Spool) register(ctx context.Context, tx Querier) (int64, error) {
 	return id, nil
 }
 
-// FindCommitted returns the id of a registered spool, and remembers it, or returns [sql.ErrNoRows]. It does not see
-// uncommitted rows, whatever isolation level the server gives to a statement outside a transaction.
+// FindCommitted returns the id of a registered spool, and remembers it, or returns [sql.ErrNoRows].
+// It does not see uncommitted rows, whatever isolation level the server gives to a statement
+// outside a transaction.
 func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
 	if id := s.ID(); !s.Aged() {
 		return id, nil
@@ -127,8 +129,8 @@ func (s *Spool) Find(ctx context.Context, db Querier, query string) (id int64, e
 	return id, rows.Close()
 }
 
-// OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the tables are missing
-// or are of an earlier version.
+// OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the
+// tables are missing or are of an earlier version.
 func (s *Spool) OpenError(err error) error {
 	if dialect.LacksTable(err) || dialect.LacksColumn(err) {
 		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
@@ -192,8 +194,9 @@ func NewFinder(spool *Spool, db *sql.DB) *Finder {
 	return f
 }
 
-// Look makes the finder look for the spool in the background, unless it was found lately or the search is running. It does
-// not wait, because the caller may hold the only connection. It reports no errors, since a later call tries again.
+// Look makes the finder look for the spool in the background, unless it was found lately or the
+// search is running. It does not wait, because the caller may hold the only connection. It reports
+// no errors, since a later call tries again.
 func (f *Finder) Look() {
 	if !f.spool.olderThan(refreshAge) {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Runnable reports whether the spool has a message that may be handled now, or is being handled. It does not count a
-// message that waits for its time, for its next attempt, or, in an ordered spool, behind another message of its key. It
-// runs a drainer's read of all lanes, so it costs as much.
+// Runnable reports whether the spool has a message that may be handled now, or is being handled. It
+// does not count a message that waits for its time, for its next attempt, or, in an ordered spool,
+// behind another message of its key. It runs a drainer's read of all lanes, so it costs as much.
 func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool, error) {
 	id, err := s.Open(ctx, db)
 	if err != nil {

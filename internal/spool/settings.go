@@ -9,18 +9,20 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Bounds of [Settings], which operators hear of with different words: see the packages admin and cmd/postbox/command.
+// Bounds of [Settings], which operators hear of with different words: see the packages admin and
+// cmd/postbox/command.
 const (
 	MaxPageSize = 10_000
-	// MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process runs for a spool at a time.
+	// MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process
+	// runs for a spool at a time.
 	MaxConcurrency = 10_000
 	MinPollMax     = time.Millisecond
 	MaxPollMax     = time.Hour
 	MinKept        = time.Second // of a history, and of dead letters
 )
 
-// Settings are the settings that operators have stored for a spool, for all processes. With a zero field, each
-// process's own configuration applies.
+// Settings are the settings that operators have stored for a spool, for all processes. With a zero
+// field, each process's own configuration applies.
 type Settings struct {
 	PageSize    int           `json:"page_size,omitempty"`
 	Concurrency int           `json:"concurrency,omitempty"`
@@ -29,8 +31,8 @@ type Settings struct {
 	// PerSecond and AtOnce are the limit of the whole spool. Negative is no limit.
 	PerSecond float64 `json:"per_second,omitempty"`
 	AtOnce    int     `json:"at_once,omitempty"`
-	// History is how long messages that are done are kept. Negative turns the history off, and deletes the messages in
-	// it.
+	// History is how long messages that are done are kept. Negative turns the history off, and
+	// deletes the messages in it.
 	History time.Duration `json:"history,omitempty"`
 	// Retention is how long dead letters of the spool are kept. Negative keeps them for ever.
 	Retention time.Duration `json:"retention,omitempty"`

@@ -21,10 +21,12 @@ const StatementTimeout = 30 * time.Second
 // DefaultOutbox is the default name of an outbox.
 const DefaultOutbox = "outbox"
 
-// QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the names of outboxes.
+// QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the
+// names of outboxes.
 const QueuePrefix = "inbox "
 
-// InboxPrefix begins the names of spools that have only a history: the messages that the inboxes of a consumer have handled.
+// InboxPrefix begins the names of spools that have only a history: the messages that the inboxes of
+// a consumer have handled.
 const InboxPrefix = "received:"
 
 // The kinds of spools, as users know them.
@@ -37,8 +39,9 @@ const (
 // noSpool ends the name of a spool that cannot exist: [CheckName] refuses it.
 const noSpool = "\x00"
 
-// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues and inboxes that is the name of a spool that cannot
-// exist, so that the queue or the inbox is not taken for it.
+// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues and
+// inboxes that is the name of a spool that cannot exist, so that the queue or the inbox is not
+// taken for it.
 func OutboxName(outbox string) string {
 	if isReserved(outbox) {
 		return outbox + noSpool
@@ -51,7 +54,8 @@ func isReserved(name string) bool {
 	return strings.HasPrefix(name, QueuePrefix) || strings.HasPrefix(name, InboxPrefix)
 }
 
-// Named returns the kind of a spool, and the name of the outbox or the queue, or of the consumer of an inbox.
+// Named returns the kind of a spool, and the name of the outbox or the queue, or of the consumer of
+// an inbox.
 func Named(spool string) (kind, name string) {
 	if outbox, reserved := strings.CutSuffix(spool, noSpool); reserved && isReserved(outbox) {
 		return KindOutbox, outbox
@@ -65,11 +69,13 @@ func Named(spool string) (kind, name string) {
 	return KindOutbox, spool
 }
 
-// InboxName returns the name of the spool for the inboxes of a consumer. The name of a consumer is chosen by another program, and may be longer
-// than that of a spool, or no text: then the spool is that of the part that can be stored.
+// InboxName returns the name of the spool for the inboxes of a consumer. The name of a consumer is
+// chosen by another program, and may be longer than that of a spool, or no text: then the spool is
+// that of the part that can be stored.
 func InboxName(consumer string) string { return strings.TrimRight(NameText(InboxPrefix+consumer), " ") }
 
-// Executor executes statements. Storing a message needs nothing else once the spool is known: see [postbox.Executor].
+// Executor executes statements. Storing a message needs nothing else once the spool is known: see
+// [postbox.Executor].
 type Executor = postbox.Executor
 
 // Querier also runs queries: a *sql.DB, *sql.Tx or *sql.Conn, or its equivalent in another library.
@@ -96,8 +102,8 @@ var ErrNoTables = errors.New("the tables are missing or of another version, call
 // maxName is the maximum length in bytes of the name of a spool, on every database.
 const maxName = 255
 
-// ErrName is returned for a spool whose name some database cannot store. MySQL would truncate some names silently, and
-// treats two names as equal that differ only by spaces at their ends.
+// ErrName is returned for a spool whose name some database cannot store. MySQL would truncate some
+// names silently, and treats two names as equal that differ only by spaces at their ends.
 var ErrName = errors.New("a name has at most 255 bytes, is UTF-8 text without NUL, and does not end with a space")
 
 // CheckName returns [ErrName] unless the name can be stored.
@@ -122,8 +128,8 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// NameText makes a name that another program has chosen fit for a column of names, for people to read. It replaces
-// bytes that are no text, and truncates a long name.
+// NameText makes a name that another program has chosen fit for a column of names, for people to
+// read. It replaces bytes that are no text, and truncates a long name.
 func NameText(name string) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > maxName {
@@ -149,7 +155,8 @@ func (s *Spool) Name() string { return s.name }
 // maxChannel is the maximum length in bytes of the name of a channel in PostgreSQL.
 const maxChannel = 63
 
-// Channel returns the name under which NOTIFY announces messages of this spool. A name that is too long is hashed.
+// Channel returns the name under which NOTIFY announces messages of this spool. A name that is too
+// long is hashed.
 func (s *Spool) Channel() string {
 	channel := s.Statements.Names.Prefix + s.name
 	if len(channel) > maxChannel {
@@ -161,7 +168,8 @@ func (s *Spool) Channel() string {
 // LaneOf returns the lane of a key, by its hash.
 func LaneOf(hash int64) int { return postbox.Lane(hash, dialect.Lanes) }
 
-// laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages without a key.
+// laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages
+// without a key.
 func (s *Spool) laneOf(hash *int64) int {
 	if hash != nil {
 		return LaneOf(*hash)

@@ -7,8 +7,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// StatementsIn checks the user's description of the database, including that its driver is one for the dialect, and
-// returns the statements for it. The error lists all problems.
+// StatementsIn checks the user's description of the database, including that its driver is one for
+// the dialect, and returns the statements for it. The error lists all problems.
 func StatementsIn(db postbox.Database) (*dialect.Statements, error) {
 	statements, err := dialect.For(dialect.Kind(db.Dialect), db.Schema, db.Prefix, db.Deployment)
 	if statements != nil {

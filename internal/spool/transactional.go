@@ -10,14 +10,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// ErrLost is returned if this drainer may no longer settle a message: another process has its lane, or has settled it.
+// ErrLost is returned if this drainer may no longer settle a message: another process has its lane,
+// or has settled it.
 var ErrLost = errors.New("the lease of the message's lane was lost, or another process has settled the message")
 
-// Settle removes messages in the transaction in which their handler has written, as its last statement. If all are
-// removed, the commit of the transaction marks them as done. Otherwise the error is [ErrLost] and the transaction must
-// be rolled back. The messages must belong to one spool, and must not be handled any more. Settle may wait for the lock
-// of another transaction. On MariaDB the wait is a conflict after a second; on other databases the caller bounds it,
-// see drain.LockPatience.
+// Settle removes messages in the transaction in which their handler has written, as its last
+// statement. If all are removed, the commit of the transaction marks them as done. Otherwise the
+// error is [ErrLost] and the transaction must be rolled back. The messages must belong to one
+// spool, and must not be handled any more. Settle may wait for the lock of another transaction. On
+// MariaDB the wait is a conflict after a second; on other databases the caller bounds it, see
+// drain.LockPatience.
 func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -41,16 +43,19 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	return nil
 }
 
-// Guarded reports whether [Settle] removes none of the messages if the transaction has ended without the driver's
-// knowledge. MySQL ends a transaction in a deadlock, and a statement cannot detect that there: it would still remove
-// the messages, in a transaction of its own. The messages must belong to one spool.
+// Guarded reports whether [Settle] removes none of the messages if the transaction has ended
+// without the driver's knowledge. MySQL ends a transaction in a deadlock, and a statement cannot
+// detect that there: it would still remove the messages, in a transaction of its own. The messages
+// must belong to one spool.
 func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0].Guarded }
 
-// Locked returns the ids of the messages whose rows another transaction has locked, after [Settle] was refused. The
-// messages must belong to one spool. Locked uses a transaction of its own, which locks the other rows for a moment.
+// Locked returns the ids of the messages whose rows another transaction has locked, after [Settle]
+// was refused. The messages must belong to one spool. Locked uses a transaction of its own, which
+// locks the other rows for a moment.
 //
-// The refused transaction may have locked rows, too. Its server may end it a little later than its client does, because
-// pgx does not wait for that. So while Locked finds several rows, it asks again.
+// The refused transaction may have locked rows, too. Its server may end it a little later than its
+// client does, because pgx does not wait for that. So while Locked finds several rows, it asks
+// again.
 func Locked(ctx context.Context, db *sql.DB, messages []*Message) (locked map[int64]bool, err error) {
 	if len(messages) == 0 || !messages[0].Spool.Statements.LocksRows() {
 		return nil, nil
@@ -71,7 +76,8 @@ func Locked(ctx context.Context, db *sql.DB, messages []*Message) (locked map[in
 }
 
 const (
-	// lockedTries and lockedPause give a server about half a second to end a transaction that its client has given up.
+	// lockedTries and lockedPause give a server about half a second to end a transaction that its
+	// client has given up.
 	lockedTries = 10
 	lockedPause = 50 * time.Millisecond
 )
@@ -100,10 +106,10 @@ func refsOfMessages(messages []*Message) []dialect.Ref {
 	return refs
 }
 
-// Hold keeps other processes from taking the lanes of messages until the transaction ends, however long their handlers
-// take. It is for pools with a single connection, in which no other connection can renew the leases meanwhile. It is
-// the first statement of the transaction. The error is [ErrLost] if a lane already has another holder. The messages
-// must belong to one spool.
+// Hold keeps other processes from taking the lanes of messages until the transaction ends, however
+// long their handlers take. It is for pools with a single connection, in which no other connection
+// can renew the leases meanwhile. It is the first statement of the transaction. The error is
+// [ErrLost] if a lane already has another holder. The messages must belong to one spool.
 func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	held := map[int]bool{}
 	for _, m := range messages {
@@ -123,13 +129,14 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	return nil
 }
 
-// KeepAndRemove moves messages to the history. Some may be there already, because their removal was lost in a failover.
-// An entry with the same id and the same time is the same message, which is only removed.
+// KeepAndRemove moves messages to the history. Some may be there already, because their removal was
+// lost in a failover. An entry with the same id and the same time is the same message, which is
+// only removed.
 //
-// If a lane is lost between the two statements, its messages are kept and not removed. If they died later, they would
-// be both done and dead. So if some are kept and not all are removed, the error is [ErrLost], and the caller rolls back
-// and tries them in smaller parts. Comparing the two numbers is not enough: messages that were in the history before
-// are removed and not kept.
+// If a lane is lost between the two statements, its messages are kept and not removed. If they died
+// later, they would be both done and dead. So if some are kept and not all are removed, the error
+// is [ErrLost], and the caller rolls back and tries them in smaller parts. Comparing the two
+// numbers is not enough: messages that were in the history before are removed and not kept.
 func (s *Spool) KeepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
 	kept, err := Affected(exec(ctx, tx, s.Statements.Keep(s.ID(), refs)))
 	if err != nil {

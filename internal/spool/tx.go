@@ -17,9 +17,9 @@ func Affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] if
-// fewer messages arrived there, which a trigger of the user can cause. They would be lost, so the transaction must be
-// rolled back.
+// Moved executes a query that moves messages to another table, and returns how many it took. The
+// error is [ErrLost] if fewer messages arrived there, which a trigger of the user can cause. They
+// would be lost, so the transaction must be rolled back.
 func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
 	var arrived int64
 	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&taken, &arrived)
@@ -29,12 +29,12 @@ func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, e
 	return taken, err
 }
 
-// ErrNoLetter means that a message was not buried although the database reports no error: a trigger of the user
-// prevents the dead letter from being stored.
+// ErrNoLetter means that a message was not buried although the database reports no error: a trigger
+// of the user prevents the dead letter from being stored.
 var ErrNoLetter = errors.New("the database reported no error, but stored no dead letter")
 
-// Buried returns the error of a statement that stores one dead letter. It returns [ErrNoLetter] if the statement has
-// stored none.
+// Buried returns the error of a statement that stores one dead letter. It returns [ErrNoLetter] if
+// the statement has stored none.
 func Buried(result sql.Result, err error) error {
 	stored, err := Affected(result, err)
 	if err == nil && stored == 0 {
@@ -51,12 +51,12 @@ func Directly(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result,
 	return tx.ExecContext(ctx, query.Text, query.Args...)
 }
 
-// conflictTries is how often a function is tried immediately before its conflict with other transactions becomes an
-// error.
+// conflictTries is how often a function is tried immediately before its conflict with other
+// transactions becomes an error.
 const conflictTries = 5
 
-// UntilNoConflict calls try. If it conflicts with other transactions, UntilNoConflict calls it again, at most five
-// times in all.
+// UntilNoConflict calls try. If it conflicts with other transactions, UntilNoConflict calls it
+// again, at most five times in all.
 func UntilNoConflict(isConflict func(err error) bool, try func() error) error {
 	var err error
 	for range conflictTries {
@@ -67,13 +67,14 @@ func UntilNoConflict(isConflict func(err error) bool, try func() error) error {
 	return err
 }
 
-// Conflicts returns a function that reports whether a statement failed because of another transaction.
+// Conflicts returns a function that reports whether a statement failed because of another
+// transaction.
 func Conflicts(kind dialect.Kind) func(err error) bool {
 	return func(err error) bool { return kind.Classify(err) == dialect.Conflict }
 }
 
-// InTx runs fn in a transaction, and again if that conflicts with another one. If the answer to the commit is lost, the
-// error is [postbox.ErrCommitUnknown].
+// InTx runs fn in a transaction, and again if that conflicts with another one. If the answer to the
+// commit is lost, the error is [postbox.ErrCommitUnknown].
 func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	return UntilNoConflict(Conflicts(statements.Kind), func() error { return Once(ctx, db, statements, fn) })
 }

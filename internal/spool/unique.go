@@ -17,8 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// SetUnique applies the metadata of [postbox.UniqueKey], and removes it from the draft. A message without an ordering key
-// gets its unique key as one: only within an ordering key is a message that replaces another one published after it.
+// SetUnique applies the metadata of [postbox.UniqueKey], and removes it from the draft. A message
+// without an ordering key gets its unique key as one: only within an ordering key is a message that
+// replaces another one published after it.
 func (d *Draft) SetUnique(metadata message.Metadata) error {
 	key, hasKey := metadata[postbox.UniqueKey]
 	mode, hasMode := metadata[postbox.UniqueMode]
@@ -65,11 +66,12 @@ func Unprepared(ctx context.Context, db Executor, query dialect.Query) (sql.Resu
 	return db.ExecContext(ctx, query.Text, query.Args...)
 }
 
-// AppendUnique is [Spool.Append] for drafts of which some have unique keys. It returns the positions of the drafts that it
-// has left out, as far as the executor reports how many rows a statement has changed. Run it in a transaction.
+// AppendUnique is [Spool.Append] for drafts of which some have unique keys. It returns the
+// positions of the drafts that it has left out, as far as the executor reports how many rows a
+// statement has changed. Run it in a transaction.
 //
-// It locks the keys in the order of their digests. So there is no deadlock between two calls, but there may be one
-// between two transactions that call it several times.
+// It locks the keys in the order of their digests. So there is no deadlock between two calls, but
+// there may be one between two transactions that call it several times.
 func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner, drafts []Draft) (skipped []int, err error) {
 	into, err := s.OpenIn(ctx, db)
 	if err != nil {
@@ -107,8 +109,8 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 	return skipped, nil
 }
 
-// lockUnique locks the unique keys of drafts in one order, if there are several. It returns the digests of those that
-// are known to be new, as far as [dialect.Unique] has a StoreFree.
+// lockUnique locks the unique keys of drafts in one order, if there are several. It returns the
+// digests of those that are known to be new, as far as [dialect.Unique] has a StoreFree.
 func (s *Spool) lockUnique(ctx context.Context, db Executor, run ResultRunner, id int64, drafts []Draft) (free map[string]bool, err error) {
 	var digests [][]byte
 	for _, d := range drafts {
@@ -146,13 +148,14 @@ func changed(result sql.Result) (rows int64, known bool) {
 	return rows, err == nil
 }
 
-// errUnknownFate is returned for a message whose receipts are awaited. They would be awaited of a message that was skipped, and then reported as
-// missing.
+// errUnknownFate is returned for a message whose receipts are awaited. They would be awaited of a
+// message that was skipped, and then reported as missing.
 var errUnknownFate = errors.New("receipts of the message are awaited, but the transaction does not tell whether the message was skipped: " +
 	"give postbox.ExecFunc a function whose result has a method RowsAffected() int64, or use postbox.ReplaceWaiting")
 
-// appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
-// true, or returns an error if receipts of the message are awaited. A key of free is new, and locked.
+// appendUnique stores one message under its unique key, and reports whether it did. If that is not
+// known, it reports true, or returns an error if receipts of the message are awaited. A key of free
+// is new, and locked.
 func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into int64, draft Draft, free map[string]bool) (stored bool, err error) {
 	row, err := newRow(draft)
 	if err != nil {

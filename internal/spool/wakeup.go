@@ -2,16 +2,17 @@ package spool
 
 import "sync"
 
-// wakeUps holds the channels by which the drainers of this process learn of commits. Their key consists of the names of
-// the tables and of the spool, because the code that writes and the code that drains may have different handles on one
-// database. Two databases with the same names share a key, which costs only a needless poll.
+// wakeUps holds the channels by which the drainers of this process learn of commits. Their key
+// consists of the names of the tables and of the spool, because the code that writes and the code
+// that drains may have different handles on one database. Two databases with the same names share a
+// key, which costs only a needless poll.
 var wakeUps = struct {
 	sync.Mutex
 	waiting map[string]map[chan struct{}]struct{}
 }{waiting: map[string]map[chan struct{}]struct{}{}}
 
-// Listen returns a channel that gets a token after each [Spool.Wake] in this process, and a function that ends the
-// subscription.
+// Listen returns a channel that gets a token after each [Spool.Wake] in this process, and a
+// function that ends the subscription.
 func (s *Spool) Listen() (tokens <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	wakeUps.Lock()

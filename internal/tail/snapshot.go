@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Snapshot says which transactions a statement of PostgreSQL has seen. It sees those that ended before it was taken.
+// Snapshot says which transactions a statement of PostgreSQL has seen. It sees those that ended
+// before it was taken.
 type Snapshot struct {
 	next    int64   // the first transaction that had not begun
 	Running []int64 // earlier transactions that had not ended
@@ -35,8 +36,9 @@ func ParseSnapshot(text string) (s Snapshot, err error) {
 	return s, nil
 }
 
-// Sees reports whether a transaction that has committed is visible in the snapshot. The log has the low 32 bits of its
-// id. A transaction that is that near to the snapshot has only one id with these bits.
+// Sees reports whether a transaction that has committed is visible in the snapshot. The log has the
+// low 32 bits of its id. A transaction that is that near to the snapshot has only one id with these
+// bits.
 func (s *Snapshot) Sees(low uint32) bool {
 	id := s.next - int64(int32(uint32(s.next)-low)) //nolint:gosec // only the low bits count
 	return id < s.next && !slices.Contains(s.Running, id)

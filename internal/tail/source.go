@@ -12,8 +12,8 @@ import (
 
 // Source reads the log of a database. It is safe for concurrent use by any number of outboxes.
 type Source interface {
-	// Follow puts the messages of an outbox into its feed until ctx ends. It returns an error only if tailing is
-	// required and waiting does not help.
+	// Follow puts the messages of an outbox into its feed until ctx ends. It returns an error only
+	// if tailing is required and waiting does not help.
 	Follow(ctx context.Context, outbox Outbox) error
 }
 

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// admin makes and removes the databases of tests on one server. All tests of a process share its sessions: a session that has made the tables before
-// needs two thirds of the processor time of a new one.
+// admin makes and removes the databases of tests on one server. All tests of a process share its
+// sessions: a session that has made the tables before needs two thirds of the processor time of a
+// new one.
 type admin struct {
 	driver string
 
@@ -27,7 +28,8 @@ const adminSessions = 4
 
 var admins sync.Map // of *admin, by address
 
-// postgresServer returns the admin of the server at an address, and the statement that leads its session to the schema of the address.
+// postgresServer returns the admin of the server at an address, and the statement that leads its
+// session to the schema of the address.
 func postgresServer(tb testing.TB, dsn string) (server *admin, enter string) {
 	tb.Helper()
 	u, err := url.Parse(dsn)
@@ -41,7 +43,8 @@ func postgresServer(tb testing.TB, dsn string) (server *admin, enter string) {
 	return adminOf(tb, "postgres", u.String()), enter
 }
 
-// mysqlServer returns the admin of the server at an address, and the statement that leads its session to the database of the address.
+// mysqlServer returns the admin of the server at an address, and the statement that leads its
+// session to the database of the address.
 func mysqlServer(tb testing.TB, dsn string) (server *admin, enter string) {
 	tb.Helper()
 	config, err := mysql.ParseDSN(dsn)
@@ -91,7 +94,8 @@ func (a *admin) room(tb testing.TB, create, drop string) {
 	})
 }
 
-// run runs a text in one session, after a statement that leads it to the room of the test, if there is one.
+// run runs a text in one session, after a statement that leads it to the room of the test, if there
+// is one.
 func (a *admin) run(tb testing.TB, enter, text string) {
 	tb.Helper()
 	tx, err := a.db.BeginTx(tb.Context(), nil)

@@ -32,12 +32,14 @@ func (g *Gate) passes() error {
 	return nil
 }
 
-// AtCommit runs a function instead of each commit. If it does not call commit and returns an error, the transaction is rolled back.
+// AtCommit runs a function instead of each commit. If it does not call commit and returns an error,
+// the transaction is rolled back.
 func (g *Gate) AtCommit(instead func(commit func() error) error) { g.atCommit.Store(&instead) }
 
 var errShut = errors.New("no connection to the database of the test")
 
-// OpenGated returns a handle with one connection, and the gate that it passes. As with real drivers, the error of a connection that broke has no code.
+// OpenGated returns a handle with one connection, and the gate that it passes. As with real
+// drivers, the error of a connection that broke has no code.
 func (d *Database) OpenGated(tb testing.TB) (*sql.DB, *Gate) {
 	tb.Helper()
 	gate := &Gate{}

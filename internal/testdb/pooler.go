@@ -11,8 +11,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-// ThroughPooler returns a database on PostgreSQL through PgBouncer in transaction mode, or skips the test. Options are parts
-// of the address. PgBouncer refuses search_path there, so the schema of the test is named.
+// ThroughPooler returns a database on PostgreSQL through PgBouncer in transaction mode, or skips
+// the test. Options are parts of the address. PgBouncer refuses search_path there, so the schema of
+// the test is named.
 func (d *Database) ThroughPooler(tb testing.TB, driver, options string) postbox.Database {
 	tb.Helper()
 	db, err := sql.Open(driver, testservice.Address(tb, testservice.PgBouncerVariable)+"&"+options)

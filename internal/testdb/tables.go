@@ -21,8 +21,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Migrate creates the tables of Postbox, which are the same as those of [postbox.Migrate]. In an empty database it is much cheaper, since every test has a
-// database of its own: [postbox.Migrate] parses all migrations each time, and runs each by itself.
+// Migrate creates the tables of Postbox, which are the same as those of [postbox.Migrate]. In an
+// empty database it is much cheaper, since every test has a database of its own: [postbox.Migrate]
+// parses all migrations each time, and runs each by itself.
 func (d *Database) Migrate(tb testing.TB) *Database {
 	tb.Helper()
 	switch {
@@ -50,7 +51,8 @@ func (d *Database) hasVersion(tb testing.TB) bool {
 	return err == nil
 }
 
-// copyFile puts a migrated file where the database is to be, unless there is a file already, or the database is in memory.
+// copyFile puts a migrated file where the database is to be, unless there is a file already, or the
+// database is in memory.
 func (d *Database) copyFile(tb testing.TB) {
 	tb.Helper()
 	address, err := url.Parse(d.DSN)
@@ -68,7 +70,8 @@ func (d *Database) copyFile(tb testing.TB) {
 	require.NoError(tb, os.WriteFile(path, content, 0o600))
 }
 
-// sqliteFile is the content of an SQLite database with the tables of Postbox, in which their identity stands once, in hexadecimal digits.
+// sqliteFile is the content of an SQLite database with the tables of Postbox, in which their
+// identity stands once, in hexadecimal digits.
 type sqliteFile struct {
 	content  []byte
 	identity string

@@ -1,5 +1,5 @@
-// Package testdb gives each test a database of its own: a file, a schema or a database on a server that
-// scripts/services started. It is for the tests of Postbox itself.
+// Package testdb gives each test a database of its own: a file, a schema or a database on a server
+// that scripts/services started. It is for the tests of Postbox itself.
 package testdb
 
 import (
@@ -50,12 +50,12 @@ var (
 	mariadb     = backend{name: "mariadb", dialect: postbox.MySQL, driver: "mysql", dsn: mysqlDSN}
 )
 
-// driverVariable chooses the driver for PostgreSQL, "pq" or "pgx". Without it a test runs with both. With "pgx" all that does not run with both is
-// skipped: make test runs it.
+// driverVariable chooses the driver for PostgreSQL, "pq" or "pgx". Without it a test runs with
+// both. With "pgx" all that does not run with both is skipped: make test runs it.
 const driverVariable = "TEST_POSTGRES_DRIVER"
 
-// Each runs the test once on every database that is there, and skips it, saying why, on the others. On PostgreSQL it runs with each driver, unless
-// [driverVariable] chooses one.
+// Each runs the test once on every database that is there, and skips it, saying why, on the others.
+// On PostgreSQL it runs with each driver, unless [driverVariable] chooses one.
 func Each(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
 	each(t, test, sqlite, postgresPQ, postgresPGX, mariadb)
@@ -67,7 +67,8 @@ func EachServer(t *testing.T, test func(t *testing.T, database *Database)) {
 	each(t, test, postgresPQ, postgresPGX, mariadb)
 }
 
-// EachServerOfSession is [EachServer] without lib/pq, which begins each transaction as READ WRITE, whatever the session says.
+// EachServerOfSession is [EachServer] without lib/pq, which begins each transaction as READ WRITE,
+// whatever the session says.
 func EachServerOfSession(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
 	each(t, test, postgresPGX, mariadb)
@@ -137,7 +138,8 @@ func (d *Database) On(db *sql.DB) postbox.Database {
 	return postbox.Database{DB: db, Dialect: d.Dialect}
 }
 
-// PollPause is the pause between two checks of a condition that a test waits for. Each check may be a query, and many tests run at a time.
+// PollPause is the pause between two checks of a condition that a test waits for. Each check may be
+// a query, and many tests run at a time.
 const PollPause = 10 * time.Millisecond
 
 // connections is the pool of a handle: tests run side by side on one small server.
@@ -184,8 +186,8 @@ func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	}
 }
 
-// MoveWaiting puts messages that a test has given another state to where the database keeps those that wait: PostgreSQL
-// has a table of its own for them.
+// MoveWaiting puts messages that a test has given another state to where the database keeps those
+// that wait: PostgreSQL has a table of its own for them.
 func (d *Database) MoveWaiting(tb testing.TB) {
 	tb.Helper()
 	if d.Dialect == postbox.PostgreSQL {
@@ -193,8 +195,8 @@ func (d *Database) MoveWaiting(tb testing.TB) {
 	}
 }
 
-// DueWhenWritten gives ready messages the time at which they were written as their due time, which they may lack. A test that
-// gives them another state counts from it.
+// DueWhenWritten gives ready messages the time at which they were written as their due time, which
+// they may lack. A test that gives them another state counts from it.
 func (d *Database) DueWhenWritten(tb testing.TB) {
 	tb.Helper()
 	d.Exec(tb, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
@@ -225,7 +227,8 @@ func (d *Database) IsMariaDB(tb testing.TB) bool {
 	return d.Dialect == postbox.MySQL && d.Count(tb, "SELECT VERSION() LIKE '%MariaDB%'") == 1
 }
 
-// IsolationVariable is the name of the variable that sets the isolation of a session on MariaDB or MySQL.
+// IsolationVariable is the name of the variable that sets the isolation of a session on MariaDB or
+// MySQL.
 func (d *Database) IsolationVariable(tb testing.TB) string {
 	tb.Helper()
 	if d.IsMariaDB(tb) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// OpenWrapped returns a handle with one connection, through a driver that stands around another one, as those do that trace.
+// OpenWrapped returns a handle with one connection, through a driver that stands around another
+// one, as those do that trace.
 func (d *Database) OpenWrapped(tb testing.TB) *sql.DB {
 	tb.Helper()
 	return single(tb, wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN})

@@ -1,5 +1,5 @@
-// Package testservice tells tests where the services are that scripts/services started. It needs no driver and no client, so the tests of a broker's module that use it
-// need those of no database.
+// Package testservice tells tests where the services are that scripts/services started. It needs no
+// driver and no client, so the tests of a broker's module that use it need those of no database.
 package testservice
 
 import (
@@ -18,7 +18,8 @@ const (
 	KafkaVariable       = "TEST_KAFKA_BROKERS"
 )
 
-// Address returns what the variable says of a service, or skips the test and says which one is missing.
+// Address returns what the variable says of a service, or skips the test and says which one is
+// missing.
 func Address(tb testing.TB, variable string) string {
 	tb.Helper()
 	address := os.Getenv(variable)
@@ -31,8 +32,9 @@ func Address(tb testing.TB, variable string) string {
 	return address
 }
 
-// Program returns the path of a program that a test runs, or skips the test and says which Debian package has it. scripts/services installs these packages
-// where it may, and CI fails if one is missing.
+// Program returns the path of a program that a test runs, or skips the test and says which Debian
+// package has it. scripts/services installs these packages where it may, and CI fails if one is
+// missing.
 func Program(tb testing.TB, name, debianPackage string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)

@@ -1,5 +1,6 @@
-// Package txscope holds the state of a transaction in a context: the transaction, the hooks that wait for its commit,
-// its lifetime, and whether a handler has failed in it. Users reach it through functions of the root package.
+// Package txscope holds the state of a transaction in a context: the transaction, the hooks that
+// wait for its commit, its lifetime, and whether a handler has failed in it. Users reach it through
+// functions of the root package.
 package txscope
 
 import (
@@ -13,9 +14,9 @@ import (
 
 type key struct{}
 
-// Scope is the scope of one transaction, or of one savepoint in it. Its function works in it until [Scope.Return]. A
-// goroutine that the function has left behind may still have the context afterwards. So the scope then lets nothing
-// begin, and reports whether anything is still running.
+// Scope is the scope of one transaction, or of one savepoint in it. Its function works in it until
+// [Scope.Return]. A goroutine that the function has left behind may still have the context
+// afterwards. So the scope then lets nothing begin, and reports whether anything is still running.
 type Scope struct {
 	Tx *sql.Tx
 
@@ -47,8 +48,8 @@ var (
 	// ErrReturned is returned for work in a scope whose function has returned.
 	ErrReturned = errors.New("the function of InTx, or the handler of an inbox, that this context belongs to has returned: wait for its goroutines before it returns, " +
 		"or let them begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)")
-	// ErrBeside is returned to the second of two functions that try to work in savepoints of one scope at the same
-	// time.
+	// ErrBeside is returned to the second of two functions that try to work in savepoints of one
+	// scope at the same time.
 	ErrBeside = errors.New("another function of InTx is using the transaction of the context, and two at a time would undo each other's writes: call one after the " +
 		"other; within a function, use the context that it receives; or begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)")
 	// ErrOutlived is returned for a function that has returned too early.
@@ -56,7 +57,8 @@ var (
 		"rolled back: wait for that goroutine before you return")
 )
 
-// claim is the key of the message that an inbox handles in a scope, with the set of claims to which it belongs.
+// claim is the key of the message that an inbox handles in a scope, with the set of claims to which
+// it belongs.
 type claim struct {
 	among string
 	key   []byte
@@ -72,15 +74,17 @@ func Hooked(ctx context.Context, tx *sql.Tx) *Scope {
 	return s
 }
 
-// With stores the options with which the transaction began; nil means the default. It returns the scope.
+// With stores the options with which the transaction began; nil means the default. It returns the
+// scope.
 func (s *Scope) With(options *sql.TxOptions) *Scope {
 	s.options = options
 	return s
 }
 
-// Live returns the transaction. It is nil if there is none, or if it is known to be committed: a hook may still have
-// the context of the transaction, but it runs after the commit. The error is [ErrReturned] if the function of the
-// scope, or a function around it, has returned. It is [ErrOther] for a transaction of another library.
+// Live returns the transaction. It is nil if there is none, or if it is known to be committed: a
+// hook may still have the context of the transaction, but it runs after the commit. The error is
+// [ErrReturned] if the function of the scope, or a function around it, has returned. It is
+// [ErrOther] for a transaction of another library.
 func (s *Scope) Live() (*sql.Tx, error) {
 	var err error
 	for at := s; at != nil; at = at.outer {
@@ -100,7 +104,8 @@ func (s *Scope) Live() (*sql.Tx, error) {
 	return s.Tx, nil
 }
 
-// Over reports whether the transaction is known to be committed, so that the context carries none any more.
+// Over reports whether the transaction is known to be committed, so that the context carries none
+// any more.
 func (s *Scope) Over() bool {
 	for ; s != nil; s = s.outer {
 		if s.state.Load() == committed {
@@ -110,8 +115,8 @@ func (s *Scope) Over() bool {
 	return false
 }
 
-// Begin records that a call begins to write in the scope, until End. It returns [ErrReturned] if the call is not
-// allowed.
+// Begin records that a call begins to write in the scope, until End. It returns [ErrReturned] if
+// the call is not allowed.
 func (s *Scope) Begin() error {
 	if s == nil {
 		return nil
@@ -134,9 +139,9 @@ func (s *Scope) End() {
 	}
 }
 
-// enter records that a function begins to work in a savepoint of the scope. It returns [ErrBeside] while another
-// function does: ROLLBACK TO SAVEPOINT undoes all later writes of the transaction, including those of the other
-// function.
+// enter records that a function begins to work in a savepoint of the scope. It returns [ErrBeside]
+// while another function does: ROLLBACK TO SAVEPOINT undoes all later writes of the transaction,
+// including those of the other function.
 func (s *Scope) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,9 +155,9 @@ func (s *Scope) enter() error {
 	return nil
 }
 
-// Leave ends the scope that [Within] began, after the savepoint is released or rolled back. If the function of the
-// scope was outlived, so were the functions around it: a running goroutine may have written to the transaction after
-// the end of the savepoint.
+// Leave ends the scope that [Within] began, after the savepoint is released or rolled back. If the
+// function of the scope was outlived, so were the functions around it: a running goroutine may have
+// written to the transaction after the end of the savepoint.
 func (s *Scope) Leave() {
 	if !s.outlived {
 		s.outer.mu.Lock()
@@ -161,10 +166,11 @@ func (s *Scope) Leave() {
 	}
 }
 
-// Return records that the function of the scope has returned: nothing can begin in the scope from then on. If anything
-// is still running in it, Return rolls back the whole transaction and returns [ErrOutlived]. Going back to a savepoint
-// is not enough, since a running goroutine could write after it. After the end of the transaction, database/sql allows
-// no writes. The error is [ErrReturned] if a function around it has returned before. It can be called twice.
+// Return records that the function of the scope has returned: nothing can begin in the scope from
+// then on. If anything is still running in it, Return rolls back the whole transaction and returns
+// [ErrOutlived]. Going back to a savepoint is not enough, since a running goroutine could write
+// after it. After the end of the transaction, database/sql allows no writes. The error is
+// [ErrReturned] if a function around it has returned before. It can be called twice.
 func (s *Scope) Return() error {
 	s.mu.Lock()
 	s.state.CompareAndSwap(open, returned)
@@ -178,8 +184,8 @@ func (s *Scope) Return() error {
 	return err
 }
 
-// Offers reports whether the transaction satisfies a caller that needs one with these options: it began with them, or
-// they are the default.
+// Offers reports whether the transaction satisfies a caller that needs one with these options: it
+// began with them, or they are the default.
 func (s *Scope) Offers(options *sql.TxOptions) bool {
 	if options == nil || *options == (sql.TxOptions{}) {
 		return true
@@ -187,9 +193,10 @@ func (s *Scope) Offers(options *sql.TxOptions) bool {
 	return s != nil && s.options != nil && *s.options == *options
 }
 
-// Within returns the scope of a savepoint of tx, which ctx carries. Its owner calls Committed after it has released the
-// savepoint, and always calls Leave. A failure within the scope does not affect the scope around it, since going back
-// to the savepoint undoes it. The error is [ErrBeside] or [ErrReturned] if no savepoint may be set.
+// Within returns the scope of a savepoint of tx, which ctx carries. Its owner calls Committed after
+// it has released the savepoint, and always calls Leave. A failure within the scope does not affect
+// the scope around it, since going back to the savepoint undoes it. The error is [ErrBeside] or
+// [ErrReturned] if no savepoint may be set.
 func Within(ctx context.Context, tx *sql.Tx) (*Scope, error) {
 	outer := From(ctx)
 	if outer == nil || outer.Tx != tx {
@@ -210,9 +217,9 @@ func From(ctx context.Context) *Scope {
 	return scope
 }
 
-// Fail records that a handler has returned an error in the scope. From then on the scope must not be committed,
-// whatever the functions around the handler do with the error. The first error stays. A nil error, and a nil scope,
-// change nothing.
+// Fail records that a handler has returned an error in the scope. From then on the scope must not
+// be committed, whatever the functions around the handler do with the error. The first error stays.
+// A nil error, and a nil scope, change nothing.
 func (s *Scope) Fail(err error) {
 	if s != nil && err != nil {
 		s.failed.CompareAndSwap(nil, &err)
@@ -233,7 +240,8 @@ func (s *Scope) Failure() error {
 // Hold records that an inbox handles the message with this key in the scope.
 func (s *Scope) Hold(among string, key []byte) { s.held = claim{among, key} }
 
-// Holds reports whether an inbox handles the message with this key in the scope, or in a scope around it.
+// Holds reports whether an inbox handles the message with this key in the scope, or in a scope
+// around it.
 func (s *Scope) Holds(among string, key []byte) bool {
 	for ; s != nil; s = s.outer {
 		if s.held.key != nil && s.held.among == among && bytes.Equal(s.held.key, key) {
@@ -257,8 +265,8 @@ func (s *Scope) AfterCommit(hook func()) bool {
 	return true
 }
 
-// Committed runs the hooks. Hooks of a released savepoint now wait for the end of the scope around it. If that is
-// rolled back, they never run.
+// Committed runs the hooks. Hooks of a released savepoint now wait for the end of the scope around
+// it. If that is rolled back, they never run.
 func (s *Scope) Committed() {
 	s.mu.Lock()
 	if s.outer == nil {
@@ -276,7 +284,8 @@ func (s *Scope) Committed() {
 	}
 }
 
-// EndsWith reports whether ctx ends exactly when the context ends with which tx began, as far as ctx itself shows.
+// EndsWith reports whether ctx ends exactly when the context ends with which tx began, as far as
+// ctx itself shows.
 func EndsWith(ctx context.Context, tx *sql.Tx) bool {
 	scope := From(ctx)
 	return scope != nil && scope.Tx == tx && scope.hooked && scope.until == ctx.Done()

@@ -6,9 +6,10 @@ import (
 	"reflect"
 )
 
-// Checked returns the error of a user's function. If a method of the error, or of an error within it, panics, it
-// returns an error that says so. The usual reason is a nil pointer of a concrete type that is returned as an error.
-// Such a panic must happen here, under recover. Later it would end the process, or stop a queue.
+// Checked returns the error of a user's function. If a method of the error, or of an error within
+// it, panics, it returns an error that says so. The usual reason is a nil pointer of a concrete
+// type that is returned as an error. Such a panic must happen here, under recover. Later it would
+// end the process, or stop a queue.
 func Checked(err error) (checked error) {
 	if err == nil {
 		return nil

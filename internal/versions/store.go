@@ -16,8 +16,9 @@ var dialects = map[dialect.Kind]database.Dialect{
 	dialect.SQLite:     database.DialectSQLite3,
 }
 
-// Store returns goose's own store of versions, made safe for databases with several writers. On the others, goose makes its table in a transaction that excludes
-// all others, and a process that comes second has to fail: it then tries again.
+// Store returns goose's own store of versions, made safe for databases with several writers. On the
+// others, goose makes its table in a transaction that excludes all others, and a process that comes
+// second has to fail: it then tries again.
 func Store(statements *dialect.Statements) (database.Store, error) {
 	versions, err := database.NewStore(dialects[statements.Kind], statements.VersionTable)
 	if err != nil || statements.Kind.Can().OneWriter {
@@ -26,10 +27,11 @@ func Store(statements *dialect.Statements) (database.Store, error) {
 	return store{Store: versions, create: statements.CreateVersion}, nil
 }
 
-// store is for MySQL and PostgreSQL. Goose creates its table and then inserts version 0. On MySQL, another process that starts
-// in between, or after a crash there, finds a table without version 0. So this store reports the table only when that row is there, and creating
-// it again does no harm. On PostgreSQL, goose looks for the name of the table in the catalog, which spells it
-// differently: in small letters, and the schema without quotes.
+// store is for MySQL and PostgreSQL. Goose creates its table and then inserts version 0. On MySQL,
+// another process that starts in between, or after a crash there, finds a table without version 0.
+// So this store reports the table only when that row is there, and creating it again does no harm.
+// On PostgreSQL, goose looks for the name of the table in the catalog, which spells it differently:
+// in small letters, and the schema without quotes.
 type store struct {
 	database.Store
 	create string

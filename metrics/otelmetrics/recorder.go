@@ -1,8 +1,8 @@
-// Package otelmetrics gives the measurements of Postbox to OpenTelemetry. It needs the API alone: the SDK, and where the
-// metrics go, is up to the program.
+// Package otelmetrics gives the measurements of Postbox to OpenTelemetry. It needs the API alone:
+// the SDK, and where the metrics go, is up to the program.
 //
-// Make a [Recorder] from the description of the database, and set it as Metrics of the description before you give that
-// to publishers, forwarders, stores and queues:
+// Make a [Recorder] from the description of the database, and set it as Metrics of the description
+// before you give that to publishers, forwarders, stores and queues:
 //
 //	recorder, err := otelmetrics.New(database, otelmetrics.Config{})
 //	database.Metrics = recorder
@@ -36,17 +36,19 @@ const (
 type Config struct {
 	// Provider makes the instruments. Defaults to the global one.
 	Provider metric.MeterProvider
-	// Timeout bounds how long a collection waits for the database. After it postbox.database.up is 0, and the other
-	// values that are counted in the database are missing. Defaults to 5 s.
+	// Timeout bounds how long a collection waits for the database. After it postbox.database.up is
+	// 0, and the other values that are counted in the database are missing. Defaults to 5 s.
 	Timeout time.Duration
-	// Attributes are added to all series. Two recorders in one process, for two databases, need them to be told apart.
+	// Attributes are added to all series. Two recorders in one process, for two databases, need
+	// them to be told apart.
 	Attributes []attribute.KeyValue
-	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
-	// tables: each of them would export the same numbers.
+	// ProcessOnly leaves out what is counted in the database, for all but one of several processes
+	// that share the tables: each of them would export the same numbers.
 	ProcessOnly bool
 }
 
-// Recorder is a [metrics.SeriesRecorder] whose instruments are OpenTelemetry's. It is safe for concurrent use.
+// Recorder is a [metrics.SeriesRecorder] whose instruments are OpenTelemetry's. It is safe for
+// concurrent use.
 type Recorder struct {
 	measured     map[*metrics.Instrument]func(attributes attribute.Set) metrics.SeriesFunc
 	sets         sync.Map // attributes by instrument and labels
@@ -54,8 +56,8 @@ type Recorder struct {
 	registration metric.Registration
 }
 
-// New returns a recorder. An error means that the description of the database is not complete, or that the provider
-// refuses an instrument.
+// New returns a recorder. An error means that the description of the database is not complete, or
+// that the provider refuses an instrument.
 func New(database postbox.Database, config Config) (*Recorder, error) {
 	if config.Provider == nil {
 		config.Provider = otel.GetMeterProvider()
@@ -102,8 +104,8 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	return r, nil
 }
 
-// synchronous makes an instrument that is told each measurement. The options of a series are made once, since making
-// them for each measurement would allocate.
+// synchronous makes an instrument that is told each measurement. The options of a series are made
+// once, since making them for each measurement would allocate.
 func synchronous(meter metric.Meter, i *metrics.Instrument) (series func(attributes attribute.Set) metrics.SeriesFunc, err error) {
 	ctx := context.Background()
 	switch i.Kind {
@@ -142,8 +144,8 @@ func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metr
 	return of(r.set(instrument, labels))
 }
 
-// key tells the labels of an instrument. No label has a zero byte that the join could be mistaken for: at worst, two
-// topics with zero bytes in their names are counted as one.
+// key tells the labels of an instrument. No label has a zero byte that the join could be mistaken
+// for: at worst, two topics with zero bytes in their names are counted as one.
 type key struct {
 	instrument *metrics.Instrument
 	labels     string

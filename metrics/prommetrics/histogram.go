@@ -10,8 +10,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// histograms are the series of an instrument. They are not those of the client library because these take one value at a
-// time: for the values of all messages of a settlement that costs five times as much.
+// histograms are the series of an instrument. They are not those of the client library because
+// these take one value at a time: for the values of all messages of a settlement that costs five
+// times as much.
 type histograms struct{ *prometheus.MetricVec }
 
 func newHistograms(i *metrics.Instrument, common prometheus.Labels) histograms {

@@ -1,14 +1,14 @@
 // Package prommetrics shows the measurements of Postbox to Prometheus.
 //
-// Make a [Recorder] from the description of the database, register it, and set it as Metrics of the description before
-// you give that to publishers, forwarders, stores and queues:
+// Make a [Recorder] from the description of the database, register it, and set it as Metrics of the
+// description before you give that to publishers, forwarders, stores and queues:
 //
 //	recorder, err := prommetrics.New(database, prommetrics.Config{})
 //	prometheus.MustRegister(recorder)
 //	database.Metrics = recorder
 //
-// docs/metrics.md lists the metrics. In their names underscores stand for dots, seconds are named, and a counter ends
-// with _total: postbox.messages.ended is postbox_messages_ended_total.
+// docs/metrics.md lists the metrics. In their names underscores stand for dots, seconds are named,
+// and a counter ends with _total: postbox.messages.ended is postbox_messages_ended_total.
 package prommetrics
 
 import (
@@ -30,19 +30,20 @@ const defaultTimeout = 5 * time.Second
 
 // Config is the configuration of a Recorder. The zero value has all defaults.
 type Config struct {
-	// Timeout bounds how long a scrape waits for the database. After it the scrape has what this process measured, and
-	// postbox_database_up is 0. Keep it below the timeout of the scrape. Defaults to 5 s.
+	// Timeout bounds how long a scrape waits for the database. After it the scrape has what this
+	// process measured, and postbox_database_up is 0. Keep it below the timeout of the scrape.
+	// Defaults to 5 s.
 	Timeout time.Duration
-	// Labels are added to all series. Two recorders in one registry, for two databases, need the same names here with
-	// different values.
+	// Labels are added to all series. Two recorders in one registry, for two databases, need the
+	// same names here with different values.
 	Labels prometheus.Labels
-	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
-	// tables: each of them would export the same numbers.
+	// ProcessOnly leaves out what is counted in the database, for all but one of several processes
+	// that share the tables: each of them would export the same numbers.
 	ProcessOnly bool
 }
 
-// Recorder is a [metrics.SeriesRecorder] and a [prometheus.Collector]. It is safe for concurrent use, and does not have to be
-// closed.
+// Recorder is a [metrics.SeriesRecorder] and a [prometheus.Collector]. It is safe for concurrent
+// use, and does not have to be closed.
 type Recorder struct {
 	config   Config
 	admin    *admin.Admin
@@ -56,8 +57,8 @@ type vector struct {
 	series func(labels []string) metrics.Series
 }
 
-// New returns a recorder, which counts in that database at each scrape. An error means that the description of the
-// database is not complete.
+// New returns a recorder, which counts in that database at each scrape. An error means that the
+// description of the database is not complete.
 func New(database postbox.Database, config Config) (*Recorder, error) {
 	if config.Timeout <= 0 {
 		config.Timeout = defaultTimeout
@@ -129,7 +130,8 @@ func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metr
 	return metrics.SeriesFunc(func(float64) {}) // it is counted in the database
 }
 
-// valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus wants UTF-8.
+// valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus
+// wants UTF-8.
 func valid(labels []string) []string {
 	if !slices.ContainsFunc(labels, func(label string) bool { return !utf8.ValidString(label) }) {
 		return labels
@@ -151,8 +153,8 @@ func (r *Recorder) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends what this process measured, and then counts in the database. An error of the database is visible as
-// postbox_database_up.
+// Collect sends what this process measured, and then counts in the database. An error of the
+// database is visible as postbox_database_up.
 func (r *Recorder) Collect(collected chan<- prometheus.Metric) {
 	for _, v := range r.measured {
 		v.Collect(collected)

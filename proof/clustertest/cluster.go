@@ -11,8 +11,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
-// Require returns a cluster that a function of package testcluster has started, and closes it at the end of the test. If a component is missing on
-// this machine, the test is skipped, and the error says which one. CI has all components, so there the test fails.
+// Require returns a cluster that a function of package testcluster has started, and closes it at
+// the end of the test. If a component is missing on this machine, the test is skipped, and the
+// error says which one. CI has all components, so there the test fails.
 func Require[C interface{ Close() error }](tb testing.TB, cluster C, err error) C {
 	tb.Helper()
 	if errors.Is(err, testcluster.ErrUnavailable) && os.Getenv("CI") == "" {

@@ -1,13 +1,14 @@
-// Endurance runs Postbox for long, beyond its capacity, or with brokers whose leaders die, on a real PostgreSQL. It is
-// started by make soak, make overload and make clusters:
+// Endurance runs Postbox for long, beyond its capacity, or with brokers whose leaders die, on a
+// real PostgreSQL. It is started by make soak, make overload and make clusters:
 //
 //	make soak DURATION=1h RATE=200 INTERVAL=1m
 //	make idle DURATION=10m
 //	make overload DURATION=1m
 //	make clusters DURATION=3m
 //
-// package soak says what must not rise, package idle what must not rise beside an outbox that nothing is written to, package overload what must be bounded, package trend what rising means, and package
-// clusters what is killed.
+// package soak says what must not rise, package idle what must not rise beside an outbox that
+// nothing is written to, package overload what must be bounded, package trend what rising means,
+// and package clusters what is killed.
 package main
 
 import (

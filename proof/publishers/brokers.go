@@ -47,7 +47,8 @@ func (s kafkaServer) subscriber(logger watermill.LoggerAdapter) (message.Subscri
 	}, logger)
 }
 
-// Both versions of watermill-amqp use the same RabbitMQ. Without confirms a message can be lost in any outage, so they are on.
+// Both versions of watermill-amqp use the same RabbitMQ. Without confirms a message can be lost in
+// any outage, so they are on.
 
 type amqpServer struct {
 	service

@@ -71,7 +71,8 @@ func (s *natsServer) close() error {
 	return os.RemoveAll(s.options.StoreDir)
 }
 
-// natsWait is shorter than the client's default of five seconds, so that an outage sees more calls fail.
+// natsWait is shorter than the client's default of five seconds, so that an outage sees more calls
+// fail.
 const natsWait = 500 * time.Millisecond
 
 func (s *natsServer) jetStream() nats.JetStreamConfig {
@@ -89,8 +90,8 @@ func (s *natsServer) subscriber(logger watermill.LoggerAdapter) (message.Subscri
 	return nats.NewSubscriber(nats.SubscriberConfig{URL: s.running.ClientURL(), JetStream: s.jetStream()}, logger)
 }
 
-// redisServer is a stand-in for Redis in this process. It closes its connections and its port when it is stopped, and keeps
-// its streams.
+// redisServer is a stand-in for Redis in this process. It closes its connections and its port when
+// it is stopped, and keeps its streams.
 type redisServer struct{ *miniredis.Miniredis }
 
 func openRedis(context.Context) (server, error) {

@@ -27,7 +27,8 @@ func (r result) String() string {
 
 func (r result) bad() bool { return r.dead+r.missing+r.orderViolations > 0 }
 
-// received collects what the broker has. Copies are allowed, and only the first counts: an outbox publishes at least once.
+// received collects what the broker has. Copies are allowed, and only the first counts: an outbox
+// publishes at least once.
 type received struct {
 	seen       map[sent]bool
 	last       map[string]int // the highest number of each key

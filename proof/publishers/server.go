@@ -28,13 +28,15 @@ func candidates() []candidate {
 	}
 }
 
-// server is the broker behind a publisher. It runs when it is opened, and keeps its messages while it is stopped.
+// server is the broker behind a publisher. It runs when it is opened, and keeps its messages while
+// it is stopped.
 type server interface {
 	stop(ctx context.Context) error
 	start(ctx context.Context) error
 	close() error
 
-	// publisher and subscriber return Watermill's own, with settings as their documentation gives them.
+	// publisher and subscriber return Watermill's own, with settings as their documentation gives
+	// them.
 	publisher(logger watermill.LoggerAdapter) (message.Publisher, error)
 	// subscriber reads a topic from its beginning.
 	subscriber(logger watermill.LoggerAdapter) (message.Subscriber, error)

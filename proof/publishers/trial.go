@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// attempts, and the pauses between them, are few and short: a rule that counted the failures of an outage would have all
-	// messages buried within its first seconds.
+	// attempts, and the pauses between them, are few and short: a rule that counted the failures of
+	// an outage would have all messages buried within its first seconds.
 	attempts             = 3
 	retryBase, retryCap  = 10 * time.Millisecond, 20 * time.Millisecond
 	probeMin, probeMax   = 20 * time.Millisecond, 200 * time.Millisecond

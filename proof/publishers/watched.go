@@ -61,8 +61,8 @@ var (
 	addresses = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
-// kindOf is the text of an error, without what differs from call to call, after the class that the outbox sees without
-// settings for the broker.
+// kindOf is the text of an error, without what differs from call to call, after the class that the
+// outbox sees without settings for the broker.
 func kindOf(err error) string {
 	text := addresses.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "ADDRESS")
 	return postbox.ClassifyNetwork(err).String() + ": " + strings.Join(strings.Fields(text), " ")

@@ -1,6 +1,7 @@
-// Command safeguards shows that the tests would notice: it takes one safeguard out of Postbox at a time, in a build for
-// tests that go's -overlay makes of the changed sources, runs the tests that stand for the guarantee, and wants them to
-// fail. The sources themselves hold no switch. Start it with `make safeguards`.
+// Command safeguards shows that the tests would notice: it takes one safeguard out of Postbox at a
+// time, in a build for tests that go's -overlay makes of the changed sources, runs the tests that
+// stand for the guarantee, and wants them to fail. The sources themselves hold no switch. Start it
+// with `make safeguards`.
 package main
 
 import (
@@ -28,7 +29,8 @@ func main() {
 	}
 }
 
-// atATime is how many safeguards are tried at the same time: a test that misses one mostly waits until its patience ends.
+// atATime is how many safeguards are tried at the same time: a test that misses one mostly waits
+// until its patience ends.
 const atATime = 3
 
 // run tries each safeguard and prints a line for each, and a summary as the last one.

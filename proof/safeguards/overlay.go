@@ -11,8 +11,8 @@ import (
 // edit replaces the one place of a source file that reads so.
 type edit struct{ file, from, to string }
 
-// apply returns the changed text. A place that is not there, or there twice, is an error: the source has moved on, and
-// the edit must follow it.
+// apply returns the changed text. A place that is not there, or there twice, is an error: the
+// source has moved on, and the edit must follow it.
 func (e edit) apply(source string) (string, error) {
 	if n := strings.Count(source, e.from); n != 1 {
 		return "", fmt.Errorf("%s: the place to change is there %d times: %q", e.file, n, e.from)

@@ -47,7 +47,8 @@ func (s safeguard) try(ctx context.Context) ([]string, error) {
 	return failures(&output)
 }
 
-// test runs the tests of one package with the changed sources. It adds what `go test -json` prints to the output. A test that fails is no error.
+// test runs the tests of one package with the changed sources. It adds what `go test -json` prints
+// to the output. A test that fails is no error.
 func (s safeguard) test(ctx context.Context, folder, overlay string, output io.Writer) error {
 	build := exec.CommandContext(ctx, "go", "vet", "-overlay", overlay, ".") //nolint:gosec // our own words
 	build.Dir = folder
@@ -63,13 +64,15 @@ func (s safeguard) test(ctx context.Context, folder, overlay string, output io.W
 	return nil
 }
 
-// packageFolder returns where a package is. Go runs there, so it takes the module that the package belongs to.
+// packageFolder returns where a package is. Go runs there, so it takes the module that the package
+// belongs to.
 func packageFolder(root, path string) string {
 	return filepath.Join(root, strings.TrimPrefix(path, module))
 }
 
-// failures reads what `go test -json` prints, and returns the tests that failed, by their first names. Those that hang are
-// among them: the time-out of their package ends them without a word. That none ran is an error.
+// failures reads what `go test -json` prints, and returns the tests that failed, by their first
+// names. Those that hang are among them: the time-out of their package ends them without a word.
+// That none ran is an error.
 func failures(output io.Reader) ([]string, error) {
 	ended := map[string]bool{} // well
 	for decoder := json.NewDecoder(output); ; {

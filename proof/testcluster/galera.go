@@ -17,7 +17,8 @@ type Galera struct {
 // galeraProvider is where Debian's package galera-4 has its library.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// StartGalera makes and starts both nodes, in some ten seconds. The second one copies the data of the first one. The caller has to Close it.
+// StartGalera makes and starts both nodes, in some ten seconds. The second one copies the data of
+// the first one. The caller has to Close it.
 func StartGalera(ctx context.Context) (_ *Galera, err error) {
 	if err := MariaDBAvailable(); err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 // Nodes is how many a cluster of brokers has.
 const Nodes = 3
 
-// Kafka is a cluster of three, each of them broker and controller. What is acked by all in sync is on two of them at least.
-// Only one goroutine may use it at a time, apart from the addresses.
+// Kafka is a cluster of three, each of them broker and controller. What is acked by all in sync is
+// on two of them at least. Only one goroutine may use it at a time, apart from the addresses.
 type Kafka struct {
 	work  *workspace
 	jars  string
@@ -29,7 +29,8 @@ type Kafka struct {
 	peers string // the controllers
 }
 
-// kafkaJars is the folder into which scripts/services puts them, which is not there before it has run.
+// kafkaJars is the folder into which scripts/services puts them, which is not there before it has
+// run.
 func kafkaJars() (string, error) {
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache")) // as that script has it
 	found, _ := filepath.Glob(filepath.Join(cache, "postbox", "kafka-*"))                    // the pattern is well formed
@@ -182,7 +183,8 @@ func (k *Kafka) Start(ctx context.Context, n int) error {
 	return k.ready(ctx, n)
 }
 
-// Leader returns the node that leads a partition, and whether all copies of the topic are in sync. It fails while there is none.
+// Leader returns the node that leads a partition, and whether all copies of the topic are in sync.
+// It fails while there is none.
 func (k *Kafka) Leader(_ context.Context, topic string, partition int) (leader int, whole bool, err error) {
 	for n := range k.nodes {
 		var known *sarama.MetadataResponse

@@ -12,10 +12,12 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDB is a primary with one replica that follows it asynchronously. Both write their logs to the disk with each commit.
-// Only one goroutine may use it at a time, apart from the addresses and the relay.
+// MariaDB is a primary with one replica that follows it asynchronously. Both write their logs to
+// the disk with each commit. Only one goroutine may use it at a time, apart from the addresses and
+// the relay.
 type MariaDB struct {
-	// Relay leads to the primary. Stop and Promote leave it alone: move it when the clients shall follow.
+	// Relay leads to the primary. Stop and Promote leave it alone: move it when the clients shall
+	// follow.
 	Relay *Relay
 
 	work             *workspace
@@ -25,7 +27,8 @@ type MariaDB struct {
 // mariaPrograms are what a pair needs.
 var mariaPrograms = []string{"mariadbd", "mariadb-install-db"}
 
-// MariaDBAvailable returns nil if [StartMariaDB] can work on this machine, else an [ErrUnavailable] with the reason.
+// MariaDBAvailable returns nil if [StartMariaDB] can work on this machine, else an [ErrUnavailable]
+// with the reason.
 func MariaDBAvailable() error {
 	for _, name := range mariaPrograms {
 		if _, err := exec.LookPath(name); err != nil {
@@ -35,7 +38,8 @@ func MariaDBAvailable() error {
 	return nil
 }
 
-// StartMariaDB makes and starts both servers, in some seconds. The relay leads to the primary. The caller has to Close it.
+// StartMariaDB makes and starts both servers, in some seconds. The relay leads to the primary. The
+// caller has to Close it.
 func StartMariaDB(ctx context.Context) (_ *MariaDB, err error) {
 	if err := MariaDBAvailable(); err != nil {
 		return nil, err
@@ -78,8 +82,9 @@ GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS postbox;
 `
 
-// temporary is the folder of a server for its temporary tables. No two servers may share one: a server that starts
-// removes the temporary tables that it finds there, and the other one, which may be installing its system tables, fails.
+// temporary is the folder of a server for its temporary tables. No two servers may share one: a
+// server that starts removes the temporary tables that it finds there, and the other one, which may
+// be installing its system tables, fails.
 func (m *MariaDB) temporary(n *node) string { return m.work.path(n.name + ".tmp") }
 
 func (m *MariaDB) install(n *node) error {
@@ -144,8 +149,8 @@ func mariaDSN(address, database string) string {
 	return config.FormatDSN()
 }
 
-// Sever waits until the replica has all that the primary has committed so far, and then cuts it off: a failover loses
-// whatever the primary confirms from then on.
+// Sever waits until the replica has all that the primary has committed so far, and then cuts it
+// off: a failover loses whatever the primary confirms from then on.
 func (m *MariaDB) Sever(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
@@ -190,8 +195,8 @@ func (m *MariaDB) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Backup makes a backup of the replica's data, as they are once it has everything that the primary has committed so far. The
-// primary goes on; the replica is stopped for good.
+// Backup makes a backup of the replica's data, as they are once it has everything that the primary
+// has committed so far. The primary goes on; the replica is stopped for good.
 func (m *MariaDB) Backup(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
@@ -201,8 +206,8 @@ func (m *MariaDB) Backup(ctx context.Context) error {
 	return err
 }
 
-// Restore replaces the data of the primary, which must have been stopped, with those of [MariaDB.Backup], and starts it at the
-// address that it had. There is no replica afterwards.
+// Restore replaces the data of the primary, which must have been stopped, with those of
+// [MariaDB.Backup], and starts it at the address that it had. There is no replica afterwards.
 func (m *MariaDB) Restore(ctx context.Context) error {
 	if m.primary.server != nil {
 		return errors.New("the primary still runs")

@@ -20,10 +20,11 @@ import (
 // standbys is how many a PostgreSQL primary has.
 const standbys = 2
 
-// Postgres is a primary with two streaming standbys. fsync is on. Only one goroutine may use it at a time, apart from the
-// addresses and the relay.
+// Postgres is a primary with two streaming standbys. fsync is on. Only one goroutine may use it at
+// a time, apart from the addresses and the relay.
 type Postgres struct {
-	// Relay leads to the primary. Stop, Promote and Restore leave it alone: move it when the clients shall follow.
+	// Relay leads to the primary. Stop, Promote and Restore leave it alone: move it when the
+	// clients shall follow.
 	Relay *Relay
 
 	work    *workspace
@@ -39,7 +40,8 @@ type node struct {
 	server *server // nil while it is stopped
 }
 
-// binVariable names the folder of the binaries of PostgreSQL. scripts/services sets it if it was told which version to run.
+// binVariable names the folder of the binaries of PostgreSQL. scripts/services sets it if it was
+// told which version to run.
 const binVariable = "TEST_POSTGRES_BIN"
 
 // settingsVariable holds settings of the servers, one a line. scripts/services sets it to those
@@ -71,7 +73,8 @@ func postgresVersion(initdb string) float64 {
 	return version
 }
 
-// PostgresAvailable returns nil if [StartPostgres] can work on this machine, else an [ErrUnavailable] with the reason.
+// PostgresAvailable returns nil if [StartPostgres] can work on this machine, else an
+// [ErrUnavailable] with the reason.
 func PostgresAvailable() error {
 	bin, err := postgresBin()
 	if err != nil {
@@ -83,7 +86,8 @@ func PostgresAvailable() error {
 	return nil
 }
 
-// StartPostgres makes and starts a cluster, in some seconds. The relay leads to its primary. The caller has to Close it.
+// StartPostgres makes and starts a cluster, in some seconds. The relay leads to its primary. The
+// caller has to Close it.
 func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
 	if err := PostgresAvailable(); err != nil {
 		return nil, err
@@ -194,7 +198,8 @@ func (p *Postgres) start(ctx context.Context, n *node) (err error) {
 	return n.server.ready(ctx, func(ctx context.Context) error { return p.exec(ctx, n, "SELECT 1") })
 }
 
-// Rebuild makes each server but the primary a standby of the primary, with a fresh copy of its data.
+// Rebuild makes each server but the primary a standby of the primary, with a fresh copy of its
+// data.
 func (p *Postgres) Rebuild(ctx context.Context) error {
 	for _, n := range p.nodes {
 		if n == p.primary {

@@ -22,8 +22,8 @@ func (p *Postgres) others() []*node {
 	return slices.DeleteFunc(slices.Clone(p.nodes), func(n *node) bool { return n == p.primary })
 }
 
-// Sever waits until every standby has all that the primary has committed so far, and then cuts them off: from then on they
-// lag, and an asynchronous failover loses whatever the primary confirms.
+// Sever waits until every standby has all that the primary has committed so far, and then cuts them
+// off: from then on they lag, and an asynchronous failover loses whatever the primary confirms.
 func (p *Postgres) Sever(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerDeadline)
 	defer cancel()
@@ -63,8 +63,8 @@ func (p *Postgres) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// Synchronize lets every commit wait until one of the standbys has it on its disk, and returns once everything that was
-// confirmed before is there too: from then on a failover loses nothing.
+// Synchronize lets every commit wait until one of the standbys has it on its disk, and returns once
+// everything that was confirmed before is there too: from then on a failover loses nothing.
 func (p *Postgres) Synchronize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerDeadline)
 	defer cancel()
@@ -87,8 +87,9 @@ func (p *Postgres) Asynchronize(ctx context.Context) error {
 	return p.exec(ctx, p.primary, "ALTER SYSTEM RESET synchronous_standby_names", reload)
 }
 
-// Promote makes that standby the primary which has received the most. The old primary must have been stopped; it stays
-// so until [Postgres.Rebuild], as does the other standby as it is. The new primary waits for no standby.
+// Promote makes that standby the primary which has received the most. The old primary must have
+// been stopped; it stays so until [Postgres.Rebuild], as does the other standby as it is. The new
+// primary waits for no standby.
 func (p *Postgres) Promote(ctx context.Context) error {
 	if p.primary.server != nil {
 		return errors.New("the old primary still runs, and two of them would both take writes")
@@ -107,7 +108,8 @@ func (p *Postgres) Promote(ctx context.Context) error {
 		return err
 	}
 	p.primary = best
-	// Its settings are those of a standby, or say that commits wait for standbys that are gone. All others are on its command line.
+	// Its settings are those of a standby, or say that commits wait for standbys that are gone. All
+	// others are on its command line.
 	return p.exec(ctx, best, "ALTER SYSTEM RESET ALL", reload)
 }
 
@@ -126,12 +128,12 @@ func (p *Postgres) mostAdvanced(ctx context.Context) (best *node, err error) {
 	return best, nil
 }
 
-// Backup copies the primary while it runs. Everything that was confirmed before the call is in the copy. It replaces the
-// copy of an earlier call.
+// Backup copies the primary while it runs. Everything that was confirmed before the call is in the
+// copy. It replaces the copy of an earlier call.
 func (p *Postgres) Backup() error { return p.copyTo(p.work.path("backup")) }
 
-// Restore replaces the data of the primary, which must have been stopped, with the copy of the last [Postgres.Backup], and
-// starts it. The standbys keep what they have until [Postgres.Rebuild].
+// Restore replaces the data of the primary, which must have been stopped, with the copy of the last
+// [Postgres.Backup], and starts it. The standbys keep what they have until [Postgres.Rebuild].
 func (p *Postgres) Restore(ctx context.Context) error {
 	if p.primary.server != nil {
 		return errors.New("the primary still runs")

@@ -16,7 +16,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitMQ is a cluster of three nodes. Only one goroutine may use it at a time, apart from URI and Dial.
+// RabbitMQ is a cluster of three nodes. Only one goroutine may use it at a time, apart from URI and
+// Dial.
 type RabbitMQ struct {
 	work  *workspace
 	bin   string

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Relay passes connections on to one server at a time. Clients keep its address when the server changes. It is safe for
-// concurrent use.
+// Relay passes connections on to one server at a time. Clients keep its address when the server
+// changes. It is safe for concurrent use.
 type Relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -18,7 +18,8 @@ type Relay struct {
 	ended  bool
 }
 
-// NewRelay listens on a free port of the loopback interface. Until [Relay.Move] it ends each connection at once.
+// NewRelay listens on a free port of the loopback interface. Until [Relay.Move] it ends each
+// connection at once.
 func NewRelay() (*Relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is over at once
 	if err != nil {

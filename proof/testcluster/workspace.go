@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// startDeadline is how long a server may take until it answers, on a machine that has much else to do, stopDeadline until it
-	// has ended.
+	// startDeadline is how long a server may take until it answers, on a machine that has much else
+	// to do, stopDeadline until it has ended.
 	startDeadline, stopDeadline = 3 * time.Minute, 30 * time.Second
 	// interval is how often a condition is checked.
 	interval = 20 * time.Millisecond
@@ -33,7 +33,8 @@ type workspace struct {
 	leash      io.Closer
 }
 
-// newWorkspace makes the folder. Most servers refuse to run as root, so for root it belongs to the user of that name, if any.
+// newWorkspace makes the folder. Most servers refuse to run as root, so for root it belongs to the
+// user of that name, if any.
 func newWorkspace(account string) (*workspace, error) {
 	w := &workspace{}
 	if os.Geteuid() == 0 && account != "" {
@@ -71,8 +72,8 @@ func (w *workspace) mkdir(path string) error {
 	return w.own(path)
 }
 
-// watchScript waits until its standard input ends, which is when this process has ended. Then it stops the servers whose
-// process ids stand in the folder, and removes the folder.
+// watchScript waits until its standard input ends, which is when this process has ended. Then it
+// stops the servers whose process ids stand in the folder, and removes the folder.
 const watchScript = `cat >/dev/null
 for file in "$0"/*.pid; do
 	[ -e "$file" ] && kill -QUIT "$(cat "$file")" && sleep 1 && kill -KILL -- "-$(cat "$file")"
@@ -99,8 +100,8 @@ func (w *workspace) close() error {
 
 func (w *workspace) path(name string) string { return filepath.Join(w.folder, name) }
 
-// command prepares a program that runs as the user of the workspace, in a process group of its own, so that an interrupt
-// at the terminal does not reach it.
+// command prepares a program that runs as the user of the workspace, in a process group of its own,
+// so that an interrupt at the terminal does not reach it.
 func (w *workspace) command(name string, args ...string) *exec.Cmd {
 	command := exec.Command(name, args...) //nolint:gosec,noctx // a program of the database
 	command.Dir = w.folder
@@ -231,8 +232,8 @@ func await(ctx context.Context, question func() (bool, error)) error {
 	}
 }
 
-// freePorts returns ports that nothing uses. They lie below those that the system gives to clients, which could take one
-// while its server is stopped for a moment.
+// freePorts returns ports that nothing uses. They lie below those that the system gives to clients,
+// which could take one while its server is stopped for a moment.
 func freePorts(number int) ([]int, error) {
 	const from, to, tries = 10_000, 19_000, 1_000
 	var ports []int

@@ -1,10 +1,10 @@
-// Torture runs services that use Postbox as several processes on real servers, breaks everything that can break while
-// they work, and then judges what is left. It is started by make torture:
+// Torture runs services that use Postbox as several processes on real servers, breaks everything
+// that can break while they work, and then judges what is left. It is started by make torture:
 //
 //	make torture DURATION=3m SEED=1 FAULTS=kill,pause
 //
-// package schedule says what is broken and when, package role what the processes do, package ledger where the truth
-// stands, package driver does the breaking, and package checker the judging.
+// package schedule says what is broken and when, package role what the processes do, package ledger
+// where the truth stands, package driver does the breaking, and package checker the judging.
 package main
 
 import (

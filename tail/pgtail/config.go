@@ -11,16 +11,21 @@ import (
 
 // Config says how the log is read.
 type Config struct {
-	// DSN is the data source name of the database, for pgx, as a URL or as words. It must lead to the primary server itself, not to a pooler, and its
-	// role needs the attribute REPLICATION, but no right on any table. Required.
+	// DSN is the data source name of the database, for pgx, as a URL or as words. It must lead to
+	// the primary server itself, not to a pooler, and its role needs the attribute REPLICATION, but
+	// no right on any table. Required.
 	DSN string
-	// Publication is the name of the publication that [Setup] makes. Tables of several schemas can share one. At most 63 lower-case letters, digits and underscores. Defaults to "postbox_tail".
+	// Publication is the name of the publication that [Setup] makes. Tables of several schemas can
+	// share one. At most 63 lower-case letters, digits and underscores. Defaults to "postbox_tail".
 	Publication string
-	// MaxRetained is how many bytes of log the server may keep for this process. It keeps the log from the start of the oldest transaction on that
-	// is open. Above the limit, the process gives its slot up, and tries again a minute later. Meanwhile it polls. Negative: no limit. Defaults to 1 GiB.
+	// MaxRetained is how many bytes of log the server may keep for this process. It keeps the log
+	// from the start of the oldest transaction on that is open. Above the limit, the process gives
+	// its slot up, and tries again a minute later. Meanwhile it polls. Negative: no limit. Defaults
+	// to 1 GiB.
 	MaxRetained int64
-	// Required makes Run of the forwarders end with an error if the log cannot be read for a reason that waiting does not
-	// help against, such as wal_level. By default they log the reason once, and poll.
+	// Required makes Run of the forwarders end with an error if the log cannot be read for a reason
+	// that waiting does not help against, such as wal_level. By default they log the reason once,
+	// and poll.
 	Required bool
 }
 

@@ -14,7 +14,8 @@ import (
 // errTaken is returned if another process reads the log.
 var errTaken = errors.New("another process reads the log")
 
-// setupError is a reason that lasts until somebody changes the server, the role or the configuration.
+// setupError is a reason that lasts until somebody changes the server, the role or the
+// configuration.
 type setupError struct {
 	what string
 	fix  string // what to do; may be empty
@@ -69,8 +70,9 @@ func explainRole(role string, err error) error {
 	return err
 }
 
-// explainTable is [explain] for an error of a session that looks for the table of messages in the schemas of DSN. A role does not see the tables of a schema into which
-// it may not look, so that is found out through the database of the forwarder.
+// explainTable is [explain] for an error of a session that looks for the table of messages in the
+// schemas of DSN. A role does not see the tables of a schema into which it may not look, so that is
+// found out through the database of the forwarder.
 func (s *session) explainTable(ctx context.Context, db *sql.DB, statements *dialect.Statements, err error) error {
 	var from *pgconn.PgError
 	if !errors.As(err, &from) || from.Code != codeUndefinedTable && from.Code != codeNoRight {

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// group is the outboxes of this process for which a log is read. Its receiver runs while there are any.
+// group is the outboxes of this process for which a log is read. Its receiver runs while there are
+// any.
 type group struct {
 	mu        sync.Mutex
 	followers []*follower
@@ -28,7 +29,8 @@ type follower struct {
 	failed chan error // gets the reason why the log will never be read
 }
 
-// follow adds an outbox until ctx ends. joined is called with the new follower while no other one joins or leaves.
+// follow adds an outbox until ctx ends. joined is called with the new follower while no other one
+// joins or leaves.
 func (g *group) follow(ctx context.Context, outbox tail.Outbox, joined func(f *follower), run func(ctx context.Context)) error {
 	f := &follower{Outbox: outbox, failed: make(chan error, 1)}
 	if err := g.join(ctx, f, joined, run); err != nil {
@@ -43,7 +45,8 @@ func (g *group) follow(ctx context.Context, outbox tail.Outbox, joined func(f *f
 	}
 }
 
-// errTables is the error of a reader of the log that two forwarders share whose outboxes are in different tables.
+// errTables is the error of a reader of the log that two forwarders share whose outboxes are in
+// different tables.
 var errTables = errors.New("the outboxes of one Tail must be in the same tables: make another Tail for another schema or prefix")
 
 // join adds a follower. The first one starts the receiver.

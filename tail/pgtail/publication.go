@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// publishes returns a setupError that says what the publication lacks. The version is another one after each change of the publication.
+// publishes returns a setupError that says what the publication lacks. The version is another one
+// after each change of the publication.
 func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -46,7 +47,8 @@ type contents struct {
 	lacks   []string // tables whose rows tell that something has changed
 }
 
-// tells reports whether the publication tells each change, so that a forwarder need not poll to notice it.
+// tells reports whether the publication tells each change, so that a forwarder need not poll to
+// notice it.
 func (c contents) tells() bool { return len(c.lacks) == 0 }
 
 // missing returns the tables that the publication lacks.

@@ -23,7 +23,8 @@ const (
 	retryMax = 10 * time.Second
 	// standbyPause is the pause between two tries to take over from another process.
 	standbyPause = time.Second
-	// retainedPause is the pause after a slot was given up because of the log that the server kept for it.
+	// retainedPause is the pause after a slot was given up because of the log that the server kept
+	// for it.
 	retainedPause = time.Minute
 )
 
@@ -93,7 +94,8 @@ func (r *receiver) nextPause(err error) time.Duration {
 	return r.pause
 }
 
-// report logs the end of a session, once for each change of the state and for each thing that is missing.
+// report logs the end of a session, once for each change of the state and for each thing that is
+// missing.
 func (r *receiver) report(outbox tail.Outbox, err error) {
 	before, lacks := r.told, ""
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
@@ -125,8 +127,8 @@ const (
 	connectTimeout = 10 * time.Second
 	// statementTimeout bounds statements beside the log.
 	statementTimeout = 10 * time.Second
-	// senderTimeout is after how long the server ends a connection whose process is gone without a word. Then another
-	// process can take over.
+	// senderTimeout is after how long the server ends a connection whose process is gone without a
+	// word. Then another process can take over.
 	senderTimeout = "10s"
 	// applicationName is how that of the session begins.
 	applicationName = "postbox log reader"
@@ -200,7 +202,8 @@ func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.
 	return nil
 }
 
-// leadsTo returns an error unless the session is on the server of the forwarder's database, and means the same table.
+// leadsTo returns an error unless the session is on the server of the forwarder's database, and
+// means the same table.
 func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -222,7 +225,8 @@ func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.S
 // errOtherServer is the error of a log that no forwarder of this process reads from.
 var errOtherServer = errors.New("DSN leads to another server than the one that the forwarder reads, as it may after a failover")
 
-// createSlot makes the slot. The server waits until all transactions have ended that are open, so there is no time limit.
+// createSlot makes the slot. The server waits until all transactions have ended that are open, so
+// there is no time limit.
 func (s *session) createSlot(ctx context.Context, statements *dialect.Statements) error {
 	if _, err := s.query(ctx, statements.CreateSlot(s.slot)); err != nil {
 		return explain(fmt.Errorf("make the slot %s: %w", s.slot, err))

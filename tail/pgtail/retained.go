@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// retainedInterval is the pause between two looks at how much log the server keeps for the slot, and at the publication.
+	// retainedInterval is the pause between two looks at how much log the server keeps for the
+	// slot, and at the publication.
 	retainedInterval = 5 * time.Second
-	// retainedRest is how many of these pauses there are between two looks while the log hardly grows, so that an idle forwarder costs nearly nothing.
-	// Then the looks are at one of the two in turn. The server cannot keep much more than at the last look.
+	// retainedRest is how many of these pauses there are between two looks while the log hardly
+	// grows, so that an idle forwarder costs nearly nothing. Then the looks are at one of the two
+	// in turn. The server cannot keep much more than at the last look.
 	retainedRest = 12
 	// retainedGrowth is how many bytes of log are hardly any.
 	retainedGrowth = 1 << 20
@@ -24,9 +26,9 @@ const (
 // errRetained is the reason for giving a slot up.
 var errRetained = errors.New("the server keeps more log for this process than MaxRetained allows, so the slot was given up: look for transactions that have been open for long, which it waits for")
 
-// retainedWatch measures the log that the server keeps for a slot. Above the limit, if there is one, it ends the
-// session, and a temporary slot with it. It also ends a session that reads a log which lacks what is needed. Other errors
-// do no harm: the next look follows soon.
+// retainedWatch measures the log that the server keeps for a slot. Above the limit, if there is
+// one, it ends the session, and a temporary slot with it. It also ends a session that reads a log
+// which lacks what is needed. Other errors do no harm: the next look follows soon.
 type retainedWatch struct {
 	group    *group
 	slot     string
@@ -121,7 +123,8 @@ func (w retainedWatch) lacking(ctx context.Context) error {
 	return nil
 }
 
-// retainedFor returns the bytes of log that the server keeps for a slot, 0 if there is no such slot.
+// retainedFor returns the bytes of log that the server keeps for a slot, 0 if there is no such
+// slot.
 func retainedFor(ctx context.Context, outbox tail.Outbox, slot string) (retained int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -14,10 +14,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Setup makes what the server needs so that its log can be read: a publication of the inserts into the table of messages, and into those that tell
-// of messages that wait, actions of operators and processes that join. With these an idle forwarder hardly polls. An empty name is
-// that of the default. Run it after [postbox.Migrate], with a role that owns the tables and may create objects in the database. It can be run again, and by several processes at a time. If the publication
-// exists, the tables that it lacks are added to it. It returns an error that says what to set if the server does not write a log that can be read, and which right the role lacks.
+// Setup makes what the server needs so that its log can be read: a publication of the inserts into
+// the table of messages, and into those that tell of messages that wait, actions of operators and
+// processes that join. With these an idle forwarder hardly polls. An empty name is that of the
+// default. Run it after [postbox.Migrate], with a role that owns the tables and may create objects
+// in the database. It can be run again, and by several processes at a time. If the publication
+// exists, the tables that it lacks are added to it. It returns an error that says what to set if
+// the server does not write a log that can be read, and which right the role lacks.
 //
 // There is no slot to make: each reader makes one that ends with its connection.
 func Setup(ctx context.Context, db postbox.Database, publication string) error {
@@ -68,8 +71,9 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 	return true, nil
 }
 
-// Check returns what is missing so that forwarders with this configuration can read the log, or nil. The error names all that it found. It connects with the DSN, which also shows whether its role may.
-// [Inspect] says more.
+// Check returns what is missing so that forwarders with this configuration can read the log, or
+// nil. The error names all that it found. It connects with the DSN, which also shows whether its
+// role may. [Inspect] says more.
 func Check(ctx context.Context, db postbox.Database, config Config) error {
 	if config.DSN == "" {
 		_, err := New(config)
@@ -85,8 +89,9 @@ func Check(ctx context.Context, db postbox.Database, config Config) error {
 	return nil
 }
 
-// Remove takes the tables of Postbox out of the publication, and drops the publication if these were all. Processes that read the
-// log stop reading it and poll. An empty name is that of the default. It can be run again. Rights are those of [Setup].
+// Remove takes the tables of Postbox out of the publication, and drops the publication if these
+// were all. Processes that read the log stop reading it and poll. An empty name is that of the
+// default. It can be run again. Rights are those of [Setup].
 func Remove(ctx context.Context, db postbox.Database, publication string) error {
 	publication, statements, err := setting(db, publication)
 	if err != nil {

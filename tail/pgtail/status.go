@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Status is how it stands with the log for one set of tables: what the server has, who reads, and what is wrong.
+// Status is how it stands with the log for one set of tables: what the server has, who reads, and
+// what is wrong.
 type Status struct {
 	// Version is the major version of PostgreSQL, such as 17.
 	Version int
@@ -33,12 +34,15 @@ type Slot struct {
 	// Exists is false if there is none. The other fields are then empty. A slot exists while a
 	// process reads.
 	Exists bool
-	// Incomplete is true while the server makes the slot, for which it waits for the end of all open transactions. It keeps nothing for the slot until then.
+	// Incomplete is true while the server makes the slot, for which it waits for the end of all
+	// open transactions. It keeps nothing for the slot until then.
 	Incomplete bool
-	// Active is true while a process reads from the slot, or makes it. PID is its process on the server.
+	// Active is true while a process reads from the slot, or makes it. PID is its process on the
+	// server.
 	Active bool
 	PID    int
-	// Role and Address are those of the process that reads. Both are empty if the role of this session may not see them, and Address for a local socket.
+	// Role and Address are those of the process that reads. Both are empty if the role of this
+	// session may not see them, and Address for a local socket.
 	Role, Address string
 	// Retained is how many bytes of log the server keeps for the slot.
 	Retained int64

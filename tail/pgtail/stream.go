@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	// statusInterval is the pause between two confirmations of the position, if there is something to confirm or not.
+	// statusInterval is the pause between two confirmations of the position, if there is something
+	// to confirm or not.
 	statusInterval = time.Second
-	// silence is how long the server may send nothing, although each status that follows a silence asks for an answer.
+	// silence is how long the server may send nothing, although each status that follows a silence
+	// asks for an answer.
 	silence = 20 * time.Second
 	// hearInterval is the pause between two times at which feeds are told that the server lives.
 	hearInterval = statusInterval / 4
@@ -76,7 +78,8 @@ func (s *session) stream(hear func(now time.Time)) *stream {
 	return &stream{session: s, sent: now, heard: now, reached: &s.reached, hear: hear}
 }
 
-// receive calls take with what the server sends, until the connection fails, take fails or ctx ends.
+// receive calls take with what the server sends, until the connection fails, take fails or ctx
+// ends.
 func (s *stream) receive(ctx context.Context, take func(data []byte) error) error {
 	interrupt := context.AfterFunc(ctx, func() { _ = s.conn.Conn().SetReadDeadline(time.Unix(1, 0)) })
 	defer interrupt()
@@ -126,7 +129,8 @@ func (s *stream) wait(ctx context.Context) error {
 	return ctx.Err() // after the deadline was set, which the end of ctx also sets
 }
 
-// pause waits for a token, at most until the next status, and sends that if it is time. What the server sends is not read meanwhile.
+// pause waits for a token, at most until the next status, and sends that if it is time. What the
+// server sends is not read meanwhile.
 func (s *stream) pause(ctx context.Context, token <-chan struct{}) error {
 	timer := time.NewTimer(statusInterval)
 	defer timer.Stop()
@@ -139,7 +143,8 @@ func (s *stream) pause(ctx context.Context, token <-chan struct{}) error {
 	return s.wait(ctx)
 }
 
-// during calls do, and tells the server meanwhile that this process lives: it ends the connection of one that says nothing for senderTimeout, and a statement may take longer.
+// during calls do, and tells the server meanwhile that this process lives: it ends the connection
+// of one that says nothing for senderTimeout, and a statement may take longer.
 func (s *stream) during(ctx context.Context, do func(ctx context.Context) error) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +178,8 @@ func content(data []byte) []byte {
 	return data[header:]
 }
 
-// keepalive returns up to where the server has sent everything, if the message says that, and answers if it asks for it.
+// keepalive returns up to where the server has sent everything, if the message says that, and
+// answers if it asks for it.
 func (s *stream) keepalive(data []byte, received func(end uint64)) error {
 	const size = 18 // kind, end, time and whether an answer is wanted
 	if len(data) != size || data[0] != 'k' {
@@ -220,13 +226,15 @@ func (s *insertStream) take(ctx context.Context, data []byte) error {
 	})
 }
 
-// statusSize is the size of a status: its kind, three positions, a time, and whether an answer is wanted.
+// statusSize is the size of a status: its kind, three positions, a time, and whether an answer is
+// wanted.
 const statusSize = 1 + 3*8 + 8 + 1
 
 // microsecondsTo2000 is the time from 1970 to PostgreSQL's first year.
 const microsecondsTo2000 = 946_684_800_000_000
 
-// status tells the server up to where the log was received, and up to where it need not keep it any longer.
+// status tells the server up to where the log was received, and up to where it need not keep it any
+// longer.
 func (s *stream) status(now time.Time) error {
 	s.sent = now
 	received := max(s.reached.Load(), s.confirmed)

@@ -11,12 +11,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// Tail reads the log of one database, for any number of forwarders of this process whose outboxes are in the same tables.
-// It has one connection of its own, while a forwarder runs that it was given to. Of all processes, one at a time reads
-// the log of a table: the others stand by and poll, and one of them takes over within a second. It is safe for concurrent use.
+// Tail reads the log of one database, for any number of forwarders of this process whose outboxes
+// are in the same tables. It has one connection of its own, while a forwarder runs that it was
+// given to. Of all processes, one at a time reads the log of a table: the others stand by and poll,
+// and one of them takes over within a second. It is safe for concurrent use.
 //
-// A crash of the process leaves nothing behind: its slot ends with its connection, and the messages that it had read are
-// still in the outbox.
+// A crash of the process leaves nothing behind: its slot ends with its connection, and the messages
+// that it had read are still in the outbox.
 type Tail struct {
 	config           Config
 	address          *pgconn.Config
@@ -26,8 +27,8 @@ type Tail struct {
 	server string // incarnation of the server while its log is read
 }
 
-// New returns a Tail, which does nothing before a forwarder runs that has it. The error names all mistakes in the
-// configuration.
+// New returns a Tail, which does nothing before a forwarder runs that has it. The error names all
+// mistakes in the configuration.
 func New(config Config) (*Tail, error) {
 	config.setDefaults()
 	address, err := config.validate()

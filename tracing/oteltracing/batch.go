@@ -13,10 +13,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// BatchHandler returns the handler of a batch with a span each time that it runs, which has a link to the span in which each message was created. The contexts that the handler gets,
-// its own and those of the messages, carry the span. The context of each message carries the baggage of that message too. When a batch fails, Postbox handles parts of it, and each part has a span of its own.
+// BatchHandler returns the handler of a batch with a span each time that it runs, which has a link
+// to the span in which each message was created. The contexts that the handler gets, its own and
+// those of the messages, carry the span. The context of each message carries the baggage of that
+// message too. When a batch fails, Postbox handles parts of it, and each part has a span of its
+// own.
 //
-// The name is that of the queue. The SDK keeps 128 links of a span unless it is configured otherwise.
+// The name is that of the queue. The SDK keeps 128 links of a span unless it is configured
+// otherwise.
 func (t *Tracing) BatchHandler(name string, handler queue.BatchHandler) queue.BatchHandler {
 	return func(ctx context.Context, messages []*message.Message) (err error) {
 		ctx, span := t.startBatch(ctx, name, messages)
@@ -29,7 +33,8 @@ func (t *Tracing) BatchHandler(name string, handler queue.BatchHandler) queue.Ba
 	}
 }
 
-// enter puts the span, and the baggage of each message, into the contexts of the messages, and returns what gives them their own contexts back.
+// enter puts the span, and the baggage of each message, into the contexts of the messages, and
+// returns what gives them their own contexts back.
 func (t *Tracing) enter(span trace.Span, messages []*message.Message) (leave func()) {
 	before := make([]context.Context, len(messages))
 	for i, msg := range messages {

@@ -12,22 +12,28 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// SentAt is the metadata key that holds the time at which a message was published, in the format of [time.RFC3339Nano] and by the clock of its producer. A publisher of
-// [Tracing.DecoratePublisher] writes it together with the context, but not for a message whose UUID has the time in it, as those of postbox.NewMessageID have.
+// SentAt is the metadata key that holds the time at which a message was published, in the format of
+// [time.RFC3339Nano] and by the clock of its producer. A publisher of [Tracing.DecoratePublisher]
+// writes it together with the context, but not for a message whose UUID has the time in it, as
+// those of postbox.NewMessageID have.
 const SentAt = "postbox_sent_at"
 
-// baggageKey is the metadata key of the W3C propagator for baggage, which does not say where a message was created.
+// baggageKey is the metadata key of the W3C propagator for baggage, which does not say where a
+// message was created.
 const baggageKey = "baggage"
 
 // stateKey is the metadata key of the W3C propagator for what systems of tracing add to a context.
 const stateKey = "tracestate"
 
-// maxWords bounds what a propagator adds to a message, in bytes. It and the longest [SentAt] are 1 KiB.
+// maxWords bounds what a propagator adds to a message, in bytes. It and the longest [SentAt] are 1
+// KiB.
 const maxWords = 1<<10 - len(SentAt) - len("2006-01-02T15:04:05.999999999Z")
 
-// Detach takes out of the metadata what says where and when a message was created: the keys of the propagator, which for W3C are traceparent, tracestate and baggage, and [SentAt].
-// Use it for a copy of a message that is a message of its own, before it is published. It then gets the trace context of the span that publishes it. The map may not be shared
-// with another message: those of [message.Message.Copy] are not.
+// Detach takes out of the metadata what says where and when a message was created: the keys of the
+// propagator, which for W3C are traceparent, tracestate and baggage, and [SentAt]. Use it for a
+// copy of a message that is a message of its own, before it is published. It then gets the trace
+// context of the span that publishes it. The map may not be shared with another message: those of
+// [message.Message.Copy] are not.
 func (t *Tracing) Detach(msg *message.Message) {
 	for _, key := range t.config.Propagator.Fields() {
 		delete(msg.Metadata, key)
@@ -35,7 +41,8 @@ func (t *Tracing) Detach(msg *message.Message) {
 	delete(msg.Metadata, SentAt)
 }
 
-// created returns the context of the span in which the message was created. It is not valid if the metadata has none, or one that cannot be read.
+// created returns the context of the span in which the message was created. It is not valid if the
+// metadata has none, or one that cannot be read.
 func (t *Tracing) created(msg *message.Message) trace.SpanContext {
 	if len(msg.Metadata) == 0 {
 		return trace.SpanContext{}
@@ -43,8 +50,10 @@ func (t *Tracing) created(msg *message.Message) trace.SpanContext {
 	return trace.SpanContextFromContext(t.config.Propagator.Extract(context.Background(), propagation.MapCarrier(msg.Metadata)))
 }
 
-// inject returns the metadata with the context of ctx in it, and whether anything was added. It keeps all that the metadata has: if one of the propagator's keys has a value,
-// readable or not, nothing is added, since a mixture of two contexts would be wrong. Baggage is the exception: it is no part of the context of a span.
+// inject returns the metadata with the context of ctx in it, and whether anything was added. It
+// keeps all that the metadata has: if one of the propagator's keys has a value, readable or not,
+// nothing is added, since a mixture of two contexts would be wrong. Baggage is the exception: it is
+// no part of the context of a span.
 func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata message.Metadata, added bool) {
 	var words wordCarrier
 	t.config.Propagator.Inject(ctx, &words)
@@ -72,8 +81,10 @@ func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata me
 	return metadata, true
 }
 
-// bounded returns the words without what is too long. Baggage and the state of a trace come from the request, and so perhaps from a stranger, whose request should not fail because
-// the message became too large. Baggage goes first, with all keys that the propagator does not name. What says where the message was created is short and stays.
+// bounded returns the words without what is too long. Baggage and the state of a trace come from
+// the request, and so perhaps from a stranger, whose request should not fail because the message
+// became too large. Baggage goes first, with all keys that the propagator does not name. What says
+// where the message was created is short and stays.
 func (t *Tracing) bounded(words wordCarrier) wordCarrier {
 	if words.size() > maxWords {
 		fields := t.config.Propagator.Fields()

@@ -17,16 +17,19 @@ import (
 // queueSubscriber is the name that a router gives a queue.Subscriber.
 const queueSubscriber = "queue.Subscriber"
 
-// Middleware makes a span each time that a handler runs, with a link to the span in which the message was created. It is a message.HandlerMiddleware for routers and handlers.
-// The context that the message has in the handler carries the span and the baggage of the message. The messages that the handler returns get the span too;
-// if its own message is among them, a copy takes its place.
+// Middleware makes a span each time that a handler runs, with a link to the span in which the
+// message was created. It is a message.HandlerMiddleware for routers and handlers. The context that
+// the message has in the handler carries the span and the baggage of the message. The messages that
+// the handler returns get the span too; if its own message is among them, a copy takes its place.
 //
-// Add it to the router before all handlers. It is then outside of inboxes, of queues and of deferrals, so that the span includes the commit, and a duplicate has a span too.
-// There it does not hear of a failure that makes the message a dead letter of an inbox, since the inbox then acks the message. Add it to the router after all
-// handlers as well if you want to see these failures: the second one makes no span, and tells the first one the error of the handler.
+// Add it to the router before all handlers. It is then outside of inboxes, of queues and of
+// deferrals, so that the span includes the commit, and a duplicate has a span too. There it does
+// not hear of a failure that makes the message a dead letter of an inbox, since the inbox then acks
+// the message. Add it to the router after all handlers as well if you want to see these failures:
+// the second one makes no span, and tells the first one the error of the handler.
 //
-// If it is added only after all handlers, it is inside of inboxes and queues: the span then has each error of the handler, leaves out
-// the commit, and deferrals and duplicates have no span.
+// If it is added only after all handlers, it is inside of inboxes and queues: the span then has
+// each error of the handler, leaves out the commit, and deferrals and duplicates have no span.
 func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		before := msg.Context()
@@ -54,7 +57,8 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// passedOn returns the messages that a handler returns, with its span in their contexts. The message of the handler itself, which gets its own context back, is replaced by a copy.
+// passedOn returns the messages that a handler returns, with its span in their contexts. The
+// message of the handler itself, which gets its own context back, is replaced by a copy.
 func passedOn(ctx context.Context, msg *message.Message, produced []*message.Message) []*message.Message {
 	if slices.Contains(produced, msg) {
 		produced = slices.Clone(produced)
@@ -112,7 +116,8 @@ func (t *Tracing) startProcess(ctx context.Context, msg *message.Message) (conte
 	return ctx, span
 }
 
-// inSpan returns the context of a message that a handler has returned, with the span and the baggage of the handler if it has none of its own.
+// inSpan returns the context of a message that a handler has returned, with the span and the
+// baggage of the handler if it has none of its own.
 func inSpan(handler, produced context.Context) context.Context {
 	if trace.SpanContextFromContext(produced).IsValid() {
 		return produced

@@ -15,18 +15,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
-// DecoratePublisher returns the publisher with a span for each call of Publish. It is a message.PublisherDecorator. Use it for the publisher of the outbox, and for the
-// publisher of the broker that a forwarder gets.
+// DecoratePublisher returns the publisher with a span for each call of Publish. It is a
+// message.PublisherDecorator. Use it for the publisher of the outbox, and for the publisher of the
+// broker that a forwarder gets.
 //
-// The span is a child of the span in the context of the first message, and has links to the spans in the contexts of other messages. A message without a trace context in its metadata gets that of the new span. A message
-// that has one keeps it byte for byte, even if it cannot be read, and the new span has a link to it. The messages of the caller stay as they are: the publisher
-// gets copies, whose contexts carry the span. A message gets at most 1 KiB: baggage is left out first, and then tracestate. An error of the publisher is recorded and returned.
+// The span is a child of the span in the context of the first message, and has links to the spans
+// in the contexts of other messages. A message without a trace context in its metadata gets that of
+// the new span. A message that has one keeps it byte for byte, even if it cannot be read, and the
+// new span has a link to it. The messages of the caller stay as they are: the publisher gets
+// copies, whose contexts carry the span. A message gets at most 1 KiB: baggage is left out first,
+// and then tracestate. An error of the publisher is recorded and returned.
 //
-// The publisher of an outbox remains one: inboxes, queues and routers accept the result. To add more decorators, use forwarder.Decorate with the result, or with
-// this decorator as the first one.
+// The publisher of an outbox remains one: inboxes, queues and routers accept the result. To add
+// more decorators, use forwarder.Decorate with the result, or with this decorator as the first one.
 //
-// A handler that publishes a copy of its message copies the context in its metadata too, and then the new message belongs to the span in which the old one was created. Call
-// [Tracing.Detach] with the copy if it is a message of its own.
+// A handler that publishes a copy of its message copies the context in its metadata too, and then
+// the new message belongs to the span in which the old one was created. Call [Tracing.Detach] with
+// the copy if it is a message of its own.
 func (t *Tracing) DecoratePublisher(inner message.Publisher) (message.Publisher, error) {
 	if given.Nil(inner) {
 		return nil, errors.New("oteltracing: the publisher is nil")
@@ -86,7 +91,8 @@ func (p *publisher) start(topic string, messages []*message.Message) trace.Span 
 	return span
 }
 
-// elsewhere returns links to the spans in the contexts of messages that are not the parent. One call may publish messages of several requests, and a span has one parent.
+// elsewhere returns links to the spans in the contexts of messages that are not the parent. One
+// call may publish messages of several requests, and a span has one parent.
 func elsewhere(parent trace.SpanContext, messages []*message.Message) (links []trace.Link) {
 	for _, msg := range messages[1:] {
 		ambient := trace.SpanContextFromContext(msg.Context())
@@ -97,7 +103,8 @@ func elsewhere(parent trace.SpanContext, messages []*message.Message) (links []t
 	return links
 }
 
-// within returns the messages as the inner publisher gets them: with the span in their contexts, and with a context in their metadata.
+// within returns the messages as the inner publisher gets them: with the span in their contexts,
+// and with a context in their metadata.
 func (p *publisher) within(span trace.Span, messages []*message.Message) []*message.Message {
 	passed := messages
 	for i, msg := range messages {

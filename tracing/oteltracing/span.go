@@ -19,8 +19,10 @@ import (
 
 // Keys of attributes that the semantic conventions do not have.
 const (
-	// Wait is the time in seconds from the creation of a message until its span begins: see [SentAt]. It includes failed attempts, and the difference between the clocks of
-	// the two processes. A span has it if it has one message, if the metadata or the UUID of that message says when it was created, and if the time is not negative.
+	// Wait is the time in seconds from the creation of a message until its span begins: see
+	// [SentAt]. It includes failed attempts, and the difference between the clocks of the two
+	// processes. A span has it if it has one message, if the metadata or the UUID of that message
+	// says when it was created, and if the time is not negative.
 	Wait = attribute.Key("postbox.message.wait")
 	// Handler is the name of the handler in its router.
 	Handler = attribute.Key("postbox.handler.name")
@@ -34,7 +36,8 @@ const (
 	maxError = 4096
 )
 
-// text returns a value that every exporter can send: valid UTF-8, and not longer than most bytes. One bad value can make an exporter lose a whole batch of spans.
+// text returns a value that every exporter can send: valid UTF-8, and not longer than most bytes.
+// One bad value can make an exporter lose a whole batch of spans.
 func text(value string, most int) string {
 	if len(value) > most {
 		value = value[:most]
@@ -62,7 +65,8 @@ func describe(span trace.Span, msg *message.Message) {
 	span.SetAttributes(attributes...)
 }
 
-// timeOf returns the time at which a message was created, from its metadata or from its UUID, which has that time if it is a UUIDv7.
+// timeOf returns the time at which a message was created, from its metadata or from its UUID, which
+// has that time if it is a UUIDv7.
 func timeOf(msg *message.Message) (at time.Time, known bool) {
 	if sent := msg.Metadata.Get(SentAt); sent != "" {
 		at, err := time.Parse(time.RFC3339Nano, sent)
@@ -108,7 +112,8 @@ func fail(span trace.Span, err error) {
 	span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(semconv.ExceptionType(kind), semconv.ExceptionMessage(description)))
 }
 
-// typeOf returns the type of an error, or what its method ErrorType returns. That method belongs to the user and may panic.
+// typeOf returns the type of an error, or what its method ErrorType returns. That method belongs to
+// the user and may panic.
 func typeOf(err error) (kind string) {
 	defer func() {
 		if recover() != nil {

@@ -10,7 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// subject is what spans have in common that begin with the same attributes. A sampler sees these attributes.
+// subject is what spans have in common that begin with the same attributes. A sampler sees these
+// attributes.
 type subject struct {
 	operation string // send or process
 	system    string
@@ -36,7 +37,8 @@ func (s subject) begin() *beginning {
 // maxBeginnings bounds the memory for beginnings in a program that makes new topics all the time.
 const maxBeginnings = 1000
 
-// beginnings keeps what has been made for a subject, so that a span of a program without a provider costs next to nothing.
+// beginnings keeps what has been made for a subject, so that a span of a program without a provider
+// costs next to nothing.
 type beginnings struct {
 	known sync.Map // of *beginning, by subject
 	count atomic.Int32

@@ -19,7 +19,8 @@ type address struct {
 	// creating is dsn for a file of SQLite that is to be made.
 	creating string
 	file     string // of SQLite; empty for servers, and for a database in memory
-	// place is where the database is, for people, without user and password. It is empty if only the driver knows.
+	// place is where the database is, for people, without user and password. It is empty if only
+	// the driver knows.
 	place string
 	// secrets are the parts that must not be printed.
 	secrets []string
@@ -90,8 +91,9 @@ func withoutScheme(text string, kind postbox.Dialect) (address, error) {
 	}
 }
 
-// sqliteNeeds are the options that Postbox needs: see docs/databases.md. A file keeps its journal mode, so that is only for one that is made: a command
-// must not change a file of something else, and must be able to look at one that it cannot write to.
+// sqliteNeeds are the options that Postbox needs: see docs/databases.md. A file keeps its journal
+// mode, so that is only for one that is made: a command must not change a file of something else,
+// and must be able to look at one that it cannot write to.
 var sqliteNeeds = []struct {
 	name, option string
 	creating     bool
@@ -135,7 +137,8 @@ func sqliteURI(path string) string {
 	return uri
 }
 
-// mysqlDSN writes a URL in the form of go-sql-driver/mysql, which takes user and password as they are.
+// mysqlDSN writes a URL in the form of go-sql-driver/mysql, which takes user and password as they
+// are.
 func mysqlDSN(u *url.URL) (string, error) {
 	host := u.Host
 	if u.Port() == "" {
@@ -156,7 +159,8 @@ func mysqlDSN(u *url.URL) (string, error) {
 	return dsn, nil
 }
 
-// secretsOf returns what must not be printed of a URL: the password as it is written, and as it is meant.
+// secretsOf returns what must not be printed of a URL: the password as it is written, and as it is
+// meant.
 func secretsOf(text string, u *url.URL) []string {
 	secrets := secretsIn(text)
 	if _, rest, ok := strings.Cut(text, "://"); ok {
@@ -179,7 +183,8 @@ var (
 	driverPassword  = regexp.MustCompile(`^[^:@/]*:(.*)@`)
 )
 
-// secretsIn looks for a password in the forms key=value of libpq and user:password@ of go-sql-driver/mysql.
+// secretsIn looks for a password in the forms key=value of libpq and user:password@ of
+// go-sql-driver/mysql.
 func secretsIn(text string) []string {
 	secrets := []string{text}
 	for _, form := range []*regexp.Regexp{keywordPassword, driverPassword} {

@@ -33,8 +33,9 @@ func given(ids []int64) iter.Seq2[int64, error] {
 	}
 }
 
-// each acts on each id, and prints how far it got. A signal ends it after the transaction that is running: that one is not interrupted, so that its outcome is known.
-// What cannot be acted on is reported, and the rest goes on.
+// each acts on each id, and prints how far it got. A signal ends it after the transaction that is
+// running: that one is not interrupted, so that its outcome is known. What cannot be acted on is
+// reported, and the rest goes on.
 func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx context.Context, id int64) error) error {
 	ctx := s.cmd.Context()
 	outcome := outcomeRecord{Action: what.name}
@@ -68,7 +69,8 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 	return nil
 }
 
-// all acts on what a filter chooses, and prints how far it got. A signal ends it after the transaction that is running.
+// all acts on what a filter chooses, and prints how far it got. A signal ends it after the
+// transaction that is running.
 func (s *session) all(what action, act func(ctx context.Context, progress func(admin.Progress)) (int, error)) error {
 	ctx := s.cmd.Context()
 	outcome := outcomeRecord{Action: what.name}

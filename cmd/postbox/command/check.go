@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/due"
 )
 
-// checkRecord says for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
+// checkRecord says for how long the oldest due message of a target has been due, and for how long
+// an operator has paused the target.
 type checkRecord struct {
 	targetRecord
 	DueSince float64 `json:"due_seconds"`
@@ -87,7 +88,8 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 	return nil
 }
 
-// listDue prints the chosen targets that have due messages. It returns those whose messages are late, and how many have been paused for too long.
+// listDue prints the chosen targets that have due messages. It returns those whose messages are
+// late, and how many have been paused for too long.
 func (s *session) listDue(all []lateness, chosen targetFlags, bounds checkBounds) (late map[targetRecord]bool, paused int, err error) {
 	list := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK")
 	late = map[targetRecord]bool{}
@@ -143,7 +145,8 @@ const (
 	checkLate   = "no"
 )
 
-// verdict says whether messages are late. A pause is wanted, until it is so long that it was probably forgotten.
+// verdict says whether messages are late. A pause is wanted, until it is so long that it was
+// probably forgotten.
 func (b checkBounds) verdict(d lateness) string {
 	switch {
 	case d.age <= b.maxAge.Duration:

@@ -14,13 +14,15 @@ import (
 
 // Options are what a program can change about the commands. The zero value has all defaults.
 type Options struct {
-	// Open opens the database. Defaults to sql.Open with the driver "postgres", "mysql" or "sqlite": import the ones that your users need.
+	// Open opens the database. Defaults to sql.Open with the driver "postgres", "mysql" or
+	// "sqlite": import the ones that your users need.
 	Open func(OpenParams) (*sql.DB, error)
 	// Version is what --version prints. Defaults to "unknown".
 	Version string
 	// LookupEnv reads a variable of the environment. Defaults to os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
-	// Interactive says whether a person can answer a question. Defaults to whether the standard input is a terminal.
+	// Interactive says whether a person can answer a question. Defaults to whether the standard
+	// input is a terminal.
 	Interactive func() bool
 }
 
@@ -28,7 +30,8 @@ type Options struct {
 type OpenParams struct {
 	// Dialect is the kind of database.
 	Dialect postbox.Dialect
-	// DSN is the address, as lib/pq, go-sql-driver/mysql and modernc.org/sqlite take it. It may contain a password.
+	// DSN is the address, as lib/pq, go-sql-driver/mysql and modernc.org/sqlite take it. It may
+	// contain a password.
 	DSN string
 }
 
@@ -68,7 +71,8 @@ type program struct {
 	yes      bool
 }
 
-// New returns the command postbox with all its commands. Each call returns a tree of its own. Run it with [Execute].
+// New returns the command postbox with all its commands. Each call returns a tree of its own. Run
+// it with [Execute].
 func New(options Options) *cobra.Command {
 	options.setDefaults()
 	p := &program{options: options}
@@ -151,8 +155,8 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// checkEmpty refuses a flag without a value: the variable of a script may be unset, and the command would act on more than is meant. An empty
-// setting of the connection has a meaning.
+// checkEmpty refuses a flag without a value: the variable of a script may be unset, and the command
+// would act on more than is meant. An empty setting of the connection has a meaning.
 func checkEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(flag *pflag.Flag) {
 		switch flag.Name {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// confirm asks before something that cannot be undone. The question names it in full, and what is chosen is added, with where that is.
+// confirm asks before something that cannot be undone. The question names it in full, and what is
+// chosen is added, with where that is.
 func (s *session) confirm(question string, chosen ...string) error {
 	if s.yes {
 		return nil

@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// dashboardAddress is where the dashboard is served unless --listen says otherwise, or another program has the port.
+	// dashboardAddress is where the dashboard is served unless --listen says otherwise, or another
+	// program has the port.
 	dashboardAddress = "127.0.0.1:8080"
 	// minToken and minDifferent keep a token from being guessed.
 	minToken, minDifferent = 16, 8
@@ -170,7 +171,8 @@ func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token stri
 	return serve(ctx, listener, handler)
 }
 
-// localUser is the user of this machine. Actions are recorded under the name that other commands use, too.
+// localUser is the user of this machine. Actions are recorded under the name that other commands
+// use, too.
 func localUser(edits bool) func(*http.Request) (dashboard.Access, error) {
 	return func(r *http.Request) (dashboard.Access, error) {
 		access, err := dashboard.LoopbackOnly(r)

@@ -147,7 +147,8 @@ too; filters choose only letters that are not resolved.` + chooseHelp,
 	return cmd
 }
 
-// actOnLetters asks the question, if there is one, and then acts on the letters that are named or chosen.
+// actOnLetters asks the question, if there is one, and then acts on the letters that are named or
+// chosen.
 func (s *session) actOnLetters(
 	a *admin.Admin, args []string, choice letterChoice, what action, question func(letters string) string,
 	act func(ctx context.Context, filter admin.Filter, progress ...func(admin.Progress)) (int, error),
@@ -195,7 +196,8 @@ func (s *session) actOnLetters(
 	})
 }
 
-// boundedFilter leaves out letters that die from now on: a message that is requeued and fails again would be requeued for ever.
+// boundedFilter leaves out letters that die from now on: a message that is requeued and fails again
+// would be requeued for ever.
 func (s *session) boundedFilter(ctx context.Context, flags letterFlags) (admin.Filter, error) {
 	filter, err := s.letterFilter(ctx, flags)
 	if err != nil {

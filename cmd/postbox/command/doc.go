@@ -1,4 +1,5 @@
-// Package command has the commands of the program postbox. Use it to build a program of your own that has another driver:
+// Package command has the commands of the program postbox. Use it to build a program of your own
+// that has another driver:
 //
 //	func main() {
 //		os.Exit(command.Execute(context.Background(), command.New(command.Options{
@@ -6,12 +7,14 @@
 //		})))
 //	}
 //
-// The program does with the package admin what an operator asks for, and it runs the migrations of the root package. docs/cli.md describes each command.
+// The program does with the package admin what an operator asks for, and it runs the migrations of
+// the root package. docs/cli.md describes each command.
 //
 // # Crashes
 //
-// Each action is one transaction. An action on many dead letters is one transaction for each of them. If the program ends in the middle, the letters that it has acted on are no
-// longer in the list that the filter chooses. The same command, started again, goes on with the rest.
+// Each action is one transaction. An action on many dead letters is one transaction for each of
+// them. If the program ends in the middle, the letters that it has acted on are no longer in the
+// list that the filter chooses. The same command, started again, goes on with the rest.
 //
 // # Exit codes
 //

@@ -114,7 +114,8 @@ func (s *session) doctor(ctx context.Context) error {
 
 const schemaCheck = "schema"
 
-// checks are the checks in the order in which they are made: one that fails explains the ones after it.
+// checks are the checks in the order in which they are made: one that fails explains the ones after
+// it.
 func (s *session) checks() []check {
 	return []check{
 		{"server", s.checkServer, false},
@@ -134,7 +135,8 @@ func (s *session) checks() []check {
 	}
 }
 
-// unknown is the finding of a check that could not be made. The server refuses a role a table that it may not read.
+// unknown is the finding of a check that could not be made. The server refuses a role a table that
+// it may not read.
 func (s *session) unknown(name string, err error) finding {
 	text := s.address.hide(err.Error())
 	fix := "look at the error"

@@ -74,13 +74,14 @@ func (s *session) checkWritable(ctx context.Context) ([]finding, error) {
 	return nil, err
 }
 
-// refused says whether the server refused a statement to the role: it has no other reason to refuse one of ours.
+// refused says whether the server refused a statement to the role: it has no other reason to refuse
+// one of ours.
 func (s *session) refused(err error) bool {
 	return dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other
 }
 
-// right is one that commands need. The statement fails without it. It changes no row that another transaction sees: no row has such an id, and what it
-// inserts is rolled back.
+// right is one that commands need. The statement fails without it. It changes no row that another
+// transaction sees: no row has such an id, and what it inserts is rolled back.
 type right struct {
 	grant, table string
 	query        dialect.Query
@@ -153,7 +154,8 @@ func (s *session) try(ctx context.Context, query dialect.Query) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	// Not ExecContext: with rows in the answer, go-sql-driver/mysql v1.10.1 waits for ever on MariaDB.
+	// Not ExecContext: with rows in the answer, go-sql-driver/mysql v1.10.1 waits for ever on
+	// MariaDB.
 	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// checkProcesses looks for messages that no process will handle. It asks as the cleanup of a running process does, which logs the same.
+// checkProcesses looks for messages that no process will handle. It asks as the cleanup of a
+// running process does, which logs the same.
 func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
 	var findings []finding
 	for after := int64(0); ; {
@@ -43,7 +44,8 @@ func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
 	}
 }
 
-// laneWait is the time between two looks at lanes: one changes hands within seconds when a process starts or ends.
+// laneWait is the time between two looks at lanes: one changes hands within seconds when a process
+// starts or ends.
 const laneWait = 5 * time.Second
 
 // checkLanes looks a second time if it finds something.
@@ -137,7 +139,8 @@ func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
 	return findings, err
 }
 
-// checkOperators lists outboxes, queues, keys and topics that an operator has paused, and messages that wait for an operator.
+// checkOperators lists outboxes, queues, keys and topics that an operator has paused, and messages
+// that wait for an operator.
 func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 	queues, err := s.queues(ctx)
 	var findings []finding

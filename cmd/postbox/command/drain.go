@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// drainPause is the time between two looks of drain. A look is one statement, which reads one message of each target.
+// drainPause is the time between two looks of drain. A look is one statement, which reads one
+// message of each target.
 const drainPause = 500 * time.Millisecond
 
 // drainProgress is the time between two lines of progress.
@@ -83,7 +84,8 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 	}
 }
 
-// fullness looks at all targets at one moment, since handling a message of one may write another to a second one, which may be new.
+// fullness looks at all targets at one moment, since handling a message of one may write another to
+// a second one, which may be new.
 func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainRecord, error) {
 	var all []drainRecord
 	err := s.query(ctx, s.statements.Fullness, func(rows *sql.Rows) error {

@@ -18,18 +18,23 @@ import (
 const (
 	// ExitOK: the command has done what it was asked for.
 	ExitOK = 0
-	// ExitError: an error, for example of the database. An action on many may have been done in part, and the output says how far it got.
+	// ExitError: an error, for example of the database. An action on many may have been done in
+	// part, and the output says how far it got.
 	ExitError = 1
-	// ExitUsage: a flag, an argument or the configuration is wrong, or a confirmation is needed and there is no terminal. Nothing was done.
+	// ExitUsage: a flag, an argument or the configuration is wrong, or a confirmation is needed and
+	// there is no terminal. Nothing was done.
 	ExitUsage = 2
-	// ExitFound: the command worked, and the answer is no. A check failed, doctor has found something, an outbox is not empty, or migrations are missing.
+	// ExitFound: the command worked, and the answer is no. A check failed, doctor has found
+	// something, an outbox is not empty, or migrations are missing.
 	ExitFound = 3
-	// ExitStopped: the operator stopped the command, by a signal or by an answer. The output says how far it got.
+	// ExitStopped: the operator stopped the command, by a signal or by an answer. The output says
+	// how far it got.
 	ExitStopped = 4
 )
 
-// Execute runs the command with the arguments of the program, prints the error if there is one, and returns the exit code. The first SIGINT,
-// SIGTERM or SIGHUP ends the command after the transaction that is running, and a second one ends the program at once.
+// Execute runs the command with the arguments of the program, prints the error if there is one, and
+// returns the exit code. The first SIGINT, SIGTERM or SIGHUP ends the command after the transaction
+// that is running, and a second one ends the program at once.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -60,7 +65,8 @@ var (
 	flaggedAddress = regexp.MustCompile(`( in -)\S*://.*`)
 )
 
-// withoutAddresses takes addresses out of an error that quotes what the user wrote: one in the wrong place, with a password, must not reach a log.
+// withoutAddresses takes addresses out of an error that quotes what the user wrote: one in the
+// wrong place, with a password, must not reach a log.
 func withoutAddresses(text string) string {
 	return flaggedAddress.ReplaceAllString(quotedAddress.ReplaceAllString(text, `"***"`), "$1***")
 }

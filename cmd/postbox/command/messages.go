@@ -132,7 +132,8 @@ func (s *session) listMessages(flags messageFlags) error {
 	return nil
 }
 
-// notInHistory says why a history may lack messages: an outbox or a queue keeps none unless it is told to.
+// notInHistory says why a history may lack messages: an outbox or a queue keeps none unless it is
+// told to.
 func (s *session) notInHistory(target admin.Target) {
 	s.progress("No such message is in the history of the %s. It has messages that were done while a history was kept: \"postbox set --history\" says for how long.", recordOf(target))
 }
@@ -244,7 +245,8 @@ func leftOut(bytes int) string {
 // maxYear is the last year of RFC 3339, and so of JSON.
 const maxYear = 9999
 
-// utc is a time as JSON can have it. A later time is the end of the last year: the database can have any.
+// utc is a time as JSON can have it. A later time is the end of the last year: the database can
+// have any.
 func utc(at time.Time) time.Time {
 	at = at.UTC()
 	switch {

@@ -198,7 +198,8 @@ func countMessages(ctx context.Context, a *admin.Admin, filter admin.Filter, wai
 	return numberFound(n), nil
 }
 
-// mostCounted is up to how many messages are counted of those that an action with this limit may act on.
+// mostCounted is up to how many messages are counted of those that an action with this limit may
+// act on.
 func mostCounted(limit int) int {
 	if limit == 0 || limit > maxCounted {
 		return maxCounted + 1

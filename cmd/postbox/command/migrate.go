@@ -86,7 +86,8 @@ func (s *session) deployment(ctx context.Context) (string, error) {
 	return stored, nil
 }
 
-// naming asks before tables that are there get a name, and refuses those of another deployment before anything is changed.
+// naming asks before tables that are there get a name, and refuses those of another deployment
+// before anything is changed.
 func (s *session) naming(ctx context.Context, exist bool) error {
 	if s.database.Deployment == "" || !exist {
 		return nil

@@ -9,8 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// obstacles says what keeps the messages of these targets, and names calls that have not returned for so long. Operators must not wait for what does not end by
-// itself. It says nothing if that cannot be read: the role may have the rights of a probe alone.
+// obstacles says what keeps the messages of these targets, and names calls that have not returned
+// for so long. Operators must not wait for what does not end by itself. It says nothing if that
+// cannot be read: the role may have the rights of a probe alone.
 func (s *session) obstacles(ctx context.Context, of map[targetRecord]bool, callsOf time.Duration) string {
 	queues, err := s.queues(ctx)
 	if err != nil {

@@ -34,14 +34,16 @@ type printer struct {
 	format string
 }
 
-// list is a result with any number of rows. They are written as they come, so that memory is bounded however many there are.
+// list is a result with any number of rows. They are written as they come, so that memory is
+// bounded however many there are.
 type list struct {
 	printer
 	table *tabwriter.Writer
 	rows  int
 }
 
-// tableRows is after how many rows a table begins to write, with the columns as wide as these rows need.
+// tableRows is after how many rows a table begins to write, with the columns as wide as these rows
+// need.
 const tableRows = 1000
 
 func (p printer) list(header ...string) *list {
@@ -131,7 +133,8 @@ func fields(list ...field) string {
 	return text.String()
 }
 
-// encode returns a record as JSON in one line. Characters that a terminal could act on are escaped: encoding/json leaves some of them.
+// encode returns a record as JSON in one line. Characters that a terminal could act on are escaped:
+// encoding/json leaves some of them.
 func encode(record any) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

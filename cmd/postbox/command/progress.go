@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	// progressSteps is how many things an action has done before it says how far it has got: a short one does not.
+	// progressSteps is how many things an action has done before it says how far it has got: a
+	// short one does not.
 	progressSteps = 100
-	// progressPause is the least time between two lines about that, and terminalPause that between two changes of the line of a terminal.
+	// progressPause is the least time between two lines about that, and terminalPause that between
+	// two changes of the line of a terminal.
 	progressPause = time.Second
 	terminalPause = time.Second / 10
 )
@@ -17,8 +19,8 @@ const (
 // clearLine moves the cursor of a terminal to the beginning of its line, and clears the line.
 const clearLine = "\r\x1b[K"
 
-// howFar prints how far a long action has got: on a terminal in one line that is written again and again, and elsewhere, such as in a log, in a line
-// a second at most.
+// howFar prints how far a long action has got: on a terminal in one line that is written again and
+// again, and elsewhere, such as in a log, in a line a second at most.
 type howFar struct {
 	w        io.Writer
 	terminal bool
@@ -33,7 +35,8 @@ func (s *session) howFar() *howFar {
 	return &howFar{w: w, terminal: isTerminal(w), now: time.Now}
 }
 
-// say prints the text if so many things are done that it is of use, and unless another one was printed just now.
+// say prints the text if so many things are done that it is of use, and unless another one was
+// printed just now.
 func (h *howFar) say(done int, format string, args ...any) {
 	now, pause := h.now(), progressPause
 	if h.terminal {

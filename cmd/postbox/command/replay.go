@@ -31,7 +31,8 @@ type replayRecord struct {
 	Done    int    `json:"done"`
 	Skipped int    `json:"skipped"`
 	Stopped bool   `json:"stopped"`
-	// Cursor is that of the last message; empty if it is not known whether the last part was replayed.
+	// Cursor is that of the last message; empty if it is not known whether the last part was
+	// replayed.
 	Cursor string `json:"cursor,omitempty"`
 }
 

@@ -62,7 +62,8 @@ func (p *program) with(access access, run func(s *session, args []string) error)
 	}
 }
 
-// belongs fails if the tables are not those of the deployment that the user names. Without a name any tables are meant.
+// belongs fails if the tables are not those of the deployment that the user names. Without a name
+// any tables are meant.
 func (s *session) belongs(ctx context.Context) error {
 	if s.database.Deployment == "" {
 		return nil
@@ -149,8 +150,8 @@ func (s *session) ping(ctx context.Context) error {
 	}
 	err := s.connect(ctx)
 	if err == nil {
-		// The driver has understood the address, so later errors do not quote it. A password such as "postbox" would be
-		// taken out of words of their texts.
+		// The driver has understood the address, so later errors do not quote it. A password such
+		// as "postbox" would be taken out of words of their texts.
 		s.address.secrets = nil
 		return nil
 	}
@@ -161,7 +162,8 @@ func (s *session) ping(ctx context.Context) error {
 	return fmt.Errorf("connect to the database: %w", dialect.HideAddress(err))
 }
 
-// connect makes the first connection. Not every driver heeds ctx while a server that has accepted the connection is silent.
+// connect makes the first connection. Not every driver heeds ctx while a server that has accepted
+// the connection is silent.
 func (s *session) connect(ctx context.Context) error {
 	answered := make(chan error, 1)
 	go func() { answered <- s.db.PingContext(ctx) }()
@@ -176,7 +178,8 @@ func (s *session) connect(ctx context.Context) error {
 var errOpaque = errors.New("connect to the database: the driver refuses the address, and its error may have parts of a password in it: " +
 	"write the address as a URL to see the error")
 
-// admin returns what acts for operators. Messages of inboxes are requeued through the outbox; "" is the usual one.
+// admin returns what acts for operators. Messages of inboxes are requeued through the outbox; "" is
+// the usual one.
 func (s *session) admin(outbox string) (*admin.Admin, error) {
 	return admin.New(s.database, admin.Config{Outbox: outbox, Actor: s.actor}, nil)
 }
@@ -217,8 +220,8 @@ func (e *explainedError) Error() string { return e.text }
 // Unwrap returns the error.
 func (e *explainedError) Unwrap() error { return e.err }
 
-// explain says what to do about an error, and takes secrets out of its text. Only an error that the server did not send can have them: it is
-// made from the address by the driver.
+// explain says what to do about an error, and takes secrets out of its text. Only an error that the
+// server did not send can have them: it is made from the address by the driver.
 func (s *session) explain(err error) error {
 	if err == nil {
 		return nil

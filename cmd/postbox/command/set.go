@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// settingsRecord are the settings that operators have stored. What is left out is configured in each process.
+// settingsRecord are the settings that operators have stored. What is left out is configured in
+// each process.
 type settingsRecord struct {
 	PageSize    int    `json:"page_size,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
@@ -180,7 +181,8 @@ func (r settingsRecord) text(target admin.Target) string {
 
 func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// rate is a number of messages a second, with the pause between two of them if that is longer than a second: an outbox with a low limit seems to hang.
+// rate is a number of messages a second, with the pause between two of them if that is longer than
+// a second: an outbox with a low limit seems to hang.
 func rate(n float64) string {
 	if n >= 1 {
 		return decimal(n)

@@ -31,7 +31,8 @@ type setFlags struct {
 	pageSize, concurrency, pollMax, attempts, perSecond, atOnce, history, retention string
 }
 
-// apply changes the settings that the flags name. It checks them itself, since errors must have the words that the flags take: those of the package admin are for programs.
+// apply changes the settings that the flags name. It checks them itself, since errors must have the
+// words that the flags take: those of the package admin are for programs.
 func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	for _, n := range []struct {
 		flag, text, word string
@@ -84,7 +85,8 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	return settings, nil
 }
 
-// set stores what a text means that is no value: nothing, which changes nothing, or a word. It reports whether the text was one.
+// set stores what a text means that is no value: nothing, which changes nothing, or a word. It
+// reports whether the text was one.
 func set[T int | float64 | time.Duration](to *T, text, word string, wordValue T) bool {
 	switch {
 	case text == "":

@@ -12,7 +12,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// The settings of the connection: a flag, a variable of the environment, or a line of the configuration file.
+// The settings of the connection: a flag, a variable of the environment, or a line of the
+// configuration file.
 const (
 	dsnVariable        = "POSTBOX_DSN"
 	dialectVariable    = "POSTBOX_DIALECT"
@@ -55,7 +56,8 @@ type connection struct {
 	logDSN   string // of the role that reads the log; may be empty
 }
 
-// resolve reads the settings. Without an address there is only a dialect, which is enough for a command that needs no connection.
+// resolve reads the settings. Without an address there is only a dialect, which is enough for a
+// command that needs no connection.
 func (s *settings) resolve(lookup func(string) (string, bool)) (connection, error) {
 	file, err := readConfig(s.config)
 	if err != nil {
@@ -92,7 +94,8 @@ func (s *settings) resolve(lookup func(string) (string, bool)) (connection, erro
 	return found, nil
 }
 
-// readConfig reads the lines NAME=VALUE of a file. Errors never have a value in them, which may be a password.
+// readConfig reads the lines NAME=VALUE of a file. Errors never have a value in them, which may be
+// a password.
 func readConfig(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // a nil map has no values, which is what is meant

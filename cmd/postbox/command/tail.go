@@ -83,7 +83,8 @@ a JSON object.`,
 	return cmd
 }
 
-// tailing is a running tail. A look takes two pages, and memory is bounded by what ends within the overlap.
+// tailing is a running tail. A look takes two pages, and memory is bounded by what ends within the
+// overlap.
 type tailing struct {
 	*session
 	admin       *admin.Admin

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Topics, keys, errors and payloads come from producers and handlers, and so perhaps from attackers. A terminal would act on control characters in them: it would
-// move the cursor, or change the title of its window. So none of them are printed as they are.
+// Topics, keys, errors and payloads come from producers and handlers, and so perhaps from
+// attackers. A terminal would act on control characters in them: it would move the cursor, or
+// change the title of its window. So none of them are printed as they are.
 
-// cell makes a text safe for a field of a table: it is quoted if it has a control character, a line break, or bytes that are not UTF-8, or begins or ends with a
-// blank, which would not be seen.
+// cell makes a text safe for a field of a table: it is quoted if it has a control character, a line
+// break, or bytes that are not UTF-8, or begins or ends with a blank, which would not be seen.
 func cell(text string) string {
 	if text == "" {
 		return "-"
@@ -27,8 +28,9 @@ func cell(text string) string {
 	return text
 }
 
-// nameCell is a cell with a name: a topic, a key, the id of a message, an outbox, a queue or a consumer. It can be copied into a shell, for another command.
-// Blanks at its ends are not lost, and nothing in it is a command to the shell, since a producer may have chosen it.
+// nameCell is a cell with a name: a topic, a key, the id of a message, an outbox, a queue or a
+// consumer. It can be copied into a shell, for another command. Blanks at its ends are not lost,
+// and nothing in it is a command to the shell, since a producer may have chosen it.
 func nameCell(text string) string {
 	switch text {
 	case "":
@@ -43,7 +45,8 @@ func nameCell(text string) string {
 // plainWord matches words that a shell takes as they are.
 var plainWord = regexp.MustCompile(`^[\pL\pN_./:@%+,-][\pL\pN_./:@%+,=#-]*$`)
 
-// shellWord writes a name so that it can be pasted into a shell, and that [nameOf] reads it. Bytes that cannot be typed are written as escape sequences.
+// shellWord writes a name so that it can be pasted into a shell, and that [nameOf] reads it. Bytes
+// that cannot be typed are written as escape sequences.
 func shellWord(text string) string {
 	if !printable(text) || strings.HasPrefix(text, `"`) || strings.HasPrefix(text, "-") { // a name such as --yes is no flag
 		text = strconv.Quote(text)
@@ -54,7 +57,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// nameOf returns a name. It may be written within quotation marks, with escape sequences, since it may have bytes that cannot be typed.
+// nameOf returns a name. It may be written within quotation marks, with escape sequences, since it
+// may have bytes that cannot be typed.
 func nameOf(text string) (string, error) {
 	if !strings.HasPrefix(text, `"`) {
 		return text, nil
@@ -89,7 +93,8 @@ func nameVar(flags *pflag.FlagSet, to *string, flag, usage string) {
 	flags.Var((*quotable)(to), flag, usage)
 }
 
-// maxCell is how many characters of an error a table shows. In an outage, the first 60 or so only say that the message waits and for which topic.
+// maxCell is how many characters of an error a table shows. In an outage, the first 60 or so only
+// say that the message waits and for which topic.
 const maxCell = 120
 
 // short is a cell with the beginning of a long text.

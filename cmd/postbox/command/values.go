@@ -26,7 +26,8 @@ func (t *targetFlags) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
 }
 
-// addWithInboxTo is addTo for a command that works on what is kept of messages, which an inbox has, too.
+// addWithInboxTo is addTo for a command that works on what is kept of messages, which an inbox has,
+// too.
 func (t *targetFlags) addWithInboxTo(cmd *cobra.Command) {
 	nameVar(cmd.Flags(), &t.outbox, "outbox", `name of the outbox, "outbox" unless --outbox, --queue or --inbox is set`)
 	nameVar(cmd.Flags(), &t.queue, "queue", "name of the queue")
@@ -88,7 +89,8 @@ func (t targetRecord) compare(other targetRecord) int {
 	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(t.Name, other.Name))
 }
 
-// The beginnings of names in the database that are those of queues, and of the histories of inboxes.
+// The beginnings of names in the database that are those of queues, and of the histories of
+// inboxes.
 const (
 	queuePrefix = "inbox "
 	inboxPrefix = "received:"
@@ -108,7 +110,8 @@ func targetNamed(stored string) admin.Target {
 // kindMissing is the kind of a target without a row.
 const kindMissing = "missing"
 
-// stored names a target by what the database has. Messages may name one that has no row, such as after a restore.
+// stored names a target by what the database has. Messages may name one that has no row, such as
+// after a restore.
 func stored(id int64, name sql.NullString) targetRecord {
 	if !name.Valid {
 		return targetRecord{kindMissing, "id " + number(id)}
@@ -168,7 +171,8 @@ func (d *durationFlag) Set(text string) (err error) {
 // Type is what the usage calls the value.
 func (d *durationFlag) Type() string { return "duration" }
 
-// past reads the time of a flag: RFC 3339, or a duration before now, by the database's clock. It returns the zero time for an empty text.
+// past reads the time of a flag: RFC 3339, or a duration before now, by the database's clock. It
+// returns the zero time for an empty text.
 func (s *session) past(ctx context.Context, flag, text string) (time.Time, error) {
 	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return -d })
 }

@@ -50,8 +50,9 @@ type rabbitmq struct {
 
 func (r rabbitmq) subscriber(group string, topics []string) (message.Subscriber, error) {
 	config := amqpbroker.DefaultSubscriberConfig(r.uri, group)
-	// RabbitMQ hands the messages of a queue to its consumers in turn, and two of them may store two messages of one
-	// key in the wrong order. So one consumer gets all, and another one takes over when that is gone.
+	// RabbitMQ hands the messages of a queue to its consumers in turn, and two of them may store
+	// two messages of one key in the wrong order. So one consumer gets all, and another one takes
+	// over when that is gone.
 	config.Queue.Arguments = amqp091.Table{"x-single-active-consumer": true}
 	// RabbitMQ drops what reaches no queue, so the queues come first.
 	if err := amqpbroker.EnsureTopology(config, topics...); err != nil {
@@ -65,7 +66,8 @@ type apacheKafka struct {
 	logger  watermill.LoggerAdapter
 }
 
-// partitions of a topic: as many messages of it are handled at a time, all members of a group together.
+// partitions of a topic: as many messages of it are handled at a time, all members of a group
+// together.
 const partitions = 4
 
 func (k apacheKafka) subscriber(group string, topics []string) (message.Subscriber, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 )
 
-// bus is a GoChannel that several routers share. Publish returns when all subscribers have acked: so a message leaves
-// the outbox when it has arrived.
+// bus is a GoChannel that several routers share. Publish returns when all subscribers have acked:
+// so a message leaves the outbox when it has arrived.
 type bus struct{ *gochannel.GoChannel }
 
 func newBus(logger watermill.LoggerAdapter) bus {
@@ -21,7 +21,8 @@ func (b bus) subscriber(string, []string) (message.Subscriber, error) {
 	return &member{bus: b, open: open, done: done}, nil
 }
 
-// member is a subscriber of the bus whose Close, which a router calls, leaves the subscriptions of others alone.
+// member is a subscriber of the bus whose Close, which a router calls, leaves the subscriptions of
+// others alone.
 type member struct {
 	bus  bus
 	open context.Context //nolint:containedctx // the life of the member, which Close ends

@@ -1,5 +1,6 @@
-// Package pipes opens what some of the examples run on: a database and a broker, chosen by flags. Without flags it is
-// SQLite in a temporary file and Watermill's GoChannel, so that Go is all that is needed.
+// Package pipes opens what some of the examples run on: a database and a broker, chosen by flags.
+// Without flags it is SQLite in a temporary file and Watermill's GoChannel, so that Go is all that
+// is needed.
 //
 //	settings := pipes.Flags()
 //	flag.Parse()
@@ -37,7 +38,8 @@ type Settings struct {
 	BrokerURL string
 	// TopicPrefix is put before the name of each topic on the broker.
 	TopicPrefix string
-	// Verbose logs what Watermill and Postbox have to say, which includes the failures that an example plans.
+	// Verbose logs what Watermill and Postbox have to say, which includes the failures that an
+	// example plans.
 	Verbose bool
 }
 
@@ -57,7 +59,8 @@ func Flags() *Settings {
 type Pipes struct {
 	DB      *sql.DB
 	Dialect postbox.Dialect
-	// ListenDSN lets forwarders and queues hear at once of commits of other processes. Empty on SQLite.
+	// ListenDSN lets forwarders and queues hear at once of commits of other processes. Empty on
+	// SQLite.
 	ListenDSN string
 
 	// Publisher of the broker, for forwarders.
@@ -113,10 +116,11 @@ func (p *Pipes) Tables(prefix string) postbox.Database {
 	return postbox.Database{DB: p.DB, Dialect: p.Dialect, Prefix: prefix}
 }
 
-// NewSubscriber returns a subscriber of the broker. Subscribers of the same group share the messages, each group gets
-// all. The topics that it is for exist afterwards, and keep what is published from then on; only GoChannel keeps
-// nothing for a group that has not subscribed yet: start forwarders after subscribers, and stop them before. On
-// GoChannel each subscriber of a group gets all messages, which an inbox takes for duplicates.
+// NewSubscriber returns a subscriber of the broker. Subscribers of the same group share the
+// messages, each group gets all. The topics that it is for exist afterwards, and keep what is
+// published from then on; only GoChannel keeps nothing for a group that has not subscribed yet:
+// start forwarders after subscribers, and stop them before. On GoChannel each subscriber of a group
+// gets all messages, which an inbox takes for duplicates.
 func (p *Pipes) NewSubscriber(group string, topics ...string) (message.Subscriber, error) {
 	full := make([]string, len(topics))
 	for i, topic := range topics {
@@ -129,7 +133,8 @@ func (p *Pipes) NewSubscriber(group string, topics ...string) (message.Subscribe
 	return prefixedSubscriber{subscriber, p.prefix}, nil
 }
 
-// Close closes the broker and the database, and removes a temporary file. Close routers and forwarders before.
+// Close closes the broker and the database, and removes a temporary file. Close routers and
+// forwarders before.
 func (p *Pipes) Close() error {
 	var problems []error
 	for len(p.cleanup) > 0 {

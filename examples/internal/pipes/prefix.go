@@ -6,7 +6,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// prefixedPublisher publishes to topics whose names begin with the prefix, so that examples share a broker with anything.
+// prefixedPublisher publishes to topics whose names begin with the prefix, so that examples share a
+// broker with anything.
 type prefixedPublisher struct {
 	message.Publisher
 	prefix string

@@ -1,6 +1,7 @@
-// Package clusters kills the leader of a broker's cluster again and again, while messages go from an outbox through the
-// broker to an inbox: a topic of Kafka on three brokers, a quorum queue of RabbitMQ on three nodes. What the database
-// committed has its effect once, and each key keeps its order.
+// Package clusters kills the leader of a broker's cluster again and again, while messages go from
+// an outbox through the broker to an inbox: a topic of Kafka on three brokers, a quorum queue of
+// RabbitMQ on three nodes. What the database committed has its effect once, and each key keeps its
+// order.
 package clusters
 
 import (
@@ -26,9 +27,11 @@ type Config struct {
 
 const (
 	connections = 24
-	// healthy is the pause between two faults, and away how long a node stays dead after another one has taken over.
+	// healthy is the pause between two faults, and away how long a node stays dead after another
+	// one has taken over.
 	healthy, away = 8 * time.Second, 5 * time.Second
-	// takeover is how long the cluster may take to have another leader and to pass messages on, rejoin how long to be whole.
+	// takeover is how long the cluster may take to have another leader and to pass messages on,
+	// rejoin how long to be whole.
 	takeover, rejoin = time.Minute, 90 * time.Second
 	// catchUp is how long it may take at the end until all is applied.
 	catchUp   = 2 * time.Minute
@@ -118,7 +121,8 @@ func (r *run) run(ctx context.Context) error {
 	return account.Fault()
 }
 
-// breakLeaders kills one leader after the other until the time is over. Each comes back before the next one dies.
+// breakLeaders kills one leader after the other until the time is over. Each comes back before the
+// next one dies.
 func (r *run) breakLeaders(ctx context.Context) error {
 	end := time.Now().Add(r.config.Duration)
 	for {

@@ -20,11 +20,13 @@ import (
 const (
 	consumer = "inbox"
 	keys     = 40
-	// rate is how many messages are written in a second: the servers and this process share the machine.
+	// rate is how many messages are written in a second: the servers and this process share the
+	// machine.
 	rate = 50
 	// payload is the size of a small business message, in bytes.
 	payload = 300
-	// batchSize is what documentation advises with these publishers, and probeMax a short pause in an outage, since runs are short.
+	// batchSize is what documentation advises with these publishers, and probeMax a short pause in
+	// an outage, since runs are short.
 	batchSize, probeMax = 100, 2 * time.Second
 )
 

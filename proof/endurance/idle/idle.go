@@ -21,8 +21,9 @@ type Config struct {
 	Duration, Interval time.Duration
 	// Rate is how many megabytes of rows the others write in a second.
 	Rate float64
-	// Checkpoints makes the server note at each look which transactions run. By itself it does so every 15 seconds, and
-	// only then can it forget a part of the log. A run of some seconds needs it.
+	// Checkpoints makes the server note at each look which transactions run. By itself it does so
+	// every 15 seconds, and only then can it forget a part of the log. A run of some seconds needs
+	// it.
 	Checkpoints bool
 	Out         io.Writer
 }

@@ -21,14 +21,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// patience is how long a forwarder may take to begin to read the log, and a message to come through it.
+// patience is how long a forwarder may take to begin to read the log, and a message to come through
+// it.
 const patience = time.Minute
 
 // idler is a forwarder with nothing to do, and its broker.
 type idler struct {
 	forwarder *forwarder.Forwarder
 	database  postbox.Database
-	// remove removes what the reader needs. The server forgets the slot of a reader that has ended a moment later.
+	// remove removes what the reader needs. The server forgets the slot of a reader that has ended
+	// a moment later.
 	remove      func() error
 	end         context.CancelFunc
 	ended       chan error
@@ -85,7 +87,8 @@ func (f *idler) note(i *metrics.Instrument, value float64, _ ...string) {
 	}
 }
 
-// works writes messages until one of them has come through the log. Some may be found by polling first.
+// works writes messages until one of them has come through the log. Some may be found by polling
+// first.
 func (f *idler) works(ctx context.Context) error {
 	publisher, err := forwarder.NewPublisher(f.database, forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	if err != nil {
@@ -120,7 +123,8 @@ func (nowhere) Publish(string, ...*message.Message) error { return nil }
 
 func (nowhere) Close() error { return nil }
 
-// others are the databases whose tables are written: that of the outbox and another one of its server.
+// others are the databases whose tables are written: that of the outbox and another one of its
+// server.
 type others struct {
 	databases []*sql.DB
 	own       *sql.DB // of the outbox

@@ -82,8 +82,9 @@ func (s *series) add(ctx context.Context, db *sql.DB, start string) error {
 	return nil
 }
 
-// mostShare is the largest part of what was written that may be kept at the best look of the second half. A transaction
-// that is open for a moment, or a confirmation that is a second old, keeps more at other looks.
+// mostShare is the largest part of what was written that may be kept at the best look of the second
+// half. A transaction that is open for a moment, or a confirmation that is a second old, keeps more
+// at other looks.
 const mostShare = 0.5
 
 // step is what is kept in any case: the server keeps its log in files of 16 MiB.

@@ -44,7 +44,8 @@ func (g *gate) pass(ctx context.Context) error {
 	return nil
 }
 
-// order notes the numbers of each key as they come. Without faults each comes once, and next to the one before.
+// order notes the numbers of each key as they come. Without faults each comes once, and next to the
+// one before.
 type order struct {
 	mu                sync.Mutex
 	last              map[string]int64

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// liveHeap is what the last run of the garbage collector found in use: what a program holds, without its garbage.
+	// liveHeap is what the last run of the garbage collector found in use: what a program holds,
+	// without its garbage.
 	liveHeap = "/gc/heap/live:bytes"
 	// lookEvery is more often than the collector runs.
 	lookEvery = 20 * time.Millisecond

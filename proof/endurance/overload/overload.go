@@ -1,9 +1,9 @@
-// Package overload gives an outbox and a queue ten times as much as they can handle, and then lets them recover. However
-// large the backlog, memory stays within what the configuration allows; nothing is lost, nothing is applied twice, and
-// each key keeps its order.
+// Package overload gives an outbox and a queue ten times as much as they can handle, and then lets
+// them recover. However large the backlog, memory stays within what the configuration allows;
+// nothing is lost, nothing is applied twice, and each key keeps its order.
 //
-// Capacity is measured first, with slow handling. In the recovery handling is quick again: it is what one waits for after
-// a neighbour was slow.
+// Capacity is measured first, with slow handling. In the recovery handling is quick again: it is
+// what one waits for after a neighbour was slow.
 package overload
 
 import (
@@ -28,8 +28,8 @@ type Config struct {
 
 const (
 	connections = 24
-	// factor is how many times the capacity is offered. A machine that has much else to do may not get so far; up to
-	// leastFactor it is no overload.
+	// factor is how many times the capacity is offered. A machine that has much else to do may not
+	// get so far; up to leastFactor it is no overload.
 	factor, leastFactor = 10, 1
 	// measured is the part of the duration in which capacity is measured.
 	measured = 6
@@ -175,8 +175,8 @@ func (r *run) measure(ctx context.Context) error {
 	return nil
 }
 
-// write lets all writers write so many messages, at a rate or, where that is 0, as fast as they can. Deliveries are not
-// paced: all of them wait for their commit all the time.
+// write lets all writers write so many messages, at a rate or, where that is 0, as fast as they
+// can. Deliveries are not paced: all of them wait for their commit all the time.
 func (r *run) write(ctx context.Context, rate float64, messages int64) error {
 	writing, ctx := errgroup.WithContext(ctx)
 	started := time.Now()

@@ -8,10 +8,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// scenario is one overload. Slow handling makes the capacity small, so that ten times as much is no work for the machine.
+// scenario is one overload. Slow handling makes the capacity small, so that ten times as much is no
+// work for the machine.
 type scenario struct {
 	name string
-	// queue: deliveries go into the queue of an inbox, all at a time; otherwise transactions go into an outbox.
+	// queue: deliveries go into the queue of an inbox, all at a time; otherwise transactions go
+	// into an outbox.
 	queue bool
 	// writers write at a time, perTx messages in each transaction, for keys of their own.
 	writers, perTx, keys int
@@ -21,8 +23,8 @@ type scenario struct {
 	delay   time.Duration
 	page    int // messages that are read at once
 	batch   int // messages in a call to the broker at most; 0 is 1
-	// backlog is how many messages are written while nothing is handled at all, where no machine could write ten times
-	// as many as are handled.
+	// backlog is how many messages are written while nothing is handled at all, where no machine
+	// could write ten times as many as are handled.
 	backlog int64
 }
 
@@ -34,8 +36,9 @@ var scenarios = []scenario{
 	{name: "deliveries", queue: true, writers: 2000, perTx: 1, keys: 2000, payload: 1 << 10, workers: 4, delay: 20 * time.Millisecond, page: 100},
 }
 
-// What a message costs in memory beside its payload, and how often a payload is there while it goes to or comes from the
-// database: as it is, as the driver writes it in hexadecimal, and in buffers that grow by doubling.
+// What a message costs in memory beside its payload, and how often a payload is there while it goes
+// to or comes from the database: as it is, as the driver writes it in hexadecimal, and in buffers
+// that grow by doubling.
 const (
 	perMessage  = 4 << 10
 	readCopies  = 4
@@ -44,9 +47,10 @@ const (
 	ground = 4 << 20
 )
 
-// bound is the live heap that the configuration allows, whatever the backlog. Two pages wait or are handled, with payloads that
-// are small enough to be read along; others only while they are handled. What is being removed beside them, up to a page, is a few
-// messages here, where handlers are slow. What is being written is the writers' own, but for one commit's worth of deliveries.
+// bound is the live heap that the configuration allows, whatever the backlog. Two pages wait or are
+// handled, with payloads that are small enough to be read along; others only while they are
+// handled. What is being removed beside them, up to a page, is a few messages here, where handlers
+// are slow. What is being written is the writers' own, but for one commit's worth of deliveries.
 func (s scenario) bound() int64 {
 	inline := s.payload
 	if inline > drain.InlineBytes {

@@ -35,8 +35,8 @@ SELECT (SELECT count(*) FROM orders),
           FROM (SELECT seq < lag(seq) OVER (PARTITION BY ordering_key ORDER BY id) AS late FROM effects WHERE consumer = $1) lagged
          WHERE late)`
 
-// gauge asks the database how large things are. Dead rows and vacuums are those of the table of ready messages, as its
-// statistics know them.
+// gauge asks the database how large things are. Dead rows and vacuums are those of the table of
+// ready messages, as its statistics know them.
 const gauge = `
 SELECT pg_table_size('postbox_messages') + pg_table_size('postbox_waiting'),
        pg_indexes_size('postbox_messages') + pg_indexes_size('postbox_waiting'),
@@ -66,8 +66,8 @@ func Apply(ctx context.Context, tx *sql.Tx, consumer, key string, seq int64) err
 // Account is what became of all that was committed, at one consumer.
 type Account struct {
 	Committed, Applied int64
-	// Lost was committed and not applied, Twice is how often something was applied again, Disordered how often a
-	// message was applied after a later one of its key.
+	// Lost was committed and not applied, Twice is how often something was applied again,
+	// Disordered how often a message was applied after a later one of its key.
 	Lost, Twice, Disordered int64
 }
 

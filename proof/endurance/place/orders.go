@@ -19,13 +19,14 @@ type Orders struct {
 	filling []byte
 }
 
-// NewOrders returns a writer of orders with so many keys, whose messages have payloads of so many bytes.
+// NewOrders returns a writer of orders with so many keys, whose messages have payloads of so many
+// bytes.
 func (p *Place) NewOrders(outbox *forwarder.Publisher, topic string, keys, size int) *Orders {
 	return &Orders{place: p, outbox: outbox, topic: topic, last: make([]int64, keys), filling: Filling(size)}
 }
 
-// Produce writes an order in each interval until ctx ends: for the first key, and for each key that is so many steps further. Several
-// producers may run at the same time, each with keys of its own.
+// Produce writes an order in each interval until ctx ends: for the first key, and for each key that
+// is so many steps further. Several producers may run at the same time, each with keys of its own.
 func (o *Orders) Produce(ctx context.Context, first, step int, interval time.Duration) error {
 	due := time.NewTicker(interval)
 	defer due.Stop()

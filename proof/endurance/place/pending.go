@@ -15,7 +15,8 @@ type Pending struct {
 	Oldest         time.Duration
 }
 
-// Pending asks what operators ask. It reads each pending message, since a trial is judged by exact numbers.
+// Pending asks what operators ask. It reads each pending message, since a trial is judged by exact
+// numbers.
 func (p *Place) Pending(ctx context.Context) (Pending, error) {
 	operator, err := admin.New(postbox.Database{DB: p.watch, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {

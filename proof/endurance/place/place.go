@@ -1,5 +1,6 @@
-// Package place gives a run a schema of its own on PostgreSQL, with the tables of Postbox and of a small business, and
-// knows what the run asks them: how large things are, and whether every effect came once and in order.
+// Package place gives a run a schema of its own on PostgreSQL, with the tables of Postbox and of a
+// small business, and knows what the run asks them: how large things are, and whether every effect
+// came once and in order.
 package place
 
 import (
@@ -35,7 +36,8 @@ type Place struct {
 	watch *sql.DB
 }
 
-// idleTime lets the pool shrink after a moment in which many were needed, so that a leak can be told from that.
+// idleTime lets the pool shrink after a moment in which many were needed, so that a leak can be
+// told from that.
 const idleTime = 5 * time.Second
 
 // Open makes a schema, which the run works in with so many connections.

@@ -21,9 +21,9 @@ type column struct {
 	judge func(series, vacuums []float64) trend.Verdict
 }
 
-// columns with what each may rise by. Memory settles when the garbage collector has seen the usual load; the rest of a
-// process has no reason to grow at all. Tables and dead rows are given by when autovacuum comes by, and one that comes a
-// little late is no trend.
+// columns with what each may rise by. Memory settles when the garbage collector has seen the usual
+// load; the rest of a process has no reason to grow at all. Tables and dead rows are given by when
+// autovacuum comes by, and one that comes a little late is no trend.
 var columns = []column{
 	{"msg/s", func(s sample) float64 { return s.rate }, nil},
 	{"backlog", func(s sample) float64 { return s.backlog }, line(0.5, 100)},

@@ -1,5 +1,5 @@
-// Package soak runs the whole pipeline at a steady rate for as long as wanted, and looks for what rises: memory,
-// goroutines, connections, backlog, tables, indexes, dead rows.
+// Package soak runs the whole pipeline at a steady rate for as long as wanted, and looks for what
+// rises: memory, goroutines, connections, backlog, tables, indexes, dead rows.
 //
 //	producer's tx → outbox → forwarder → broker ─┬→ inbox, with an effect
 //	                                             └→ queue → worker, with an effect

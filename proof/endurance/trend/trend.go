@@ -1,5 +1,5 @@
-// Package trend tells what rises for ever from what only goes up and down. It judges the second half of a series: the
-// first is for warming up.
+// Package trend tells what rises for ever from what only goes up and down. It judges the second
+// half of a series: the first is for warming up.
 package trend
 
 import (
@@ -20,7 +20,8 @@ const (
 	Unjudged
 )
 
-// Tolerance is what a series may rise by in its second half without being called rising: the larger one counts.
+// Tolerance is what a series may rise by in its second half without being called rising: the larger
+// one counts.
 type Tolerance struct {
 	// Share of the level.
 	Share float64
@@ -31,16 +32,18 @@ type Tolerance struct {
 func (t Tolerance) of(level float64) float64 { return max(t.Share*math.Abs(level), t.Least) }
 
 const (
-	// leastValues is the smallest half of which the test can say at all that it rises, at this significance.
+	// leastValues is the smallest half of which the test can say at all that it rises, at this
+	// significance.
 	leastValues = 6
 	// significance is the largest chance of calling noise rising, before the tolerance has its say.
 	significance = 0.01
 )
 
-// Line judges a series that stays level but for noise. It rises where two things hold. The test of Mann and Kendall
-// finds that later values are larger more often than chance would have it, whatever the noise is distributed like. And
-// Sen's slope, the median of all slopes between two values, makes more of it than is tolerated. The first keeps a single
-// outlier from being a trend, the second a drift that is sure and tiny.
+// Line judges a series that stays level but for noise. It rises where two things hold. The test of
+// Mann and Kendall finds that later values are larger more often than chance would have it,
+// whatever the noise is distributed like. And Sen's slope, the median of all slopes between two
+// values, makes more of it than is tolerated. The first keeps a single outlier from being a trend,
+// the second a drift that is sure and tiny.
 func Line(series []float64, tolerance Tolerance) Verdict {
 	half := series[len(series)/2:]
 	if len(half) < leastValues {
@@ -52,11 +55,13 @@ func Line(series []float64, tolerance Tolerance) Verdict {
 	return Steady
 }
 
-// Teeth judges a series that climbs until something resets it, as dead rows do until a vacuum: within a tooth it may
-// rise as it likes, so only peaks are compared. It rises where the highest value of the second half is above that of the
-// first by more than is tolerated. What grows for ever does that: at a steady pace the second half ends twice as high.
+// Teeth judges a series that climbs until something resets it, as dead rows do until a vacuum:
+// within a tooth it may rise as it likes, so only peaks are compared. It rises where the highest
+// value of the second half is above that of the first by more than is tolerated. What grows for
+// ever does that: at a steady pace the second half ends twice as high.
 //
-// The resets are a counter beside each value. Without one in the first half there is nothing to compare with.
+// The resets are a counter beside each value. Without one in the first half there is nothing to
+// compare with.
 func Teeth(series, resets []float64, tolerance Tolerance) Verdict {
 	middle := len(series) / 2
 	if len(series)-middle < leastValues || resets[middle-1] == resets[0] {

@@ -9,11 +9,13 @@ import (
 )
 
 const (
-	// queuePrefix is how the names of spools begin that are queues of an inbox. The others are outboxes.
+	// queuePrefix is how the names of spools begin that are queues of an inbox. The others are
+	// outboxes.
 	queuePrefix = "inbox "
 	// originInbox marks the letters of messages that an inbox could not handle as they came.
 	originInbox = 1
-	// parkedFrom is the due time, in microseconds, of messages that wait for an operator: no clock gets there.
+	// parkedFrom is the due time, in microseconds, of messages that wait for an operator: no clock
+	// gets there.
 	parkedFrom = int64(1) << 62
 )
 

@@ -16,9 +16,11 @@ type Evidence struct {
 	Records []history.Record
 	// Database is what was found after the run.
 	Database Database
-	// OutboxKeptSince is since when the outbox keeps all that it publishes, by the database's clock; zero for never.
+	// OutboxKeptSince is since when the outbox keeps all that it publishes, by the database's
+	// clock; zero for never.
 	OutboxKeptSince time.Time
-	// CaughtUp is how long after the last fault was healed nothing waited any more, or [NeverCaughtUp].
+	// CaughtUp is how long after the last fault was healed nothing waited any more, or
+	// [NeverCaughtUp].
 	CaughtUp time.Duration
 	// Failovers are those there were, in their order.
 	Failovers []Failover
@@ -26,8 +28,8 @@ type Evidence struct {
 	Troubles []Trouble
 	// Memory is what the processes occupied now and then.
 	Memory []Sample
-	// Skew is how far the clock of a process, named without its incarnation, is ahead of the others. It is for
-	// telling the story in its order alone.
+	// Skew is how far the clock of a process, named without its incarnation, is ahead of the
+	// others. It is for telling the story in its order alone.
 	Skew   map[string]time.Duration
 	Bounds Bounds
 }
@@ -41,8 +43,9 @@ type Bounds struct {
 	CatchUp time.Duration
 	// Memory is how many bytes a process may occupy.
 	Memory int64
-	// Clock is how far a time that Postbox stored may be outside the run, by the database's clock: more than a
-	// transaction and a retry may take, and much less than the clocks of the processes are off.
+	// Clock is how far a time that Postbox stored may be outside the run, by the database's clock:
+	// more than a transaction and a retry may take, and much less than the clocks of the processes
+	// are off.
 	Clock time.Duration
 }
 
@@ -51,8 +54,8 @@ type Trouble struct {
 	Kind string
 	// Process is the process that it happened to, without its incarnation; "" for all of them.
 	Process string
-	// Sleeps says that the process did nothing meanwhile, Database that its connections to the database may have ended or
-	// hung.
+	// Sleeps says that the process did nothing meanwhile, Database that its connections to the
+	// database may have ended or hung.
 	Sleeps, Database bool
 	From, To         time.Time
 }
@@ -70,7 +73,8 @@ type Sample struct {
 	Bytes   int64
 }
 
-// Database is what stands in the tables of the run and of Postbox. All times are of the database's clock.
+// Database is what stands in the tables of the run and of Postbox. All times are of the database's
+// clock.
 type Database struct {
 	// ReadAt is when it was read.
 	ReadAt  time.Time
@@ -141,7 +145,8 @@ type Letter struct {
 	Died     time.Time
 }
 
-// Failure is an entry of a failure history. Attempt 0 is no attempt: an operator did something, or the message began to wait without one.
+// Failure is an entry of a failure history. Attempt 0 is no attempt: an operator did something, or
+// the message began to wait without one.
 type Failure struct {
 	ID      int64
 	Subject string

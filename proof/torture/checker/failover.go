@@ -11,14 +11,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 )
 
-// Failover is one change of the database under the processes: a standby was promoted, or an older copy restored.
+// Failover is one change of the database under the processes: a standby was promoted, or an older
+// copy restored.
 type Failover struct {
 	// Kind is the fault.
 	Kind string
-	// Since is a time before which all that was confirmed is in the new database. Moved is when clients were led to it: two
-	// seconds after the old one had stopped, so that a process has long written down what the old one confirmed.
+	// Since is a time before which all that was confirmed is in the new database. Moved is when
+	// clients were led to it: two seconds after the old one had stopped, so that a process has long
+	// written down what the old one confirmed.
 	Since, Moved time.Time
-	// Lossless says that the new database has all that the old one had confirmed: nothing is excused.
+	// Lossless says that the new database has all that the old one had confirmed: nothing is
+	// excused.
 	Lossless bool
 	// Has is what the new database had before any client reached it.
 	Has Holdings
@@ -53,8 +56,9 @@ func (h Holdings) lacks(earlier Holdings) string {
 	return ""
 }
 
-// Follows returns an error if the new database lacks something that stood in the old one at [Failover.Since]: such a
-// failover has lost more than may be excused, and nothing can be said of the run.
+// Follows returns an error if the new database lacks something that stood in the old one at
+// [Failover.Since]: such a failover has lost more than may be excused, and nothing can be said of
+// the run.
 func (h Holdings) Follows(earlier Holdings) error {
 	if missing := h.lacks(earlier); missing != "" {
 		return fmt.Errorf("the new database lacks %s, which the old one had before its standbys were cut off", missing)
@@ -122,13 +126,13 @@ const (
 	awake = 2 * time.Second
 	// longest is how long a transaction may be open whose end its process never learnt.
 	longest = 15 * time.Second
-	// forgetting is how long a process may go on to publish what it had in memory when the database failed over: it may
-	// be asleep, and the broker away, before it reads again.
+	// forgetting is how long a process may go on to publish what it had in memory when the database
+	// failed over: it may be asleep, and the broker away, before it reads again.
 	forgetting = 20 * time.Second
 )
 
-// mayLose says whether what a process wrote down at that time may have been confirmed by the old database alone. That
-// it was is known only if the new one lacks it.
+// mayLose says whether what a process wrote down at that time may have been confirmed by the old
+// database alone. That it was is known only if the new one lacks it.
 func (x *index) mayLose(f Failover, process string, at time.Time) bool {
 	if f.Lossless || at.Before(f.Since) {
 		return false
@@ -141,8 +145,8 @@ func (x *index) mayLose(f Failover, process string, at time.Time) bool {
 	})
 }
 
-// confirmation is what a process wrote down about a work when the database had confirmed that it is done, stored, or
-// a duplicate of one.
+// confirmation is what a process wrote down about a work when the database had confirmed that it is
+// done, stored, or a duplicate of one.
 type confirmation struct {
 	kind    history.Kind
 	process string
@@ -158,14 +162,17 @@ func (x *index) isLost(w Work, c confirmation) bool {
 		if c.kind == history.Duplicate && x.works[w].saw == 0 { // of what? No handler has ever seen it
 			return false
 		}
-		// What was applied may be lost although the message is still stored. All else needs that nothing is left of it.
+		// What was applied may be lost although the message is still stored. All else needs that
+		// nothing is left of it.
 		return c.kind == history.Applied || !f.Has.Stored[w] && !f.Has.Claims[claimSubject(w.Consumer, x.flows[w.Consumer].Topic, w.Message)]
 	})
 }
 
-// lostAll says whether failovers have lost all that was confirmed of a work since it was requeued last, which excuses that it is not done:
-// the broker has heard an ack. One confirmation that they have not lost, and it is not excused. Nor is it if the last new database had the message in a queue or as
-// a dead letter, whatever the old one did with it: there it must be done, wait or be dead.
+// lostAll says whether failovers have lost all that was confirmed of a work since it was requeued
+// last, which excuses that it is not done: the broker has heard an ack. One confirmation that they
+// have not lost, and it is not excused. Nor is it if the last new database had the message in a
+// queue or as a dead letter, whatever the old one did with it: there it must be done, wait or be
+// dead.
 func (x *index) lostAll(w Work) bool {
 	s := x.works[w]
 	if n := len(x.Failovers); s == nil || n > 0 && x.Failovers[n-1].Has.Stored[w] {
@@ -175,13 +182,15 @@ func (x *index) lostAll(w Work) bool {
 	return len(standing) > 0 && !slices.ContainsFunc(standing, func(c confirmation) bool { return !x.isLost(w, c) })
 }
 
-// lostOnce says whether a failover has lost anything that was confirmed of a work. If it comes again, it is late.
+// lostOnce says whether a failover has lost anything that was confirmed of a work. If it comes
+// again, it is late.
 func (x *index) lostOnce(w Work) bool {
 	s := x.works[w]
 	return s != nil && slices.ContainsFunc(s.confirmed, func(c confirmation) bool { return x.isLost(w, c) })
 }
 
-// lostIntent returns the failover that has lost a message which its producer had committed, or may have.
+// lostIntent returns the failover that has lost a message which its producer had committed, or may
+// have.
 func (x *index) lostIntent(message string) (Failover, bool) {
 	s := x.said[message]
 	if _, there := x.intents[message]; there || s == nil || !s.intended || s.rolledBack {

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
 
-// index is the evidence, by what the oracles ask for. Nothing in it depends on the clocks of processes.
+// index is the evidence, by what the oracles ask for. Nothing in it depends on the clocks of
+// processes.
 type index struct {
 	Evidence
 	flows   map[string]ledger.Flow   // by consumer
@@ -21,9 +22,11 @@ type index struct {
 	works   map[Work]*state
 	// emitted are the intents of handlers, by what they handled.
 	emitted map[Work][]Intent
-	// outbox are the messages that wait in it, or died there, and kept those that it has published and kept.
+	// outbox are the messages that wait in it, or died there, and kept those that it has published
+	// and kept.
 	outbox, kept map[string]int
-	// failures are those of a work, as the database counts them; strangers could not be told whose they are.
+	// failures are those of a work, as the database counts them; strangers could not be told whose
+	// they are.
 	failures  map[Work][]Failure
 	strangers int
 	faults    int
@@ -47,19 +50,22 @@ type state struct {
 	pending []Pending
 
 	saw, failed, outages, applied int
-	// touched are those of the outages at whose time a fault touched the process's connections to the database.
+	// touched are those of the outages at whose time a fault touched the process's connections to
+	// the database.
 	touched   int
 	requeues  int
 	processes map[string]bool // incarnations that ran it
 	confirmed []confirmation
-	// reopened is when an operator requeued its dead letter last. What was confirmed before says nothing of how it stands.
+	// reopened is when an operator requeued its dead letter last. What was confirmed before says
+	// nothing of how it stands.
 	reopened time.Time
 }
 
 // unfinished are runs of which nobody knows how they ended.
 func (s *state) unfinished() int { return max(0, s.saw-s.failed-s.outages-s.applied) }
 
-// unexplained are those, and where anything broke, one more that ended before the handler could say that it began.
+// unexplained are those, and where anything broke, one more that ended before the handler could say
+// that it began.
 func (x *index) unexplained(s *state) int { return s.unfinished() + min(1, x.faults) }
 
 func newIndex(e Evidence) *index {

@@ -6,9 +6,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
 
-// onePlaceEach: at each consumer a message is done, or waits, or is dead, and only once, so that written = done +
-// pending + dead. A queue without transactions claims a message first, and ends it then, so it may wait there although
-// it has its effect.
+// onePlaceEach: at each consumer a message is done, or waits, or is dead, and only once, so that
+// written = done + pending + dead. A queue without transactions claims a message first, and ends it
+// then, so it may wait there although it has its effect.
 func onePlaceEach(x *index, found findings) {
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {
@@ -25,8 +25,8 @@ func onePlaceEach(x *index, found findings) {
 	}
 }
 
-// onePlaceInOutbox is the same for the outbox, which may keep what it has published. A message that was requeued may
-// stand there more than once, and what was written since all is kept stands there.
+// onePlaceInOutbox is the same for the outbox, which may keep what it has published. A message that
+// was requeued may stand there more than once, and what was written since all is kept stands there.
 func (x *index) onePlaceInOutbox(i Intent, found findings) {
 	places := x.outbox[i.Message] + x.kept[i.Message]
 	kept := !x.OutboxKeptSince.IsZero() && i.At.After(x.OutboxKeptSince)
@@ -96,8 +96,9 @@ func memoryBounded(x *index, found findings) {
 	}
 }
 
-// oneClock: every time that Postbox stored lies within the run, by the database's clock, although the clocks of the
-// processes are hours off; a message was not written before its intent, nor dead before it was written.
+// oneClock: every time that Postbox stored lies within the run, by the database's clock, although
+// the clocks of the processes are hours off; a message was not written before its intent, nor dead
+// before it was written.
 func oneClock(x *index, found findings) {
 	if x.Bounds.Clock == 0 || len(x.Database.Intents) == 0 {
 		return

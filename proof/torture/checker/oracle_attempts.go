@@ -8,13 +8,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
 
-// twins: a delivery may be given to two handlers at the same instant, and both may fail as the last attempt.
+// twins: a delivery may be given to two handlers at the same instant, and both may fail as the last
+// attempt.
 const twins = 1
 
-// hidden is how many failures may come on top of the attempts allowed, for a delivery that an inbox handles as it
-// comes: each fault may hide one outcome between its record and its burial, and copies of the message may fail at the
-// same instant, in one process or in several, or because they were sent more than once. A queue has one holder, and its
-// burial is one transaction with the record, so there is nothing to hide.
+// hidden is how many failures may come on top of the attempts allowed, for a delivery that an inbox
+// handles as it comes: each fault may hide one outcome between its record and its burial, and
+// copies of the message may fail at the same instant, in one process or in several, or because they
+// were sent more than once. A queue has one holder, and its burial is one transaction with the
+// record, so there is nothing to hide.
 func (x *index) hidden(flow ledger.Flow, message string) int {
 	if flow.Work != ledger.Inbox {
 		return 0
@@ -23,8 +25,9 @@ func (x *index) hidden(flow ledger.Flow, message string) int {
 	return twins + x.faults + s.repeated + max(0, s.sending-1) + max(0, len(x.at(flow.Consumer, message).processes)-1)
 }
 
-// attemptsAreBounded: the database counts no attempt beyond those allowed, nor do handlers run much oftener. Of runs
-// that failed each fault may have hidden one. An operator's requeue gives all attempts again.
+// attemptsAreBounded: the database counts no attempt beyond those allowed, nor do handlers run much
+// oftener. Of runs that failed each fault may have hidden one. An operator's requeue gives all
+// attempts again.
 func attemptsAreBounded(x *index, found findings) {
 	for _, l := range x.Database.Letters {
 		if l.Consumer == "" && l.Attempts > ledger.OutboxAttempts {
@@ -65,8 +68,8 @@ func (x *index) mostAttempts(w Work) int {
 	return most
 }
 
-// deadHadTheirAttempts: a dead letter had all its attempts. Runs of which nobody knows the end may have counted as
-// attempts, where a message is suspected of killing its process.
+// deadHadTheirAttempts: a dead letter had all its attempts. Runs of which nobody knows the end may
+// have counted as attempts, where a message is suspected of killing its process.
 func deadHadTheirAttempts(x *index, found findings) {
 	for _, l := range x.Database.Letters {
 		allowed, others := ledger.OutboxAttempts, max(0, x.of(l.Message).sending-l.Attempts)+min(1, x.faults)
@@ -80,9 +83,10 @@ func deadHadTheirAttempts(x *index, found findings) {
 	}
 }
 
-// innocentsLive: only poison dies, and in the outbox only what leads nowhere: that a broker is away is no failure. A
-// message whose runs failed or did not end as often as attempts are allowed may die for that: its process was killed under it
-// again and again. So may one that has lost its transaction as often.
+// innocentsLive: only poison dies, and in the outbox only what leads nowhere: that a broker is away
+// is no failure. A message whose runs failed or did not end as often as attempts are allowed may
+// die for that: its process was killed under it again and again. So may one that has lost its
+// transaction as often.
 func innocentsLive(x *index, found findings) {
 	for _, l := range x.Database.Letters {
 		i, there := x.intents[l.Message]
@@ -100,11 +104,13 @@ func innocentsLive(x *index, found findings) {
 	}
 }
 
-// transactionLost is how the failure of a handler begins that lost its transaction while the database was there.
+// transactionLost is how the failure of a handler begins that lost its transaction while the
+// database was there.
 const transactionLost = "the handler lost its transaction"
 
-// lostTransactions are attempts that may count although the handler met an outage: its connection was cut while others
-// could reach the database, and the attempt is recorded as such. Nothing else tells a cut from a handler's own time-out.
+// lostTransactions are attempts that may count although the handler met an outage: its connection
+// was cut while others could reach the database, and the attempt is recorded as such. Nothing else
+// tells a cut from a handler's own time-out.
 func (x *index) lostTransactions(w Work) int {
 	recorded := 0
 	for _, f := range x.failures[w] {
@@ -128,8 +134,9 @@ func (x *index) touched(process string, at time.Time) int {
 	return 0
 }
 
-// onlyFailuresCount: behind each attempt that counted is a run that failed by itself, one that did not end, or one that
-// lost its transaction to a fault. A handler says that it failed before the attempt is counted.
+// onlyFailuresCount: behind each attempt that counted is a run that failed by itself, one that did
+// not end, or one that lost its transaction to a fault. A handler says that it failed before the
+// attempt is counted.
 func onlyFailuresCount(x *index, found findings) {
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {

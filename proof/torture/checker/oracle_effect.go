@@ -2,8 +2,9 @@ package checker
 
 import "github.com/postbox-go/watermill-postbox/proof/torture/history"
 
-// effectsAreSingle: at most one effect for a message and consumer, however often it came, and whoever held its lane.
-// An effect that was committed under a lost token shows here, as the second one.
+// effectsAreSingle: at most one effect for a message and consumer, however often it came, and
+// whoever held its lane. An effect that was committed under a lost token shows here, as the second
+// one.
 func effectsAreSingle(x *index, found findings) {
 	for _, e := range x.Database.Effects {
 		if all := x.at(e.Consumer, e.Message).effects; len(all) > 1 && all[0].ID == e.ID {
@@ -12,8 +13,8 @@ func effectsAreSingle(x *index, found findings) {
 	}
 }
 
-// effectsBelong: an effect is of the consumer's topic, and has the key and the turn of its message. Messages that are
-// taken for each other show here.
+// effectsBelong: an effect is of the consumer's topic, and has the key and the turn of its message.
+// Messages that are taken for each other show here.
 func effectsBelong(x *index, found findings) {
 	for _, e := range x.Database.Effects {
 		i, there := x.intents[e.Message]
@@ -28,7 +29,8 @@ func effectsBelong(x *index, found findings) {
 	}
 }
 
-// appliedHasEffect: what a consumer was told to be committed is in the database, unless a failover has lost it.
+// appliedHasEffect: what a consumer was told to be committed is in the database, unless a failover
+// has lost it.
 func appliedHasEffect(x *index, found findings) {
 	told := map[Work]bool{}
 	for _, r := range x.Records {
@@ -41,7 +43,8 @@ func appliedHasEffect(x *index, found findings) {
 	}
 }
 
-// failuresLeaveNothing: the handlers of poison write their effect, and then fail; until it is healed, none may stay.
+// failuresLeaveNothing: the handlers of poison write their effect, and then fail; until it is
+// healed, none may stay.
 func failuresLeaveNothing(x *index, found findings) {
 	for _, e := range x.Database.Effects {
 		if i, there := x.intents[e.Message]; there && i.Plan == history.Poison && !x.of(e.Message).healed {
@@ -50,8 +53,8 @@ func failuresLeaveNothing(x *index, found findings) {
 	}
 }
 
-// followUpsBelong: what a handler emits is committed if and only if its effect is. That it then goes its way is for
-// the oracles of all messages.
+// followUpsBelong: what a handler emits is committed if and only if its effect is. That it then
+// goes its way is for the oracles of all messages.
 func followUpsBelong(x *index, found findings) {
 	told := map[Work]bool{}
 	for _, e := range x.Database.Effects {

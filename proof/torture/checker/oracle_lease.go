@@ -8,8 +8,9 @@ type laneOf struct {
 	lane  int
 }
 
-// oneHolderAToken: under one token, a lane has one holder for ever. What two processes both held shows here, and what
-// one of them then did to the other's work in the effects. It holds for leases that a failover has lost, too.
+// oneHolderAToken: under one token, a lane has one holder for ever. What two processes both held
+// shows here, and what one of them then did to the other's work in the effects. It holds for leases
+// that a failover has lost, too.
 func oneHolderAToken(x *index, found findings) {
 	type grant struct {
 		laneOf
@@ -43,7 +44,8 @@ func tokensGrow(x *index, found findings) {
 	})
 }
 
-// leasesAreKept: nobody takes a lane from another before that one's time is over, by the database's clock.
+// leasesAreKept: nobody takes a lane from another before that one's time is over, by the database's
+// clock.
 func leasesAreKept(x *index, found findings) {
 	x.eachChange(func(before, after Lease) {
 		taken := after.Holder != "" && before.Holder != "" && after.Holder != before.Holder

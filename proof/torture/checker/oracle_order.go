@@ -5,8 +5,9 @@ import "github.com/postbox-go/watermill-postbox/proof/torture/history"
 // lineOf is one consumer's, or one process's, sequence of a key in a topic.
 type lineOf struct{ who, topic, key string }
 
-// effectsKeepOrder: in flows that promise it, a key's first effects come in the order of its turns. Later effects of
-// the same message are for another oracle. Messages that were requeued have lost their turn; dead ones leave gaps.
+// effectsKeepOrder: in flows that promise it, a key's first effects come in the order of its turns.
+// Later effects of the same message are for another oracle. Messages that were requeued have lost
+// their turn; dead ones leave gaps.
 func effectsKeepOrder(x *index, found findings) {
 	last, seen := map[lineOf]Effect{}, map[Work]bool{}
 	for _, e := range x.Database.Effects {
@@ -23,8 +24,9 @@ func effectsKeepOrder(x *index, found findings) {
 	}
 }
 
-// hasTurn says whether a message must come in its turn at this consumer. A message that a failover has lost has none: the
-// turn is given out again. A work that was acked and then lost comes again, if ever, when the broker says so.
+// hasTurn says whether a message must come in its turn at this consumer. A message that a failover
+// has lost has none: the turn is given out again. A work that was acked and then lost comes again,
+// if ever, when the broker says so.
 func (x *index) hasTurn(consumer, message, key string) bool {
 	_, there := x.intents[message]
 	return there && x.flows[consumer].Ordered && key != "" && !x.requeued(consumer, message) && !x.lostOnce(Work{consumer, message})
@@ -40,9 +42,11 @@ func (x *index) requeued(consumer, message string) bool {
 	return false
 }
 
-// publicationsKeepOrder: no process begins to send a turn for the first time when it has begun a later one. More
-// cannot be said: a process that was asleep may send again what another has sent long since, and the clocks of two
-// processes cannot be compared. What was sent before a failover may be sent again after it, since the mark is lost. What went wrong between two shows in the order of effects.
+// publicationsKeepOrder: no process begins to send a turn for the first time when it has begun a
+// later one. More cannot be said: a process that was asleep may send again what another has sent
+// long since, and the clocks of two processes cannot be compared. What was sent before a failover
+// may be sent again after it, since the mark is lost. What went wrong between two shows in the
+// order of effects.
 func publicationsKeepOrder(x *index, found findings) {
 	type sending struct {
 		line    lineOf
@@ -83,8 +87,8 @@ func (x *index) firstSendings() map[string]int {
 	return first
 }
 
-// requeuedAnywhere says whether the message may have gone through the outbox a second time. An inbox's dead letters
-// are requeued that way.
+// requeuedAnywhere says whether the message may have gone through the outbox a second time. An
+// inbox's dead letters are requeued that way.
 func (x *index) requeuedAnywhere(i Intent) bool {
 	for _, f := range x.topics[i.Topic] {
 		if x.requeued(f.Consumer, i.Message) {
@@ -94,8 +98,8 @@ func (x *index) requeuedAnywhere(i Intent) bool {
 	return x.requeued("", i.Message)
 }
 
-// deadCameFirst: in flows that promise order, a message holds its key until it is dead: no later turn is applied
-// before. Both times are the database's.
+// deadCameFirst: in flows that promise order, a message holds its key until it is dead: no later
+// turn is applied before. Both times are the database's.
 func deadCameFirst(x *index, found findings) {
 	dead := map[lineOf][]Letter{}
 	for _, l := range x.Database.Letters {

@@ -5,8 +5,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
 
-// completeEvidence finds what would make the other oracles blind: missing lines, names that nobody knows, rows that
-// nobody claims to have written.
+// completeEvidence finds what would make the other oracles blind: missing lines, names that nobody
+// knows, rows that nobody claims to have written.
 func completeEvidence(x *index, found findings) {
 	if len(x.Database.Intents) == 0 {
 		found("", "there is not one intent: the run did nothing")
@@ -51,8 +51,9 @@ var knownKinds = map[history.Kind]bool{
 	history.Healed: true, history.Tailed: true, history.Repeated: true, history.Fault: true,
 }
 
-// committedIsThere: what COMMIT answered for is in the database, and what is known to be rolled back is not. Where a
-// producer lost the answer, or its life, either will do. A failover may lose what the old database confirmed.
+// committedIsThere: what COMMIT answered for is in the database, and what is known to be rolled
+// back is not. Where a producer lost the answer, or its life, either will do. A failover may lose
+// what the old database confirmed.
 func committedIsThere(x *index, found findings) {
 	x.eachSaid(func(message string, s *said) {
 		_, there := x.intents[message]
@@ -75,9 +76,9 @@ func (x *index) eachSaid(do func(message string, s *said)) {
 	}
 }
 
-// nothingFromNothing: only messages whose transaction committed are sent, stored, handled or dead. One violation a
-// message will do. A message that a failover has lost may be at the broker, and go its way from there, but no process
-// begins to publish it long after.
+// nothingFromNothing: only messages whose transaction committed are sent, stored, handled or dead.
+// One violation a message will do. A message that a failover has lost may be at the broker, and go
+// its way from there, but no process begins to publish it long after.
 func nothingFromNothing(x *index, found findings) {
 	told := map[string]bool{}
 	trace := func(message, where string) {

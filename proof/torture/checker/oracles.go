@@ -22,7 +22,8 @@ const (
 	deadHoldTheirKey = "the dead hold their key"
 )
 
-// oracles are all there are, in the order in which reports name what they found: causes before their consequences.
+// oracles are all there are, in the order in which reports name what they found: causes before
+// their consequences.
 var oracles = []oracle{
 	{"evidence", "without it nothing below proves anything", completeEvidence},
 	{"committed is there", "G1, F26", committedIsThere},

@@ -31,18 +31,21 @@ type Counts struct {
 	Processes, Records, Faults int
 	// Intents are the committed messages, Published those of them that a broker accepted.
 	Intents, Published int
-	// Applied are the messages with an effect, for each consumer; Duplicates the deliveries that had none.
+	// Applied are the messages with an effect, for each consumer; Duplicates the deliveries that
+	// had none.
 	Applied, Duplicates int
-	// Failed are the runs of handlers that failed, Outages those for which they were not to blame, Unfinished those of
-	// which nobody knows the end.
+	// Failed are the runs of handlers that failed, Outages those for which they were not to blame,
+	// Unfinished those of which nobody knows the end.
 	Failed, Outages, Unfinished int
 	Dead, Requeued, Pending     int
 	// Tailed are the messages that forwarders took from the log of the database.
 	Tailed int
-	// Strangers are failures in the database of which nobody knows whose they are: their messages are done.
+	// Strangers are failures in the database of which nobody knows whose they are: their messages
+	// are done.
 	Strangers int
 
-	// LostIntents are the committed messages that failovers have lost, LostWorks what they have lost of the work on others.
+	// LostIntents are the committed messages that failovers have lost, LostWorks what they have
+	// lost of the work on others.
 	Failovers, LostIntents, LostWorks int
 
 	Lost, AppliedTwice, OrderViolations int
@@ -52,7 +55,8 @@ type Counts struct {
 type Report struct {
 	Counts   Counts
 	Accounts []Account
-	// Violations are some of each oracle, in the order of the oracles; Total counts all of them by oracle.
+	// Violations are some of each oracle, in the order of the oracles; Total counts all of them by
+	// oracle.
 	Violations []Violation
 	Total      map[string]int
 	// Story is that of the first message that something is wrong with.

@@ -1,7 +1,7 @@
 package checker
 
-// What ReadDatabase reads, on PostgreSQL, with the tables of Postbox under their default names. Times are microseconds
-// since 1970, lists come in the order of their ids.
+// What ReadDatabase reads, on PostgreSQL, with the tables of Postbox under their default names.
+// Times are microseconds since 1970, lists come in the order of their ids.
 const (
 	selectNow = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -39,7 +39,8 @@ ORDER BY h.id`
 	selectClaimKeys = `
 SELECT claim_key FROM postbox_claims WHERE claimed_at > 1`
 
-	// Those of the first microsecond of 1970 are none of the run's, but were put there to be purged.
+	// Those of the first microsecond of 1970 are none of the run's, but were put there to be
+	// purged.
 	selectClaims = `
 SELECT COALESCE(MIN(claimed_at), 0), COALESCE(MAX(claimed_at), 0) FROM postbox_claims WHERE claimed_at > 1`
 )

@@ -25,9 +25,9 @@ type event struct {
 	what string
 }
 
-// story tells all that is known of a message and of its neighbours under its key: the records of all processes, each
-// process's in its own order, and the rows of the database, merged by time. The clocks of processes are put right as
-// far as [Evidence.Skew] knows.
+// story tells all that is known of a message and of its neighbours under its key: the records of
+// all processes, each process's in its own order, and the rows of the database, merged by time. The
+// clocks of processes are put right as far as [Evidence.Skew] knows.
 func (x *index) story(message string) string {
 	told := x.cast(message)
 	events := append(x.spoken(told), x.written(told)...)

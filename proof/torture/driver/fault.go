@@ -35,8 +35,8 @@ func (r *run) inject(ctx context.Context, faults []schedule.Fault) {
 	wait(ctx, time.Until(begin.Add(r.Duration)))
 }
 
-// happen lets a fault happen, and undoes it when its time is over or ctx ends. Its error says that it could not
-// happen, such as to a database that is away.
+// happen lets a fault happen, and undoes it when its time is over or ctx ends. Its error says that
+// it could not happen, such as to a database that is away.
 func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 	last := func() { wait(ctx, f.For) }
 	p := r.processes[f.Process]
@@ -100,7 +100,8 @@ func (r *run) noteTrouble(f schedule.Fault, from time.Time) {
 	})
 }
 
-// restart stops a process cleanly. It has to stop whatever else is broken, so a failure is a violation.
+// restart stops a process cleanly. It has to stop whatever else is broken, so a failure is a
+// violation.
 func (r *run) restart(p *process) error {
 	err := p.end()
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// memoryBound is what a process may occupy (G8): twice of what it does when nothing is broken and all its
-	// connections are busy.
+	// memoryBound is what a process may occupy (G8): twice of what it does when nothing is broken
+	// and all its connections are busy.
 	memoryBound = 256 << 20
 	// clockBound is how far a stored time may be outside of the run: less than any clock is off.
 	clockBound = 10 * time.Minute
 )
 
-// heal undoes everything, lets the producers stop, and waits until all is through. It returns how long that took.
+// heal undoes everything, lets the producers stop, and waits until all is through. It returns how
+// long that took.
 func (r *run) heal(ctx context.Context) (time.Duration, error) {
 	undone := make(chan struct{})
 	go func() { r.faulting.Wait(); close(undone) }()
@@ -70,7 +71,8 @@ func (r *run) heal(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// relieve stops what makes new messages, and gives back a pool that was taken away. Clocks stay as they are.
+// relieve stops what makes new messages, and gives back a pool that was taken away. Clocks stay as
+// they are.
 func (r *run) relieve(p *process) {
 	switch p.config.Role {
 	case role.Producer, role.Operator:

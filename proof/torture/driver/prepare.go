@@ -57,7 +57,8 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.direct.Prepare()
 }
 
-// build returns the binary of the processes: one with clocks that can be set off, if that is to happen.
+// build returns the binary of the processes: one with clocks that can be set off, if that is to
+// happen.
 func (r *run) build(ctx context.Context) (string, error) {
 	if !slices.Contains(r.Kinds, schedule.Clock) && !slices.Contains(r.Kinds, schedule.Suspend) {
 		return os.Executable()

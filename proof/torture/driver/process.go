@@ -19,7 +19,8 @@ import (
 const (
 	// respite is how long a process that ended stays down.
 	respite = 300 * time.Millisecond
-	// stopDeadline is how long a clean stop may take: handlers have 30 s, in the forwarder and in the stores.
+	// stopDeadline is how long a clean stop may take: handlers have 30 s, in the forwarder and in
+	// the stores.
 	stopDeadline = 45 * time.Second
 	// stopping is how long a process may take until all its threads are stopped.
 	stopping = 50 * time.Millisecond
@@ -45,7 +46,8 @@ type process struct {
 	over chan struct{} // closed when it ended for good
 }
 
-// start starts an incarnation and a goroutine that waits for its end, unless the process was retired while it was down.
+// start starts an incarnation and a goroutine that waits for its end, unless the process was
+// retired while it was down.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +122,8 @@ func (p *process) signal(s syscall.Signal) (pid int, ended chan struct{}) {
 	return p.command.Process.Pid, p.ended
 }
 
-// suspend stops the current incarnation while the function runs, and lets its monotonic clock stand still meanwhile.
+// suspend stops the current incarnation while the function runs, and lets its monotonic clock stand
+// still meanwhile.
 func (p *process) suspend(during func()) error {
 	p.asleep.Lock()
 	defer p.asleep.Unlock()

@@ -15,11 +15,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/schedule"
 )
 
-// absence is the least time for which no process reaches a database while another takes its place: long enough that
-// each process writes down what the old one had still confirmed.
+// absence is the least time for which no process reaches a database while another takes its place:
+// long enough that each process writes down what the old one had still confirmed.
 const absence = 2 * time.Second
 
-// startCluster starts a database that can fail over, if such faults are to happen. They are left out where none can run.
+// startCluster starts a database that can fail over, if such faults are to happen. They are left
+// out where none can run.
 func (r *run) startCluster(ctx context.Context) error {
 	if !slices.ContainsFunc(r.Kinds, schedule.ReplacesDatabase) {
 		return nil
@@ -49,7 +50,8 @@ func (r *run) stopDatabase(immediate bool, during func()) error {
 	return r.cluster.Start(context.Background()) // a fault that has begun is undone, whatever becomes of the run
 }
 
-// replaceDatabase puts another server, or older data, in the place of the database, and leads all processes there.
+// replaceDatabase puts another server, or older data, in the place of the database, and leads all
+// processes there.
 func (r *run) replaceDatabase(ctx context.Context, f schedule.Fault, last func()) error {
 	r.services.stopped["postgres"].Lock()
 	defer r.services.stopped["postgres"].Unlock()

@@ -1,4 +1,5 @@
-// Package driver runs the processes of a torture run, breaks what the schedule says, and lets the checker judge.
+// Package driver runs the processes of a torture run, breaks what the schedule says, and lets the
+// checker judge.
 package driver
 
 import (
@@ -197,8 +198,8 @@ func (r *run) violate(err error) {
 // fail is for what would make the run worthless.
 func (r *run) fail(err error) { r.violate(fmt.Errorf("the run itself: %w", err)) }
 
-// unexpected tells of a process that ended by itself. A service may do that where Postbox returns an error, but a
-// panic is nobody's plan.
+// unexpected tells of a process that ended by itself. A service may do that where Postbox returns
+// an error, but a panic is nobody's plan.
 func (r *run) unexpected(name string, err error, log string) {
 	said := tail(log)
 	r.say("          %s ended by itself: %v\n%s", name, err, indent(said))

@@ -10,7 +10,8 @@ import (
 // services stops and starts the servers, through the script that has started them.
 type services struct{ stopped map[string]*sync.Mutex }
 
-// script is where it is, seen from the folder of the module proof, in which make torture starts this program.
+// script is where it is, seen from the folder of the module proof, in which make torture starts
+// this program.
 const script = "../scripts/services"
 
 func newServices(names []string) *services {

@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// Read returns all records of a folder: file by file in the order of their names, each in the order in which it was
-// written. Records of different processes are in no order with each other.
+// Read returns all records of a folder: file by file in the order of their names, each in the order
+// in which it was written. Records of different processes are in no order with each other.
 //
-// The last line of a file may be torn, since its process may have been killed while it wrote: it is left out. Any
-// other line that is no record, or is out of its turn, is an error.
+// The last line of a file may be torn, since its process may have been killed while it wrote: it is
+// left out. Any other line that is no record, or is out of its turn, is an error.
 func Read(folder string) ([]Record, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*"+extension))
 	if err != nil {

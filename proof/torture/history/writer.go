@@ -23,7 +23,8 @@ type Writer struct {
 	line int64
 }
 
-// NewWriter makes the file of a process, such as "consumer-2/3", in the folder. There must be none of that name.
+// NewWriter makes the file of a process, such as "consumer-2/3", in the folder. There must be none
+// of that name.
 func NewWriter(folder, process string) (*Writer, error) {
 	name := strings.ReplaceAll(process, "/", ".") + extension
 	file, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the folder of the run
@@ -33,9 +34,9 @@ func NewWriter(folder, process string) (*Writer, error) {
 	return &Writer{process: process, file: file}, nil
 }
 
-// Write fills in the process, the line and the time, and hands the record to the system in one call: a process that
-// is killed after Write has returned has said it. A history that cannot be written makes the whole run worthless,
-// so that is a panic.
+// Write fills in the process, the line and the time, and hands the record to the system in one
+// call: a process that is killed after Write has returned has said it. A history that cannot be
+// written makes the whole run worthless, so that is a panic.
 func (w *Writer) Write(r Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"database/sql"
 )
 
-// Terminate ends some of the connections to the database, but not those of the driver, and returns how many.
+// Terminate ends some of the connections to the database, but not those of the driver, and returns
+// how many.
 func Terminate(ctx context.Context, db *sql.DB, share float64) (n int, err error) {
 	err = db.QueryRowContext(ctx, `
 		SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -26,8 +27,8 @@ func TerminateLog(ctx context.Context, db *sql.DB) error {
 // DriverName is the application_name of the driver's connections.
 const DriverName = "torture driver"
 
-// HoldOpen begins a transaction that has a transaction id and a snapshot, and touches nothing that anybody needs, until
-// release is called.
+// HoldOpen begins a transaction that has a transaction id and a snapshot, and touches nothing that
+// anybody needs, until release is called.
 func HoldOpen(ctx context.Context, db *sql.DB) (release func(), err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {

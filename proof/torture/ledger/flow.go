@@ -1,5 +1,6 @@
-// Package ledger is the business of a torture run: which messages go where, what each of them means to do, and the
-// tables in which the truth about that stands, written in the same transactions as the messages themselves.
+// Package ledger is the business of a torture run: which messages go where, what each of them means
+// to do, and the tables in which the truth about that stands, written in the same transactions as
+// the messages themselves.
 package ledger
 
 // Topics, each of which the forwarders publish to one broker.
@@ -12,8 +13,8 @@ const (
 	Receipts = "receipts"
 	// Statements are emitted by the consumer of payments and go to Kafka.
 	Statements = "statements"
-	// Nowhere is a topic whose messages the forwarders' publisher refuses, and that no flow has: each of them becomes a
-	// dead letter of the outbox.
+	// Nowhere is a topic whose messages the forwarders' publisher refuses, and that no flow has:
+	// each of them becomes a dead letter of the outbox.
 	Nowhere = "nowhere"
 )
 
@@ -44,29 +45,33 @@ type Work string
 const (
 	// Inbox handles deliveries as they come: middleware.Inbox.
 	Inbox Work = "inbox"
-	// Transactional stores them in a queue and handles them in the transaction that ends the message.
+	// Transactional stores them in a queue and handles them in the transaction that ends the
+	// message.
 	Transactional Work = "transactional"
-	// Claimed stores them in a queue without transactions, whose handler claims each message in one of its own.
+	// Claimed stores them in a queue without transactions, whose handler claims each message in one
+	// of its own.
 	Claimed Work = "claimed"
 	// Batched stores them in a queue that is handled in transactional batches.
 	Batched Work = "batched"
 )
 
-// Flow is one consumer of one topic. Each message that is committed to the topic has one effect in each flow of it, or
-// is a dead letter.
+// Flow is one consumer of one topic. Each message that is committed to the topic has one effect in
+// each flow of it, or is a dead letter.
 type Flow struct {
-	// Consumer names the flow. It is the consumer of the inbox or the name of the queue, and stands in the effects.
+	// Consumer names the flow. It is the consumer of the inbox or the name of the queue, and stands
+	// in the effects.
 	Consumer string
 	Topic    string
 	Work     Work
-	// Ordered says that the effects of a key must come in the order of its turns. RabbitMQ puts back in another order
-	// what was not acked, so nothing is promised behind it. Messages that were requeued, or that were dead letters at
-	// any time, have no turn any more.
+	// Ordered says that the effects of a key must come in the order of its turns. RabbitMQ puts
+	// back in another order what was not acked, so nothing is promised behind it. Messages that
+	// were requeued, or that were dead letters at any time, have no turn any more.
 	Ordered bool
-	// Attempts is how often a handler may fail, the surroundings aside, until the message is a dead letter. A requeued
-	// message has as many again.
+	// Attempts is how often a handler may fail, the surroundings aside, until the message is a dead
+	// letter. A requeued message has as many again.
 	Attempts int
-	// Emits is the topic of the message that the handler emits, in its transaction, for each message; "" for none.
+	// Emits is the topic of the message that the handler emits, in its transaction, for each
+	// message; "" for none.
 	Emits string
 }
 

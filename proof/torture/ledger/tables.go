@@ -8,19 +8,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 )
 
-// tables of the run, on PostgreSQL. They have no unique constraint that the messages could run into: what happens twice
-// must show, not fail.
+// tables of the run, on PostgreSQL. They have no unique constraint that the messages could run
+// into: what happens twice must show, not fail.
 //
-//   - torture_keys has one row an ordering key. Whoever writes a message of the key counts its turn up first, and so
-//     waits until the writer before it has committed: turns are the order of causality.
-//   - torture_intents has one row a message of the outbox, written in the message's transaction. It is there if and only
-//     if the message is committed. Messages without a key have key ” and turn 0. parent is the message that a
-//     handler, named by emitter, was handling when it emitted this one; both are ” for what producers write.
-//   - torture_effects has one row a handled message and consumer, written in the transaction of the inbox or queue, so
-//     it is there if and only if the handler's work is committed. id is the order in which handlers of one key worked.
-//   - torture_leases has one row each time that the holder or the token of a lane changed: a token that stands there
-//     with two holders was held by two. holder is ” where a lane was handed back. until is how long the lane is held,
-//     and before how long it was held until then, in microseconds as Postbox counts them.
+//   - torture_keys has one row an ordering key. Whoever writes a message of the key counts its turn
+//     up first, and so waits until the writer before it has committed: turns are the order of
+//     causality.
+//   - torture_intents has one row a message of the outbox, written in the message's transaction. It
+//     is there if and only if the message is committed. Messages without a key have key ” and turn
+//     0. parent is the message that a handler, named by emitter, was handling when it emitted this
+//     one; both are ” for what producers write.
+//   - torture_effects has one row a handled message and consumer, written in the transaction of the
+//     inbox or queue, so it is there if and only if the handler's work is committed. id is the
+//     order in which handlers of one key worked.
+//   - torture_leases has one row each time that the holder or the token of a lane changed: a token
+//     that stands there with two holders was held by two. holder is ” where a lane was handed back.
+//     until is how long the lane is held, and before how long it was held until then, in
+//     microseconds as Postbox counts them.
 //
 // at is the database's clock, in microseconds since 1970 too: processes' clocks are hours off.
 const tables = `
@@ -101,8 +105,8 @@ type Intent struct {
 	Turn  int64
 	Topic string
 	Plan  history.Plan
-	// Emitter is the consumer whose handler emitted the message while it handled Parent; both are empty for the
-	// messages of producers.
+	// Emitter is the consumer whose handler emitted the message while it handled Parent; both are
+	// empty for the messages of producers.
 	Emitter, Parent string
 }
 
@@ -146,8 +150,8 @@ func (e Effect) Write(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// staleClaims are claims of long ago that a run begins with, so that there is something to purge. They are more than
-// one step of a purge takes.
+// staleClaims are claims of long ago that a run begins with, so that there is something to purge.
+// They are more than one step of a purge takes.
 const staleClaims = 20_000
 
 // AddStaleClaims writes them.

@@ -87,7 +87,8 @@ func (p publishers) Close() error {
 	return p.kafka.Close()
 }
 
-// Prepare makes the topics, and what the groups of their consumers need, before anything is published.
+// Prepare makes the topics, and what the groups of their consumers need, before anything is
+// published.
 func (c Config) Prepare() error {
 	for _, flow := range ledger.Flows {
 		if ledger.BrokerOf(flow.Topic) == ledger.RabbitMQ {

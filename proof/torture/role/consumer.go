@@ -21,11 +21,12 @@ import (
 // ProbeMax is the longest pause between two looks whether an outage is over.
 const ProbeMax = 2 * time.Second
 
-// claimRetention is longer than any run, and short enough that the claims that were there before are purged in it.
+// claimRetention is longer than any run, and short enough that the claims that were there before
+// are purged in it.
 const claimRetention = time.Hour
 
-// closeTimeout of a router is longer than the slowest handler. A router that cannot subscribe when it starts, since a
-// broker is away, waits for so long until it gives up.
+// closeTimeout of a router is longer than the slowest handler. A router that cannot subscribe when
+// it starts, since a broker is away, waits for so long until it gives up.
 const closeTimeout = 10 * time.Second
 
 // service is a router with all that it needs.
@@ -146,7 +147,8 @@ func deliverTwice(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// isQueue says whether a handler works a queue off, which delivers each message to one handler by contract.
+// isQueue says whether a handler works a queue off, which delivers each message to one handler by
+// contract.
 func isQueue(topic string) bool {
 	for _, flow := range ledger.Flows {
 		if flow.Queue() == topic {

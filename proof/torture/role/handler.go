@@ -24,8 +24,8 @@ const (
 // errPlanned is a failure that the message asked for.
 var errPlanned = errors.New("planned")
 
-// apply does what the consumer has to do for a message, in the transaction that the context carries, and then, the
-// trouble that the message plans.
+// apply does what the consumer has to do for a message, in the transaction that the context
+// carries, and then, the trouble that the message plans.
 func (p *process) apply(ctx context.Context, flow ledger.Flow, i ledger.Intent) error {
 	tx, ok := postbox.TxFromContext(ctx)
 	if !ok {
@@ -79,8 +79,8 @@ func (p *process) first(flow ledger.Flow, i ledger.Intent, n int) bool {
 	return first
 }
 
-// note runs a handler for a message and writes down that it began, and how it failed or, once the transaction of the
-// context has committed, that it was applied.
+// note runs a handler for a message and writes down that it began, and how it failed or, once the
+// transaction of the context has committed, that it was applied.
 func (p *process) note(ctx context.Context, flow ledger.Flow, i ledger.Intent, handler func() error) (err error) {
 	p.history.Write(record(history.Saw, i, flow.Consumer))
 	ended := false

@@ -23,7 +23,8 @@ const (
 	look = 50
 )
 
-// operate is an operator who is never satisfied: counts, requeues, pauses and resumes, sets and sets back.
+// operate is an operator who is never satisfied: counts, requeues, pauses and resumes, sets and
+// sets back.
 func (p *process) operate(ctx context.Context) error {
 	operator, err := admin.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, admin.Config{}, p.logger)
 	if err != nil {
@@ -131,11 +132,12 @@ func (p *process) set(ctx context.Context, operator *admin.Admin) error {
 	return operator.SetSettings(ctx, target, settings)
 }
 
-// OutboxHistory is how long the outbox keeps what it has published: for the whole run, so that everything that was
-// ever written can be accounted for.
+// OutboxHistory is how long the outbox keeps what it has published: for the whole run, so that
+// everything that was ever written can be accounted for.
 const OutboxHistory = 24 * time.Hour
 
-// requeue gives some dead letters another turn, each of them twice at the same instant, as two operators would.
+// requeue gives some dead letters another turn, each of them twice at the same instant, as two
+// operators would.
 func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 	letters, _, err := operator.DeadLetters(ctx, admin.Filter{Limit: look})
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 
 var errChangedMind = errors.New("the producer rolls back")
 
-// chance is true once in so many times. What processes do among themselves needs no seed: they are killed at any
-// instant anyway, so no run is like another.
+// chance is true once in so many times. What processes do among themselves needs no seed: they are
+// killed at any instant anyway, so no run is like another.
 func chance(oneIn int) bool { return rand.IntN(oneIn) == 0 } //nolint:gosec // any dice will do
 
 // produce writes messages at a steady rate.

@@ -1,5 +1,5 @@
-// Package role is what the processes of a torture run do: each is one service as a user would write it, with Postbox as
-// users get it. What they know of the run is that they write down what they do.
+// Package role is what the processes of a torture run do: each is one service as a user would write
+// it, with Postbox as users get it. What they know of the run is that they write down what they do.
 package role
 
 import (
@@ -39,7 +39,8 @@ type Config struct {
 	// Name of the process and its incarnation, such as "consumer-2/3".
 	Name string
 	Role Role
-	// Driver and Database reach PostgreSQL, AMQP reaches RabbitMQ, each through a wire of its own that faults may cut.
+	// Driver and Database reach PostgreSQL, AMQP reaches RabbitMQ, each through a wire of its own
+	// that faults may cut.
 	Driver, Database, AMQP string
 	// Kafka is the address of the broker, as it names itself, and KafkaWire where its wire begins.
 	Kafka, KafkaWire string
@@ -47,7 +48,8 @@ type Config struct {
 	Pool int
 	// Rate is the number of transactions a second, for producers.
 	Rate float64
-	// Histories and Marks are folders: of the records, and of what all processes must remember of failures.
+	// Histories and Marks are folders: of the records, and of what all processes must remember of
+	// failures.
 	Histories, Marks string
 }
 
@@ -77,8 +79,8 @@ type process struct {
 	logger  watermill.LoggerAdapter
 }
 
-// Run is the life of a process: until SIGTERM, which is a clean stop, or the end of the driver, which holds the other
-// end of its standard input.
+// Run is the life of a process: until SIGTERM, which is a clean stop, or the end of the driver,
+// which holds the other end of its standard input.
 func Run(text string) error {
 	var config Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
@@ -113,7 +115,8 @@ func Run(text string) error {
 // retryPause is how long a process waits for a service that is away when it starts.
 const retryPause = 200 * time.Millisecond
 
-// insist does something until it succeeds or ctx ends: processes start at any time, whatever is away.
+// insist does something until it succeeds or ctx ends: processes start at any time, whatever is
+// away.
 func insist[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	for {
 		result, err := do()

@@ -20,7 +20,8 @@ import (
 const (
 	batchSize = 20
 	batchAge  = 500 * time.Millisecond
-	// kept is how long a queue keeps what is done, so that there is something to purge all the while.
+	// kept is how long a queue keeps what is done, so that there is something to purge all the
+	// while.
 	kept = 10 * time.Second
 )
 
@@ -69,7 +70,8 @@ func (p *process) handleOnce(flow ledger.Flow, store *inboxstore.Store) message.
 	}
 }
 
-// handleBatch applies the messages of a batch one after the other. The first that fails fails the batch.
+// handleBatch applies the messages of a batch one after the other. The first that fails fails the
+// batch.
 func (p *process) handleBatch(flow ledger.Flow) queue.BatchHandler {
 	return func(ctx context.Context, messages []*message.Message) error {
 		for _, msg := range messages {

@@ -1,5 +1,6 @@
-// Package schedule lays down what will go wrong in a torture run, and when. It follows from the seed alone: the same seed
-// gives the same faults at the same instants, whatever the processes do meanwhile.
+// Package schedule lays down what will go wrong in a torture run, and when. It follows from the
+// seed alone: the same seed gives the same faults at the same instants, whatever the processes do
+// meanwhile.
 package schedule
 
 import (
@@ -21,8 +22,8 @@ const (
 	Kill Kind = "kill"
 	// Pause is SIGSTOP to a process, and SIGCONT after its leases are over.
 	Pause Kind = "pause"
-	// Suspend is a pause during which the monotonic clock of the process stands still, as that of a virtual machine does
-	// that is paused.
+	// Suspend is a pause during which the monotonic clock of the process stands still, as that of a
+	// virtual machine does that is paused.
 	Suspend Kind = "suspend"
 	// Restart is SIGTERM to a process, a clean stop, and a start.
 	Restart Kind = "restart"
@@ -44,7 +45,8 @@ const (
 	Slow Kind = "slow"
 	// HalfOpen swallows what they say, and closes nothing.
 	HalfOpen Kind = "half-open"
-	// Log ends the connection that sends the log of the database to a forwarder, and with it the slot, as often as one is made.
+	// Log ends the connection that sends the log of the database to a forwarder, and with it the
+	// slot, as often as one is made.
 	Log Kind = "log"
 	// Hold keeps an unrelated transaction open.
 	Hold Kind = "hold"
@@ -127,7 +129,8 @@ type Fault struct {
 	Kind Kind
 	// At is when, counted from the beginning, and For how long.
 	At, For time.Duration
-	// Process is the process it happens to, if it happens to one, and Service the other end of its wire.
+	// Process is the process it happens to, if it happens to one, and Service the other end of its
+	// wire.
 	Process, Service string
 	// Immediate stops a service like a crash.
 	Immediate bool
@@ -176,8 +179,8 @@ func (f Fault) String() string {
 const (
 	// pace is the mean time from one fault to the next.
 	pace = 1100 * time.Millisecond
-	// peace is the least time from one fault that stops a whole service to the next: where nothing is under way, there
-	// is nothing for the others to hit. A broker takes some seconds to start.
+	// peace is the least time from one fault that stops a whole service to the next: where nothing
+	// is under way, there is nothing for the others to hit. A broker takes some seconds to start.
 	peace = 12 * time.Second
 )
 
@@ -186,14 +189,14 @@ func stopsAll(kind Kind) bool {
 	return ReplacesDatabase(kind) || slices.Contains([]Kind{Crash, Shutdown, Rabbit, Kafka, Hog}, kind)
 }
 
-// ReplacesDatabase says whether a kind puts another database server, or older data, in the place of the one that the
-// processes know. It needs a cluster of the run's own.
+// ReplacesDatabase says whether a kind puts another database server, or older data, in the place of
+// the one that the processes know. It needs a cluster of the run's own.
 func ReplacesDatabase(kind Kind) bool {
 	return slices.Contains([]Kind{Failover, FailoverSync, Restore}, kind)
 }
 
-// New returns the faults of a run, in their order. Of each kind there is one before any kind comes again, among those that
-// stop a whole service and among the others.
+// New returns the faults of a run, in their order. Of each kind there is one before any kind comes
+// again, among those that stop a whole service and among the others.
 func New(seed uint64, duration time.Duration, kinds []Kind, processes []Process) ([]Fault, error) {
 	if len(kinds) == 0 || len(processes) == 0 {
 		return nil, errors.New("a schedule needs kinds of faults and processes")

@@ -1,7 +1,8 @@
-// Package skew builds binaries whose clocks can be set off: the time of day, and the monotonic clock by which Go measures
-// pauses and deadlines. libfaketime cannot do that to a Go program, which asks the kernel past libc, and a time namespace
-// gives a monotonic clock an offset once, before its first process. So the clocks of the standard library and of the runtime
-// are replaced when the binary is built, drivers and all.
+// Package skew builds binaries whose clocks can be set off: the time of day, and the monotonic
+// clock by which Go measures pauses and deadlines. libfaketime cannot do that to a Go program,
+// which asks the kernel past libc, and a time namespace gives a monotonic clock an offset once,
+// before its first process. So the clocks of the standard library and of the runtime are replaced
+// when the binary is built, drivers and all.
 package skew
 
 import (
@@ -20,7 +21,8 @@ import (
 const (
 	// Variable holds how far the time of day of a binary is ahead, in whole seconds.
 	Variable = "POSTBOX_TORTURE_SKEW"
-	// StillVariable holds the file that says for how long the monotonic clock of a binary has stood still: see [Still].
+	// StillVariable holds the file that says for how long the monotonic clock of a binary has stood
+	// still: see [Still].
 	StillVariable = "POSTBOX_TORTURE_STILL"
 )
 
@@ -100,7 +102,8 @@ var postboxStill *int64
 func time_postboxStand(still *int64) { postboxStill = still }
 `
 
-// rewrite returns a file of the standard library with the replacements, and fails where it is not the file that it knows.
+// rewrite returns a file of the standard library with the replacements, and fails where it is not
+// the file that it knows.
 func rewrite(name string, source []byte) ([]byte, error) {
 	for _, r := range files[name] {
 		if n := bytes.Count(source, []byte(r.old)); n != 1 {
@@ -111,8 +114,8 @@ func rewrite(name string, source []byte) ([]byte, error) {
 	return source, nil
 }
 
-// Build builds a package into the folder, and returns the binary. The first build takes minutes, as everything depends
-// on the clocks; then Go's cache has it.
+// Build builds a package into the folder, and returns the binary. The first build takes minutes, as
+// everything depends on the clocks; then Go's cache has it.
 func Build(ctx context.Context, folder, pkg string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -149,8 +152,9 @@ func Build(ctx context.Context, folder, pkg string) (string, error) {
 	return binary, nil
 }
 
-// Still is a file that tells a running binary for how long its monotonic clock has stood still. It may change only while
-// the process is stopped, and by no more than it was: a monotonic clock never goes back.
+// Still is a file that tells a running binary for how long its monotonic clock has stood still. It
+// may change only while the process is stopped, and by no more than it was: a monotonic clock never
+// goes back.
 type Still string
 
 // Create makes the file, for a clock that has never stood still. A binary needs it when it starts.

@@ -1,5 +1,6 @@
-// Command kfake serves an in-memory stand-in for Kafka on a loopback port, for machines where Kafka's jars cannot be
-// had. It is a module of its own, so that users of Postbox do not get its client library.
+// Command kfake serves an in-memory stand-in for Kafka on a loopback port, for machines where
+// Kafka's jars cannot be had. It is a module of its own, so that users of Postbox do not get its
+// client library.
 package main
 
 import (

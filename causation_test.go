@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// handled returns the causation of what is produced while a message with this metadata is handled by payments.
+// handled returns the causation of what is produced while a message with this metadata is handled
+// by payments.
 func handled(t *testing.T, metadata message.Metadata) postbox.Causation {
 	t.Helper()
 	msg := message.NewMessage("me", nil)

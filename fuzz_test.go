@@ -8,7 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Whoever sends a message writes its path: whatever stands there, it is read as it was written, or refused for good.
+// Whoever sends a message writes its path: whatever stands there, it is read as it was written, or
+// refused for good.
 func FuzzCausationPath(f *testing.F) {
 	for _, path := range []string{
 		``, `null`, `[]`, `["orders/OrderPlaced"]`, `["a/b","c%2Fd/e"]`, `["a"]`, `["a/b/c"]`, `["%/b"]`, `["/"]`, `{}`, `[1]`, "[\"\xff/\\u0000\"]",

@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The lock of a migration was asked for again and again where the database does not know the statement.
+// The lock of a migration was asked for again and again where the database does not know the
+// statement.
 func TestMigrate_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T) {
 	t.Parallel()
 	names := map[postbox.Dialect]string{postbox.PostgreSQL: "PostgreSQL", postbox.MySQL: "MySQL", postbox.SQLite: "SQLite"}
@@ -69,7 +70,8 @@ func TestMigrate_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T)
 	}
 }
 
-// PostgreSQL writes names without quotes in small letters, and the table of versions was not found under the name with a capital.
+// PostgreSQL writes names without quotes in small letters, and the table of versions was not found
+// under the name with a capital.
 func TestMigrate_twice_with_a_capital_in_the_prefix(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

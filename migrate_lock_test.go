@@ -9,7 +9,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// A session that turns on the write-ahead log of a new file does not wait for another one that is just making the file, whatever its busy_timeout is.
+// A session that turns on the write-ahead log of a new file does not wait for another one that is
+// just making the file, whatever its busy_timeout is.
 func TestMigrate_tries_again_while_another_process_makes_the_file(t *testing.T) {
 	t.Parallel()
 	file := "file:" + t.TempDir() + "/orders.db?_txlock=immediate&_pragma=busy_timeout(1)"

@@ -70,7 +70,8 @@ func TestMigrate_finds_newer_tables_and_goes_on(t *testing.T) {
 	})
 }
 
-// A message that was made ready by hand among those that wait would never be settled, since that is done in the other table.
+// A message that was made ready by hand among those that wait would never be settled, since that is
+// done in the other table.
 func TestMigrate_G2_keeps_ready_messages_out_of_the_waiting_table(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)
@@ -81,7 +82,8 @@ func TestMigrate_G2_keeps_ready_messages_out_of_the_waiting_table(t *testing.T) 
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_waiting WHERE state = 1"))
 }
 
-// MySQL commits each CREATE TABLE by itself, so a process killed in a migration leaves a part of it.
+// MySQL commits each CREATE TABLE by itself, so a process killed in a migration leaves a part of
+// it.
 func TestMigrate_F23_half_applied(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)

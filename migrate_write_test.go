@@ -37,7 +37,8 @@ func noted(t *testing.T, database *testdb.Database) (found []int) {
 	return found
 }
 
-// The version was noted by Migrate alone, so with another tool all migrations seemed to be missing for ever, and Migrate failed since its tables were there.
+// The version was noted by Migrate alone, so with another tool all migrations seemed to be missing
+// for ever, and Migrate failed since its tables were there.
 func TestWriteMigrations_notes_what_has_run(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, database *testdb.Database){

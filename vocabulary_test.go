@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The hash is written down: rows of older versions are in the lanes that it chose. FNV-1a's own test vectors.
+// The hash is written down: rows of older versions are in the lanes that it chose. FNV-1a's own
+// test vectors.
 func TestKeyHash_never_changes(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]uint64{
@@ -44,8 +45,9 @@ func TestLane_spreads_keys(t *testing.T) {
 	require.Zero(t, postbox.Lane(math.MinInt64, 1))
 }
 
-// Lanes that are counted through several servers, as docs/scaling.md advises: each server has its share of the keys, in all
-// of its lanes, and with twice as many servers a key stays or moves to the one new server that is its own's heir.
+// Lanes that are counted through several servers, as docs/scaling.md advises: each server has its
+// share of the keys, in all of its lanes, and with twice as many servers a key stays or moves to
+// the one new server that is its own's heir.
 func TestLane_numbered_across_several_servers_leaves_no_lane_empty(t *testing.T) {
 	t.Parallel()
 	const servers, lanes, keys = 4, 32, 32_000

@@ -190,7 +190,8 @@ func TestBulkOfMessages_refuses_mistakes(t *testing.T) {
 	}
 }
 
-// Keys with a parked head and messages behind it: all of them are made due, run one after the other, and are buried in their order.
+// Keys with a parked head and messages behind it: all of them are made due, run one after the
+// other, and are buried in their order.
 func TestBulkOfMessages_G3_keeps_the_order_of_keys(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -107,7 +107,8 @@ func (b *bench) deeds() []string {
 	return deeds
 }
 
-// Also covers F22: each letter is done once, the numbers of all add up, and the order within each key is kept.
+// Also covers F22: each letter is done once, the numbers of all add up, and the order within each
+// key is kept.
 func TestBulk_G9_ten_operators_with_the_same_filter_do_each_letter_once(t *testing.T) {
 	t.Parallel()
 	eachBulkAction(t, func(b *bench, name string, act bulkAction) {
@@ -135,7 +136,8 @@ func TestBulk_G9_ten_operators_with_the_same_filter_do_each_letter_once(t *testi
 	})
 }
 
-// inOrder requires that each of the messages is pending once, and those of a key in the order of their letters.
+// inOrder requires that each of the messages is pending once, and those of a key in the order of
+// their letters.
 func (b *bench) inOrder(n int) {
 	b.Helper()
 	messages, _, err := b.admin.Messages(b.Context(), admin.Filter{Target: b.target, Limit: admin.MaxLimit})

@@ -126,7 +126,8 @@ func newHandler(do func(m *spool.Message) error) *handler {
 	return &handler{do: do, handled: map[string]int{}}
 }
 
-// drainWith starts a drainer, as another process would have it, with a configuration that the test changes.
+// drainWith starts a drainer, as another process would have it, with a configuration that the test
+// changes.
 func (b *bench) drainWith(db *sql.DB, h drain.Handler, change func(*drain.Config)) (stop func()) {
 	b.Helper()
 	config := drain.Config{
@@ -156,7 +157,8 @@ func (b *bench) bury() {
 	stop()
 }
 
-// buryInbox writes a letter as an inbox would, with its claim and two failures, and returns the claim's key.
+// buryInbox writes a letter as an inbox would, with its claim and two failures, and returns the
+// claim's key.
 func (b *bench) buryInbox(id string, outbox int64) []byte {
 	b.Helper()
 	subject := []byte("sixteen bytes of " + id)

@@ -63,7 +63,8 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 	})
 }
 
-// The handler of a queue gets the message whatever the inbox remembers, and sees from which topic it came.
+// The handler of a queue gets the message whatever the inbox remembers, and sees from which topic
+// it came.
 func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -42,7 +42,8 @@ func TestMeasure_counts_what_is_in_the_database(t *testing.T) {
 	})
 }
 
-// A consumer that keeps a history is known to the database, so its dead letters are 0 and not missing. Of others it knows the dead letters alone.
+// A consumer that keeps a history is known to the database, so its dead letters are 0 and not
+// missing. Of others it knows the dead letters alone.
 func TestMeasure_dead_letters_of_inboxes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

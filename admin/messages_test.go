@@ -138,7 +138,8 @@ func TestMessages_shows_status_attempts_due_time_and_failures(t *testing.T) {
 	})
 }
 
-// A database that goes back to an earlier state gives out ids again, and so does one whose sequence is behind.
+// A database that goes back to an earlier state gives out ids again, and so does one whose sequence
+// is behind.
 func TestMessages_F27_a_message_with_a_reused_id_shows_no_failures_of_the_earlier_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -262,7 +263,8 @@ func TestMessages_pages_through_thousands_with_filters(t *testing.T) {
 	})
 }
 
-// While pages are read, messages fail and move on, new ones come and old ones go: what is pending all the while is seen.
+// While pages are read, messages fail and move on, new ones come and old ones go: what is pending
+// all the while is seen.
 func TestMessages_misses_no_pending_message_while_messages_move(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

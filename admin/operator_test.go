@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What operators ask for is found by an index, however many messages there are; pages walk it in its order.
-// Also covers F19.
+// What operators ask for is found by an index, however many messages there are; pages walk it in
+// its order. Also covers F19.
 func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

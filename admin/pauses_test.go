@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// applied is how long drainers may take to notice what an operator says, on a machine that has other things to do.
+// applied is how long drainers may take to notice what an operator says, on a machine that has
+// other things to do.
 const applied = 10 * time.Second
 
 // order remembers in which order messages were handled.
@@ -62,7 +63,8 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, All: true}))
 		paused := time.Now()
 		written, before, since := 30, 0, paused
-		// Messages come all the while, on all lanes: from some moment on none of them is handled any more. A busy machine may let drainers rest before that.
+		// Messages come all the while, on all lanes: from some moment on none of them is handled
+		// any more. A busy machine may let drainers rest before that.
 		const quiet = 1500 * time.Millisecond
 		require.Eventually(t, func() bool {
 			for range lanes {
@@ -236,9 +238,8 @@ func TestResumeKey_resumes_all_parked_messages_of_an_unordered_key(t *testing.T)
 	})
 }
 
-// Operators contradict each other while two processes drain, and keys are paused and resumed: nothing is lost, nothing
-// handled twice, and each key keeps its order.
-// Also covers feature W14.
+// Operators contradict each other while two processes drain, and keys are paused and resumed:
+// nothing is lost, nothing handled twice, and each key keeps its order. Also covers feature W14.
 func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -159,9 +159,8 @@ func TestAdmin_says_that_the_tables_are_missing(t *testing.T) {
 	})
 }
 
-// The tables are named in each statement: with a prefix, and where there are any in a schema, none may be forgotten. One
-// connection is enough.
-// Also covers feature W15.
+// The tables are named in each statement: with a prefix, and where there are any in a schema, none
+// may be forgotten. One connection is enough. Also covers feature W15.
 func TestAdmin_G10_works_with_a_prefix_and_a_schema(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

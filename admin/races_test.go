@@ -20,8 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// transactional handles each message in a transaction, as a queue of an inbox does: its effect and its end commit
-// together.
+// transactional handles each message in a transaction, as a queue of an inbox does: its effect and
+// its end commit together.
 type transactional struct {
 	b  *bench
 	do func(m *spool.Message) error
@@ -102,9 +102,9 @@ func buryWhileHandled(t *testing.T, again bool) {
 	})
 }
 
-// Two operators and two drainers go for the same messages, over and over: they are run now, put off, buried and requeued,
-// fail and succeed. Each thing that is done to a message is done by one of them, none is lost, and each has one effect.
-// Also covers G9 and F22.
+// Two operators and two drainers go for the same messages, over and over: they are run now, put
+// off, buried and requeued, fail and succeed. Each thing that is done to a message is done by one
+// of them, none is lost, and each has one effect. Also covers G9 and F22.
 func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -192,7 +192,8 @@ func (b *bench) meddle(operator *admin.Admin, buried *atomic.Int32) error {
 	return err
 }
 
-// Of many operators that bury the same messages, while others run them now and the drainer settles them, one has each.
+// Of many operators that bury the same messages, while others run them now and the drainer settles
+// them, one has each.
 func TestBury_F22_exactly_one_wins(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -246,7 +247,8 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 	})
 }
 
-// A letter that was made by an operator is requeued by another one at once, many times: there is always one of the two.
+// A letter that was made by an operator is requeued by another one at once, many times: there is
+// always one of the two.
 func TestBury_F22_against_requeue(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -281,7 +283,8 @@ func TestBury_F22_against_requeue(t *testing.T) {
 	})
 }
 
-// A message fails for the first time while an operator waits for its row: on PostgreSQL it moves to another table.
+// A message fails for the first time while an operator waits for its row: on PostgreSQL it moves to
+// another table.
 func TestRunNow_F22_finds_a_message_that_moves_to_another_table_meanwhile(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// history writes messages of the history, which were written in the order of their ids and done in the opposite one.
+// history writes messages of the history, which were written in the order of their ids and done in
+// the opposite one.
 func (b *bench) history(of *spool.Spool, n int, metadata map[string]string) {
 	b.Helper()
 	id, err := of.Open(b.Context(), b.database.DB)

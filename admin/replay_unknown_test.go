@@ -13,10 +13,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// secondPart is the commit of the second part of a replay: the first commit is that of the row in the audit log alone.
+// secondPart is the commit of the second part of a replay: the first commit is that of the row in
+// the audit log alone.
 const secondPart = 3
 
-// behindGate returns an operator whose database is behind a gate, at which a function takes the place of the commit of the second part.
+// behindGate returns an operator whose database is behind a gate, at which a function takes the
+// place of the commit of the second part.
 func (b *bench) behindGate(instead func(gate *testdb.Gate, commit func() error) error) (*admin.Admin, *testdb.Gate) {
 	b.Helper()
 	db, gate := b.database.OpenGated(b.T)
@@ -32,7 +34,8 @@ func (b *bench) behindGate(instead func(gate *testdb.Gate, commit func() error) 
 	return a, gate
 }
 
-// The connection is lost in a commit. The replay finds out what became of the transaction, and copies each message once.
+// The connection is lost in a commit. The replay finds out what became of the transaction, and
+// copies each message once.
 func TestReplay_G4_copies_messages_once_although_the_answer_to_a_commit_is_lost(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -65,7 +68,8 @@ func TestReplay_G4_copies_messages_once_although_the_answer_to_a_commit_is_lost(
 	})
 }
 
-// The database is away after that, so nothing tells what became of the transaction. The replay names no cursor with which its messages would be copied again.
+// The database is away after that, so nothing tells what became of the transaction. The replay
+// names no cursor with which its messages would be copied again.
 func TestReplay_G4_names_no_cursor_if_it_is_unknown_what_was_committed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

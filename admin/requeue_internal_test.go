@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A letter is requeued under the lanes that its transaction has read, however long the process has known the outbox.
+// A letter is requeued under the lanes that its transaction has read, however long the process has
+// known the outbox.
 func TestRequeue_reads_the_lanes_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

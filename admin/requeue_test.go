@@ -172,9 +172,8 @@ func TestRequeue_F22_exactly_one_of_requeue_resolve_and_delete_wins(t *testing.T
 	})
 }
 
-// Messages die while operators requeue all dead letters, over and over: at each moment a message is in the outbox
-// or a letter, and in the end each was handled once.
-// Also covers F22.
+// Messages die while operators requeue all dead letters, over and over: at each moment a message is
+// in the outbox or a letter, and in the end each was handled once. Also covers F22.
 func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -17,7 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Forwarders and inboxes clean up what operators no longer want, also where they are told to keep dead letters themselves.
+// Forwarders and inboxes clean up what operators no longer want, also where they are told to keep
+// dead letters themselves.
 func TestSetSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T, database *testdb.Database){

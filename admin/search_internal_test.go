@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Each search looks at a bounded number of messages, and the next one goes on behind the last of them, whether it matches or not.
+// Each search looks at a bounded number of messages, and the next one goes on behind the last of
+// them, whether it matches or not.
 func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

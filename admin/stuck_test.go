@@ -138,7 +138,8 @@ func TestStuckKeys_limits(t *testing.T) {
 	})
 }
 
-// So many messages wait behind one key that they are not all counted, and a paused key behind them is not found.
+// So many messages wait behind one key that they are not all counted, and a paused key behind them
+// is not found.
 func TestStuckKeys_counts_a_bounded_number_of_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

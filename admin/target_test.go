@@ -26,7 +26,8 @@ func TestTarget_that_does_not_exist_is_not_found_by_actions_on_dead_letters(t *t
 	require.Empty(t, b.deeds(), "nothing was done")
 }
 
-// The names of queues in the database begin with "inbox ", so an outbox of such a name would be a queue.
+// The names of queues in the database begin with "inbox ", so an outbox of such a name would be a
+// queue.
 func TestOutbox_does_not_stand_for_a_queue(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

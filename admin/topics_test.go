@@ -33,7 +33,8 @@ func TestPauseTopic_stops_a_topic_in_all_processes_and_nothing_is_lost(t *testin
 			}
 			return n
 		}
-		// Messages of both topics come all the while: from some moment on none of the paused topic is handled any more.
+		// Messages of both topics come all the while: from some moment on none of the paused topic
+		// is handled any more.
 		written, before, since := 0, 0, time.Now()
 		require.Eventually(t, func() bool {
 			key := strconv.Itoa(written % 20)

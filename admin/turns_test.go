@@ -146,7 +146,8 @@ func TestReschedule_sets_another_time_for_a_waiting_message(t *testing.T) {
 	})
 }
 
-// A message that is due and waits in the memory of a drainer behind another one is rescheduled: the drainer forgets it.
+// A message that is due and waits in the memory of a drainer behind another one is rescheduled: the
+// drainer forgets it.
 func TestReschedule_takes_a_message_out_of_the_memory_of_a_drainer(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -228,8 +229,8 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 	})
 }
 
-// The drainer has read far beyond the parked head of a key. When that is buried, what stands behind it is found at once.
-// Also covers feature N8.
+// The drainer has read far beyond the parked head of a key. When that is buried, what stands behind
+// it is found at once. Also covers feature N8.
 func TestBury_of_a_parked_head_lets_its_key_go_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -255,7 +256,8 @@ func TestBury_of_a_parked_head_lets_its_key_go_on(t *testing.T) {
 	})
 }
 
-// A ready message that waits in the memory of a drainer behind another one is buried: the drainer forgets it, and its key goes on.
+// A ready message that waits in the memory of a drainer behind another one is buried: the drainer
+// forgets it, and its key goes on.
 func TestBury_takes_a_ready_message_out_of_the_memory_of_a_drainer(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

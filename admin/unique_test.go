@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A dead letter does not wait. When an operator requeues it, its message is stored in any case, and no longer has its unique key.
+// A dead letter does not wait. When an operator requeues it, its message is stored in any case, and
+// no longer has its unique key.
 func TestAdmin_requeues_a_message_whose_unique_key_waits_again(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

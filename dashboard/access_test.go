@@ -93,7 +93,8 @@ func TestDashboard_refuses_a_request_from_a_page_of_another_site(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.serve(r).status)
 }
 
-// A user who may only look sends each action by hand: with the rights of the authoriser, and in the mode of the handler.
+// A user who may only look sends each action by hand: with the rights of the authoriser, and in the
+// mode of the handler.
 func TestDashboard_refuses_each_action_of_a_user_who_may_only_read(t *testing.T) {
 	t.Parallel()
 	readOnly := dashboard.Config{ReadOnly: true}

@@ -50,7 +50,8 @@ func TestDashboard_says_that_the_database_does_not_answer(t *testing.T) {
 	})
 }
 
-// An operator must know what has become of a pressed button. The page must not promise to load again: its address takes no request but the action.
+// An operator must know what has become of a pressed button. The page must not promise to load
+// again: its address takes no request but the action.
 func TestDashboard_says_that_an_action_may_have_been_done_while_the_database_does_not_answer(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -190,7 +191,8 @@ func TestDashboard_answers_in_time_when_the_driver_does_not_return(t *testing.T)
 	eventually(t, func() bool { return board.Idle() })
 }
 
-// A request that PostgreSQL would refuse is no sign of a database that is away, and must not be logged as one.
+// A request that PostgreSQL would refuse is no sign of a database that is away, and must not be
+// logged as one.
 func TestDashboard_says_what_is_wrong_with_a_request(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

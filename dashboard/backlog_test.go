@@ -19,7 +19,8 @@ import (
 const (
 	// backlogPart is the number of rows that one statement writes.
 	backlogPart = 100_000
-	// backlogRows is the variable with the length of a [longBacklog], a multiple of backlogPart, which is the default.
+	// backlogRows is the variable with the length of a [longBacklog], a multiple of backlogPart,
+	// which is the default.
 	backlogRows  = "POSTBOX_BENCH_ROWS"
 	backlogLanes = 16
 )
@@ -30,7 +31,8 @@ WITH d (n) AS (SELECT 0 UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3
 	UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9),
 r (n) AS (SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n FROM d a CROSS JOIN d b CROSS JOIN d c CROSS JOIN d e CROSS JOIN d f)`
 
-// The statements of a part: messages of a state in all lanes, three failures of each that has failed, dead letters, and rows of the audit log.
+// The statements of a part: messages of a state in all lanes, three failures of each that has
+// failed, dead letters, and rows of the audit log.
 const (
 	fillMessages = `
 INSERT INTO {table} (available_at, created_at, spool, state, lane, attempts, key_hash, ordering_key, topic, message_id, payload, metadata)` + digits + `
@@ -51,8 +53,10 @@ INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, 
 SELECT {text}, ?, 'anna', 'requeue', 'outbox', 'dead letter 7', '', 1, '' FROM r`
 )
 
-// longBacklog is a database with very many messages, for measurements of what operators see. Beside the ready messages it has 100,000 scheduled ones,
-// 10,000 that have failed three times, each with another key, 100,000 dead letters with an error each that no other one has, and 100,000 rows in the audit log.
+// longBacklog is a database with very many messages, for measurements of what operators see. Beside
+// the ready messages it has 100,000 scheduled ones, 10,000 that have failed three times, each with
+// another key, 100,000 dead letters with an error each that no other one has, and 100,000 rows in
+// the audit log.
 type longBacklog struct {
 	Admin *admin.Admin
 	Rows  int // ready messages

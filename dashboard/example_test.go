@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/dashboard"
 )
 
-// A service mounts the dashboard behind its own login: here the user is the one that a proxy has authenticated, and only the users of one team
-// may act.
+// A service mounts the dashboard behind its own login: here the user is the one that a proxy has
+// authenticated, and only the users of one team may act.
 func Example() {
 	if err := serveTwoUsers(context.Background()); err != nil {
 		log.Fatal(err)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Actions are the names of all routes that change something or lead to a change, with whether they need the right to edit.
+// Actions are the names of all routes that change something or lead to a change, with whether they
+// need the right to edit.
 func (h *Handler) Actions() map[string]bool {
 	actions := map[string]bool{}
 	for name, r := range h.routes {

@@ -17,10 +17,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// textOnly is what a topic may be: PostgreSQL takes no NUL in a text, and no database takes bytes that are not UTF-8 there.
+// textOnly is what a topic may be: PostgreSQL takes no NUL in a text, and no database takes bytes
+// that are not UTF-8 there.
 var textOnly = strings.NewReplacer("\x00", "", "\xff", "", "\xfe", "").Replace(dashboardtest.Hostile)
 
-// What producers, handlers and other operators write cannot become a part of a page, and names of any bytes can be followed and acted on.
+// What producers, handlers and other operators write cannot become a part of a page, and names of
+// any bytes can be followed and acted on.
 func TestPages_show_hostile_names_contents_and_errors_as_text(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -157,7 +159,8 @@ func TestFormatPayload_decides_what_is_shown(t *testing.T) {
 	require.Equal(t, "plain", b.page(messageAt("message-payload", 3)).body)
 }
 
-// A mistake in an address is not taken for a database that is away: the page would load again and again.
+// A mistake in an address is not taken for a database that is away: the page would load again and
+// again.
 func TestPages_say_that_an_address_has_a_mistake(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// received is a dashboard with the history of the inbox billing. Of the last message, the history has kept only a part.
+// received is a dashboard with the history of the inbox billing. Of the last message, the history
+// has kept only a part.
 func received(t *testing.T, database *testdb.Database, config dashboard.Config) *bench {
 	t.Helper()
 	b := newBench(t, database, config)
@@ -107,7 +108,8 @@ func TestInbox_has_one_setting(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.get("settings?inbox=nope").status)
 }
 
-// An inbox without a history has no card on the overview, and its dead letters need an operator all the same.
+// An inbox without a history has no card on the overview, and its dead letters need an operator all
+// the same.
 func TestOverview_names_inboxes_with_dead_letters(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

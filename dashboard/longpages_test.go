@@ -23,9 +23,11 @@ type longPage struct {
 
 // Bounds of parts of a page.
 const (
-	// overviewRows is what the numbers of an outbox need: seven of them are counted up to 10,000 each.
+	// overviewRows is what the numbers of an outbox need: seven of them are counted up to 10,000
+	// each.
 	overviewRows, overviewBlocks = 75_000, 5_000
-	// searchRows is what a list needs that looks at 10,000 messages. On MariaDB it finds the last of these in an index first.
+	// searchRows is what a list needs that looks at 10,000 messages. On MariaDB it finds the last
+	// of these in an index first.
 	searchRows, searchBlocks = 35_000, 1_000
 )
 
@@ -64,7 +66,8 @@ func longPages(tb testing.TB, operator *admin.Admin) []longPage {
 	}
 }
 
-// A page reads a bounded number of rows, however many there are: the backlog has 100,000 of most kinds.
+// A page reads a bounded number of rows, however many there are: the backlog has 100,000 of most
+// kinds.
 func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

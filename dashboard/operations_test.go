@@ -161,7 +161,8 @@ func TestLetters_are_edited_once(t *testing.T) {
 	})
 }
 
-// A payload that a form would change, or that is hidden, is not in the form, and is kept whatever is sent.
+// A payload that a form would change, or that is hidden, is not in the form, and is kept whatever
+// is sent.
 func TestLetters_with_a_payload_that_is_no_plain_text_keep_it(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{FormatPayload: func(p dashboard.PayloadParams) (string, bool) {

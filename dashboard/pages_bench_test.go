@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// BenchmarkPages measures each page, and what is counted for operators and a scrape, with a long backlog, see [backlogRows]. Each page counts for itself, as if no other one had been looked at
+// BenchmarkPages measures each page, and what is counted for operators and a scrape, with a long
+// backlog, see [backlogRows]. Each page counts for itself, as if no other one had been looked at
 // for a while. Run it alone: -benchtime=20x.
 func BenchmarkPages(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {

@@ -56,7 +56,8 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 	require.Empty(t, b.messages(admin.Filter{}), "nothing was replayed")
 }
 
-// A replay that goes on from the wrong place copies messages a second time. If it is not known what was committed, the page names no place, but the audit log.
+// A replay that goes on from the wrong place copies messages a second time. If it is not known what
+// was committed, the page names no place, but the audit log.
 func TestReplay_of_which_the_last_part_is_unknown_points_to_the_audit_log(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

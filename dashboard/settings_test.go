@@ -109,7 +109,8 @@ func TestSettings_stored_from_two_forms_at_once_are_not_lost(t *testing.T) {
 	}
 }
 
-// A form lacks the fields of settings that were added since, such as one that was open while the dashboard was updated.
+// A form lacks the fields of settings that were added since, such as one that was open while the
+// dashboard was updated.
 func TestSettings_without_a_field_in_the_form_are_kept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})

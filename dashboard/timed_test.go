@@ -19,9 +19,10 @@ import (
 // tick is the unit of the processor time that Linux shows of a thread.
 const tick = 10 * time.Millisecond
 
-// timed calls once without measuring. Then it reports the median of the times that calls take, the time within which 99 of 100 are over, and the processor time
-// of this process and of the database for one call, on average. On a machine that others use, the last one says most. The server must run on this machine, and
-// that must be Linux.
+// timed calls once without measuring. Then it reports the median of the times that calls take, the
+// time within which 99 of 100 are over, and the processor time of this process and of the database
+// for one call, on average. On a machine that others use, the last one says most. The server must
+// run on this machine, and that must be Linux.
 func (l *longBacklog) timed(b *testing.B, call func()) {
 	b.Helper()
 	call()

@@ -54,7 +54,8 @@ func TestMessage_waits_for_the_end_of_an_outage(t *testing.T) {
 	})
 }
 
-// A message that failed for another reason, long before the outage, may be the only one that has failed.
+// A message that failed for another reason, long before the outage, may be the only one that has
+// failed.
 func TestMessage_has_no_error_of_an_outage_from_before_it(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The list of faults has each number that a source cites. It names a test for each fault, or says why there is none. A test
-// cites the number in its name or in the comment above it, unless it stands under the heading "Tested without the number".
+// The list of faults has each number that a source cites. It names a test for each fault, or says
+// why there is none. A test cites the number in its name or in the comment above it, unless it
+// stands under the heading "Tested without the number".
 func TestFaults_list_and_tests_agree(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("docs/dev/faults.md")

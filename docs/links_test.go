@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every link of the documents leads to a file, and to a heading of it where it names one. Where it names a test, that test is there.
+// Every link of the documents leads to a file, and to a heading of it where it names one. Where it
+// names a test, that test is there.
 func TestDocs_links_and_proofs_exist(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)(?:#([^)]*))?\)`)
@@ -54,7 +55,8 @@ func pages(t *testing.T) []string {
 	return append(users, developers...)
 }
 
-// headingsOf returns the headings of a page as links name them: in small letters, without punctuation, and with hyphens.
+// headingsOf returns the headings of a page as links name them: in small letters, without
+// punctuation, and with hyphens.
 func headingsOf(t *testing.T, page string) []string {
 	t.Helper()
 	text, err := os.ReadFile(page) //nolint:gosec // a link of our own

@@ -16,24 +16,31 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// The documents name nothing that does not exist. These are the rules. They look at words in back quotes, and at the lines
-// of pictures, which are indented by four spaces. They do not look at blocks of code.
+// The documents name nothing that does not exist. These are the rules. They look at words in back
+// quotes, and at the lines of pictures, which are indented by four spaces. They do not look at
+// blocks of code.
 //
 //   - `make x`: the Makefile has the target x.
-//   - A word with a slash at its end is a folder, and a word with an ending such as .go or .md is a file. Both exist,
-//     seen from the root of the project or from the folder of the document. A * or a <name> stands for any name.
-//   - A file or folder without a slash before its name is in the root, in the folder of the document, or in the folder
-//     that the same line named last. If the line named no folder before it, the file may be anywhere.
+//   - A word with a slash at its end is a folder, and a word with an ending such as .go or .md is a
+//     file. Both exist, seen from the root of the project or from the folder of the document. A *
+//     or a <name> stands for any name.
+//   - A file or folder without a slash before its name is in the root, in the folder of the
+//     document, or in the folder that the same line named last. If the line named no folder before
+//     it, the file may be anywhere.
 //   - In a command with -C folder, later files and folders may be in that folder.
-//   - Any other word with a slash is a file or folder too, or a part of an import path or module that the sources name.
-//   - `pkg.Name`, `pkg.Type.Member`, `Type.Member` and `Field.Member`: the sources declare or use it. `pkg.Method` may leave
-//     out the type. A name of a package that is not ours is not looked up.
-//   - A single word in mixed case, such as `PollMin` or `migrateBegin`, is an identifier of the sources, or a file.
+//   - Any other word with a slash is a file or folder too, or a part of an import path or module
+//     that the sources name.
+//   - `pkg.Name`, `pkg.Type.Member`, `Type.Member` and `Field.Member`: the sources declare or use
+//     it. `pkg.Method` may leave out the type. A name of a package that is not ours is not looked
+//     up.
+//   - A single word in mixed case, such as `PollMin` or `migrateBegin`, is an identifier of the
+//     sources, or a file.
 //   - An instrument of package metrics, such as `postbox.messages.stored`, is in their list.
-//   - In a row of a table whose first cell names nothing but packages of ours, each such word is declared in one of these
-//     packages.
+//   - In a row of a table whose first cell names nothing but packages of ours, each such word is
+//     declared in one of these packages.
 //
-// A name that breaks a rule and is right all the same stands in this list, with the reason, and nowhere else.
+// A name that breaks a rule and is right all the same stands in this list, with the reason, and
+// nowhere else.
 var excusedNames = map[string]string{
 	"./bin": "made by make tools",
 

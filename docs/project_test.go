@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// project has the names that the documents may use: those of folders, files, make targets, and symbols of all modules.
+// project has the names that the documents may use: those of folders, files, make targets, and
+// symbols of all modules.
 type project struct {
 	files       fs.FS
 	fileNames   map[string]bool // without their folders
@@ -194,8 +195,9 @@ func nameOfType(of ast.Expr) string {
 	return ""
 }
 
-// symbolExists tells whether the sources have pkg.Name, pkg.Type.Member or Type.Member. A name in small letters that belongs
-// to no package of ours, such as the column of a table, counts as no symbol.
+// symbolExists tells whether the sources have pkg.Name, pkg.Type.Member or Type.Member. A name in
+// small letters that belongs to no package of ours, such as the column of a table, counts as no
+// symbol.
 func (p *project) symbolExists(parts []string) bool {
 	names, isPackage := p.packages[parts[0]]
 	members, isType := p.members[parts[0]]

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quotesWhole finds what quotes an id, a key or a name of somebody else at any length. Names of spools have 255 bytes at most.
+// quotesWhole finds what quotes an id, a key or a name of somebody else at any length. Names of
+// spools have 255 bytes at most.
 var quotesWhole = regexp.MustCompile(`(message|messages|key|topic|queue|exchange) %q`)
 
 func TestErrors_shorten_the_ids_keys_and_topics_that_they_quote(t *testing.T) {

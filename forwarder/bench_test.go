@@ -17,8 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// BenchmarkRelay bounds what the forwarder itself costs a message: it drains a backlog, with default settings, into a
-// publisher that does nothing. After a crash it counts the start of each message before.
+// BenchmarkRelay bounds what the forwarder itself costs a message: it drains a backlog, with
+// default settings, into a publisher that does nothing. After a crash it counts the start of each
+// message before.
 func BenchmarkRelay(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		for _, keyed := range []bool{false, true} {

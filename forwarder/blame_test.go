@@ -22,7 +22,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// refusing is a broker that fails for messages whose UUID begins with "poison", for a reason that nobody knows.
+// refusing is a broker that fails for messages whose UUID begins with "poison", for a reason that
+// nobody knows.
 func refusing() *broker {
 	return &broker{fail: func(_ string, msg *message.Message) error {
 		if strings.HasPrefix(msg.UUID, "poison") {
@@ -78,7 +79,8 @@ func TestForwarder_many_poison_messages_let_others_through_and_end(t *testing.T)
 				run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
 					c.BatchSize, c.Concurrency, c.Retry.Attempts = batch, 4, 3
 				}))
-				// Each of them is a sign of life, so the others may have attempts, or be dead, by then.
+				// Each of them is a sign of life, so the others may have attempts, or be dead, by
+				// then.
 				eventually(t, func() bool { return len(to.ids()) == 20 }, "the good ones get through")
 				traffic(t, database)
 				eventually(t, func() bool { return dead(t, database) == 40 }, "the others end")
@@ -133,7 +135,8 @@ func TestForwarder_poison_alone_ends_after_the_outage_limit(t *testing.T) {
 	})
 }
 
-// A message whose failure is taken for an outage does not stand in the way of the others: the next probe is another message.
+// A message whose failure is taken for an outage does not stand in the way of the others: the next
+// probe is another message.
 func TestForwarder_probes_of_a_known_outage_take_turns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -157,7 +160,8 @@ func TestForwarder_probes_of_a_known_outage_take_turns(t *testing.T) {
 	})
 }
 
-// Where the reason is unknown, probes go over all keys and over all that waits: no message is tried again and again while others wait.
+// Where the reason is unknown, probes go over all keys and over all that waits: no message is tried
+// again and again while others wait.
 func TestForwarder_probes_of_unknown_failures_take_turns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -252,8 +256,8 @@ func TestForwarder_names_the_message_with_which_an_outage_begins(t *testing.T) {
 	}
 }
 
-// Until the dead letter of a message is written another process may have to publish it, and must do so before the next
-// message of its key.
+// Until the dead letter of a message is written another process may have to publish it, and must do
+// so before the next message of its key.
 func TestForwarder_G3_next_message_of_a_key_waits_for_the_dead_letter_before_it(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A transaction of another library can only execute statements: it is bound, or travels in a context, and commits or rolls back what was published.
+// A transaction of another library can only execute statements: it is bound, or travels in a
+// context, and commits or rolls back what was published.
 func TestPublisher_G1_publishes_in_a_transaction_that_only_executes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -62,7 +63,8 @@ func TestContextWithTx_InTx_refuses_a_transaction_that_can_only_execute(t *testi
 	require.True(t, found, "a struct that embeds a transaction of database/sql")
 }
 
-// The number of the outbox has to be asked for, and neither the transaction nor the pool can do that.
+// The number of the outbox has to be asked for, and neither the transaction nor the pool can do
+// that.
 func TestPublisher_says_what_to_do_if_it_has_no_connection_to_look_up_the_outbox(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
@@ -76,7 +78,8 @@ func TestPublisher_says_what_to_do_if_it_has_no_connection_to_look_up_the_outbox
 	require.Zero(t, pending(t, database))
 }
 
-// Also where the first message carries none, and would be committed by itself together with the others.
+// Also where the first message carries none, and would be committed by itself together with the
+// others.
 func TestPublisher_G1_messages_of_different_transactions_are_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

@@ -26,7 +26,8 @@ func (p *publishing) Publish(_ string, messages ...*message.Message) error {
 
 func (p *publishing) Close() error { return nil }
 
-// runWith starts a forwarder with a short time for its calls after Close, and with one call at a time.
+// runWith starts a forwarder with a short time for its calls after Close, and with one call at a
+// time.
 func (p *publishing) runWith(t *testing.T, database *testdb.Database, messages ...*message.Message) *forwarder.Forwarder {
 	t.Helper()
 	database.Migrate(t)
@@ -77,7 +78,8 @@ func TestForwarder_G12_close_does_not_wait_for_a_publisher_that_never_returns(t 
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"), "all other lanes are free")
 }
 
-// A call whose messages are published one by one goes on with none after the time for calls is over.
+// A call whose messages are published one by one goes on with none after the time for calls is
+// over.
 func TestForwarder_G12_nothing_is_published_after_the_close_timeout(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

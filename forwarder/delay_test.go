@@ -22,7 +22,8 @@ func due(t *testing.T, database *testdb.Database) (at time.Time, after time.Dura
 	return time.UnixMicro(available), time.Duration(available-created) * time.Microsecond
 }
 
-// The delay of a context, as a CQRS bus hands it on, counts like that of the message, which goes before it.
+// The delay of a context, as a CQRS bus hands it on, counts like that of the message, which goes
+// before it.
 func TestPublisher_applies_the_delay_of_the_context(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -49,7 +50,8 @@ func TestPublisher_applies_the_delay_of_the_context(t *testing.T) {
 	})
 }
 
-// Watermill writes a time also as what is left until then by the clock of the process, which is an hour off here.
+// Watermill writes a time also as what is left until then by the clock of the process, which is an
+// hour off here.
 func TestPublisher_G11_delays_by_the_clock_of_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

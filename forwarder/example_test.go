@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// An outbox from end to end: a transaction that rolls back leaves nothing, one that commits is forwarded.
+// An outbox from end to end: a transaction that rolls back leaves nothing, one that commits is
+// forwarded.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

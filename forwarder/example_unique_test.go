@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// Each payment asks for a new statement of the customer. While one waits, the next one is skipped. The statement that closes the account
-// replaces it, since consumers must see that one.
+// Each payment asks for a new statement of the customer. While one waits, the next one is skipped.
+// The statement that closes the account replaces it, since consumers must see that one.
 func Example_uniqueKeys() {
 	ctx := context.Background()
 	db, remove := openShop(ctx)

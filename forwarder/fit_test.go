@@ -49,7 +49,8 @@ func runBriefly(t *testing.T, fwd *forwarder.Forwarder) error {
 	return fwd.Run(ctx)
 }
 
-// Its reads begin no transaction, so they have the level of the session. It published messages of transactions that were rolled back later.
+// Its reads begin no transaction, so they have the level of the session. It published messages of
+// transactions that were rolled back later.
 func TestForwarder_G1_refuses_sessions_that_read_what_may_be_rolled_back(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -62,8 +63,9 @@ func TestForwarder_G2_refuses_sessions_that_do_not_commit_by_themselves(t *testi
 	refusesSessions(t, testdb.MySQL(t), "autocommit=0", "autocommit = 0", "SET SESSION autocommit = 0")
 }
 
-// refusesSessions wants an error at the start, and a line in the log where a session is changed while the forwarder runs, which publishes nothing that it reads
-// in this session, closes it, and goes on in another one.
+// refusesSessions wants an error at the start, and a line in the log where a session is changed
+// while the forwarder runs, which publishes nothing that it reads in this session, closes it, and
+// goes on in another one.
 func refusesSessions(t *testing.T, database *testdb.Database, options, want, change string) {
 	t.Helper()
 	database.Migrate(t)
@@ -95,7 +97,8 @@ func refusesSessions(t *testing.T, database *testdb.Database, options, want, cha
 	require.Equal(t, []string{"committed"}, to.ids())
 }
 
-// A pool hands out the connection that was freed last, so it gave each read the one that a function of the user had set, although others were right.
+// A pool hands out the connection that was freed last, so it gave each read the one that a function
+// of the user had set, although others were right.
 func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -135,8 +138,9 @@ func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.
 	}
 }
 
-// look waits until the forwarder has wanted its only connection some times more. Where it already waits when the connection is taken here, nothing
-// shows that, so each time is short and the next one tells.
+// look waits until the forwarder has wanted its only connection some times more. Where it already
+// waits when the connection is taken here, nothing shows that, so each time is short and the next
+// one tells.
 func look(t *testing.T, db *sql.DB) {
 	t.Helper()
 	wanted := 0
@@ -202,7 +206,8 @@ func (l *errorLog) Error(_ string, err error, _ watermill.LogFields) {
 // With returns the same log.
 func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-// Each session takes so many ids in advance, so a message that is written later may have a lower one, and overtake.
+// Each session takes so many ids in advance, so a message that is written later may have a lower
+// one, and overtake.
 func TestForwarder_G3_refuses_a_sequence_that_gives_ids_in_advance(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)

@@ -171,7 +171,8 @@ func TestForwarder_permanent_error_is_dead_at_once(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
-// A batch fails in part: what went out goes out again, what did not goes out later, and each key stays in order.
+// A batch fails in part: what went out goes out again, what did not goes out later, and each key
+// stays in order.
 func TestForwarder_F16_batch_fails_in_part(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -205,7 +206,8 @@ func TestForwarder_F16_batch_fails_in_part(t *testing.T) {
 	})
 }
 
-// A decorator of the publisher changes messages, and the call fails. They are published one by one, as they were stored.
+// A decorator of the publisher changes messages, and the call fails. They are published one by one,
+// as they were stored.
 func TestForwarder_F16_changes_of_a_failed_call_are_not_published(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -246,7 +248,8 @@ func (d decorated) Publish(topic string, messages ...*message.Message) error {
 // Close does nothing.
 func (d decorated) Close() error { return nil }
 
-// A publisher that panics, or that ends its goroutine, has failed to publish one message, and the others of the batch go out.
+// A publisher that panics, or that ends its goroutine, has failed to publish one message, and the
+// others of the batch go out.
 func TestForwarder_panic_of_the_publisher_is_an_error(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(){"panic": func() { panic("marshaler") }, "Goexit": runtime.Goexit} {
@@ -270,7 +273,8 @@ func TestForwarder_panic_of_the_publisher_is_an_error(t *testing.T) {
 	}
 }
 
-// The broker is slow, and meanwhile no lock of ours is held: a producer writes, and the rows can be changed.
+// The broker is slow, and meanwhile no lock of ours is held: a producer writes, and the rows can be
+// changed.
 func TestForwarder_F20_no_lock_while_the_broker_is_slow(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -329,8 +333,8 @@ func TestForwarder_in_a_router(t *testing.T) {
 	require.False(t, to.closed, "the publisher belongs to who made it")
 }
 
-// Closed in the middle of a load, again and again, by a router that cancels contexts: nothing is lost.
-// Also covers F1.
+// Closed in the middle of a load, again and again, by a router that cancels contexts: nothing is
+// lost. Also covers F1.
 func TestForwarder_F24_close_under_load_loses_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A row of watermill-sql may hold anything. It becomes a message that an outbox can store, or a dead letter that keeps
-// what is there.
+// A row of watermill-sql may hold anything. It becomes a message that an outbox can store, or a
+// dead letter that keeps what is there.
 func FuzzSource_row(f *testing.F) {
 	for _, payload := range []string{
 		``, `{}`, `null`, `[]`, `{"destination_topic":"orders","uuid":"1","payload":"aGVsbG8=","metadata":{"a":"b"}}`,
@@ -57,8 +57,8 @@ func (e *enveloped) Publish(_ string, messages ...*message.Message) error {
 
 func (e *enveloped) Close() error { return nil }
 
-// What the publisher of Watermill's components/forwarder wraps comes out of the envelope as it went in. It writes JSON,
-// so of strings that are no text the bytes are not its to keep.
+// What the publisher of Watermill's components/forwarder wraps comes out of the envelope as it went
+// in. It writes JSON, so of strings that are no text the bytes are not its to keep.
 func FuzzEnvelope_roundtrip(f *testing.F) {
 	f.Add("orders", "id", []byte("hello"), "key", "value")
 	f.Add("orders", "", []byte(nil), "\x00", "<&>\u2028")
@@ -106,7 +106,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// A topic becomes part of a table's name, and so of SQL: nothing that a source admits leaves the quotes.
+// A topic becomes part of a table's name, and so of SQL: nothing that a source admits leaves the
+// quotes.
 func FuzzSource_topic(f *testing.F) {
 	for _, topic := range []string{"events", "a-b.c:d$e", `events"; DROP TABLE x`, "a`b", "a\\", "a\x00", "ä", ""} {
 		f.Add(topic)

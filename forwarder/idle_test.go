@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// An idle forwarder costs at most two statements a second: counted at the driver, over the time of several leases.
+// An idle forwarder costs at most two statements a second: counted at the driver, over the time of
+// several leases.
 func TestForwarder_G8_idle_costs_two_statements_a_second(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *testdb.Database{"sqlite": testdb.SQLite, "postgres": testdb.Postgres} {

@@ -63,7 +63,8 @@ func TestInTx_G1_a_deadlock_that_a_function_ignores_is_an_error(t *testing.T) {
 	}
 }
 
-// passOverDeadlock runs a transaction of db as the victim of a deadlock: the server ends the one that has done less.
+// passOverDeadlock runs a transaction of db as the victim of a deadlock: the server ends the one
+// that has done less.
 func passOverDeadlock(t *testing.T, database *testdb.Database, db *sql.DB, afterwards bool) error {
 	t.Helper()
 	database.Exec(t, "DROP TABLE IF EXISTS accounts")
@@ -140,7 +141,8 @@ func endings() map[string]inTxFunc {
 	}
 }
 
-// The last statement has changed rows or not, is prepared or not, or failed without an end of the transaction.
+// The last statement has changed rows or not, is prepared or not, or failed without an end of the
+// transaction.
 func TestInTx_G1_commits_whatever_the_last_statement_was(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

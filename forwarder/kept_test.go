@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A trigger of the user ignores the removal of a message and reports no error. The broker gets each message once and in order, and nothing of the key
-// that was stored after that message.
+// A trigger of the user ignores the removal of a message and reports no error. The broker gets each
+// message once and in order, and nothing of the key that was stored after that message.
 func TestForwarder_G3_a_message_whose_row_is_kept_is_published_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

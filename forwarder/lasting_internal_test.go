@@ -23,7 +23,8 @@ type refusing struct{ err error }
 func (r *refusing) Publish(string, ...*message.Message) error { return r.err }
 func (r *refusing) Close() error                              { return nil }
 
-// A single key never opens the circuit of its topic, so nothing else would say that its messages stand still.
+// A single key never opens the circuit of its topic, so nothing else would say that its messages
+// stand still.
 func TestRelay_G7_logs_the_start_and_the_end_of_lasting_failures(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

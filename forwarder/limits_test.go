@@ -73,7 +73,8 @@ func TestPublisher_refuses_values_that_not_every_database_can_store(t *testing.T
 	})
 }
 
-// MySQL and MariaDB take the two names for the same, so the messages of one outbox would go out of the other.
+// MySQL and MariaDB take the two names for the same, so the messages of one outbox would go out of
+// the other.
 func TestOutbox_name_that_ends_with_a_space_is_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

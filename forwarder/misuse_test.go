@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A *sql.DB or a *sql.Conn where the transaction should be: each message would be committed by itself, whatever becomes of the business data.
+// A *sql.DB or a *sql.Conn where the transaction should be: each message would be committed by
+// itself, whatever becomes of the business data.
 func TestBind_G1_refuses_pools_and_connections(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -53,7 +54,8 @@ func TestKeepOpen_of_no_publisher_returns_an_error(t *testing.T) {
 	}
 }
 
-// The error was the same as that of a context that never had a transaction, and advised to use InTx, which the caller had done.
+// The error was the same as that of a context that never had a transaction, and advised to use
+// InTx, which the caller had done.
 func TestPublish_with_the_context_of_a_committed_function_says_so(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

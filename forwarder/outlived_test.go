@@ -25,7 +25,8 @@ func newStraggler() *straggler {
 	return &straggler{begun: make(chan struct{}), returned: make(chan struct{}), err: make(chan error, 1)}
 }
 
-// inTx begins InTx in a goroutine, returns when that has written one row, and lets it write a second one when its caller has returned.
+// inTx begins InTx in a goroutine, returns when that has written one row, and lets it write a
+// second one when its caller has returned.
 func (s *straggler) inTx(ctx context.Context, database *testdb.Database) {
 	go func() {
 		s.err <- postbox.InTx(ctx, database.DB, writing(database, "debit", func(ctx context.Context, tx *sql.Tx) error {
@@ -63,7 +64,8 @@ func TestInTx_G1_a_function_that_returns_before_a_nested_one_is_rolled_back(t *t
 		require.Error(t, inner)
 		requireNoNames(t, database)
 
-		// A function around them that passes over the error cannot commit half of the innermost one either.
+		// A function around them that passes over the error cannot commit half of the innermost one
+		// either.
 		s = newStraggler()
 		err = postbox.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
 			middle := postbox.InTx(ctx, database.DB, writing(database, "middle", func(ctx context.Context, _ *sql.Tx) error {

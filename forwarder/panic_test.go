@@ -23,7 +23,8 @@ var neverReturns = map[string]func(){
 	"ends its goroutine": runtime.Goexit,
 }
 
-// The second call is the probe of a paused topic. The topic must not wait for ever for what becomes of it.
+// The second call is the probe of a paused topic. The topic must not wait for ever for what becomes
+// of it.
 func TestForwarder_G7_a_probe_without_a_result_makes_room_for_another(t *testing.T) {
 	t.Parallel()
 	classes := map[string]func() postbox.ErrorClass{

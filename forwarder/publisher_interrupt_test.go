@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The end of a context interrupts an INSERT that waits, also where the driver is left to watch the transaction's context alone.
+// The end of a context interrupts an INSERT that waits, also where the driver is left to watch the
+// transaction's context alone.
 func TestPublisher_is_interrupted_on_postgres(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

@@ -171,9 +171,9 @@ func TestPublisher_bound_to_a_transaction(t *testing.T) {
 	})
 }
 
-// The first transaction ever on an outbox publishes through several wrappers of itself, and rolls back. It has registered the outbox, where the publisher
-// found no connection to do that on.
-// Also covers G2.
+// The first transaction ever on an outbox publishes through several wrappers of itself, and rolls
+// back. It has registered the outbox, where the publisher found no connection to do that on. Also
+// covers G2.
 func TestPublisher_G1_forgets_an_outbox_that_a_rolled_back_transaction_registered(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -10,7 +10,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// delayedQueues are the tables that DelayedPostgreSQLPublisher and DelayedMySQLPublisher of watermill-sql v4.1.2 make.
+// delayedQueues are the tables that DelayedPostgreSQLPublisher and DelayedMySQLPublisher of
+// watermill-sql v4.1.2 make.
 var delayedQueues = map[postbox.Dialect]string{
 	postbox.PostgreSQL: `CREATE TABLE IF NOT EXISTS "watermill_events" ("offset" SERIAL PRIMARY KEY, "uuid" VARCHAR(36) NOT NULL, "payload" JSON DEFAULT NULL,
 		"metadata" JSON DEFAULT NULL, "acked" BOOLEAN NOT NULL DEFAULT FALSE, "created_at" TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT CURRENT_TIMESTAMP,
@@ -20,7 +21,8 @@ var delayedQueues = map[postbox.Dialect]string{
 		"`created_at` TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, `delayed_until` TIMESTAMP NULL DEFAULT NULL)",
 }
 
-// On MySQL its rows would be taken for those of an outbox: those that are acked would go out again, and those with a delay too early.
+// On MySQL its rows would be taken for those of an outbox: those that are acked would go out again,
+// and those with a delay too early.
 func TestTransfer_ends_at_a_queue_of_watermill_sql_v4_and_says_why(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {

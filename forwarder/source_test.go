@@ -153,7 +153,8 @@ func TestSnapshot_parse(t *testing.T) {
 	}
 }
 
-// modelTx is a transaction of the model: it takes its id at its first write, which may be long before it commits.
+// modelTx is a transaction of the model: it takes its id at its first write, which may be long
+// before it commits.
 type modelTx struct {
 	id               int64
 	rows             int64
@@ -209,9 +210,9 @@ func (m *model) page(p position, gone map[dialect.SourceRow]bool, limit int) (ro
 	return rows[:min(limit, len(rows))]
 }
 
-// Whatever overlaps, every committed row is found once, and a transaction that began after another one committed is
-// found after it. Two processes take turns, of which one forgets all but what is stored.
-// Also covers F4.
+// Whatever overlaps, every committed row is found once, and a transaction that began after another
+// one committed is found after it. Two processes take turns, of which one forgets all but what is
+// stored. Also covers F4.
 func TestPosition_G3_reads_every_row_in_causal_order(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

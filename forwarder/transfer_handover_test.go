@@ -138,7 +138,8 @@ func TestTransfer_G3_takes_over_while_the_old_daemon_forwards(t *testing.T) {
 	})
 }
 
-// F20: the old daemon holds its lock while the broker is slow. Nobody waits for it, and nothing is sent twice.
+// F20: the old daemon holds its lock while the broker is slow. Nobody waits for it, and nothing is
+// sent twice.
 func TestTransfer_F20_does_not_wait_for_the_old_daemon(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {

@@ -39,9 +39,9 @@ func (n planNode) each(visit func(planNode)) {
 	}
 }
 
-// L9: watermill-sql sorts the whole backlog for each batch of 100; a million rows cost 306 to 475 ms. Ours reads what it
-// returns, wherever the position stands and whatever the planner knows: on a table of 50,000 rows no node of a plan
-// has more than a few pages of rows.
+// L9: watermill-sql sorts the whole backlog for each batch of 100; a million rows cost 306 to 475
+// ms. Ours reads what it returns, wherever the position stands and whatever the planner knows: on a
+// table of 50,000 rows no node of a plan has more than a few pages of rows.
 func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 	t.Parallel()
 	w := newOldWorld(t, testdb.Postgres(t)).initialize()
@@ -79,9 +79,9 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 	}
 }
 
-// While a transaction is open PostgreSQL keeps all that was deleted after it began, index entries too. Reading from
-// there on would cost more with each page; reading from the last page on would miss what commits late.
-// Also covers finding L9.
+// While a transaction is open PostgreSQL keeps all that was deleted after it began, index entries
+// too. Reading from there on would cost more with each page; reading from the last page on would
+// miss what commits late. Also covers finding L9.
 func TestTransfer_F4_an_open_transaction_makes_no_page_more_expensive(t *testing.T) {
 	t.Parallel()
 	w := newOldWorld(t, testdb.Postgres(t))

@@ -162,7 +162,8 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 	})
 }
 
-// The database does not store the dead letter, and reports no error. Then the row stays where it is.
+// The database does not store the dead letter, and reports no error. Then the row stays where it
+// is.
 func TestTransfer_G2_a_row_whose_dead_letter_is_not_stored_stays(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
@@ -211,8 +212,8 @@ func TestTransfer_every_payload_type(t *testing.T) {
 	})
 }
 
-// A process may die at any statement: its transaction goes, its locks with it, and nothing of it was seen.
-// Also covers F5 and F20.
+// A process may die at any statement: its transaction goes, its locks with it, and nothing of it
+// was seen. Also covers F5 and F20.
 func TestTransfer_G2_a_process_that_dies_leaves_no_trace(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {

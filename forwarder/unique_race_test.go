@@ -77,7 +77,8 @@ func waitsForLock(t *testing.T, database *testdb.Database) bool {
 	return database.Count(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO postbox_unique_keys%'") > 0
 }
 
-// A producer on PostgreSQL that waits for a change of the message finds it after that. If the message has failed, it stays.
+// A producer on PostgreSQL that waits for a change of the message finds it after that. If the
+// message has failed, it stays.
 func TestPublisher_replaces_a_message_that_changes_meanwhile(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
@@ -115,7 +116,8 @@ func TestPublisher_replaces_a_message_that_changes_meanwhile(t *testing.T) {
 	}
 }
 
-// Under REPEATABLE READ the snapshot of the transaction counts, and producers of different keys do not wait for each other.
+// Under REPEATABLE READ the snapshot of the transaction counts, and producers of different keys do
+// not wait for each other.
 func TestPublisher_of_unique_keys_under_repeatable_read(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -152,7 +154,8 @@ func TestPublisher_of_unique_keys_under_repeatable_read(t *testing.T) {
 	})
 }
 
-// The message has been published since the snapshot. The search for it must not lock the end of the table.
+// The message has been published since the snapshot. The search for it must not lock the end of the
+// table.
 func TestPublisher_that_replaces_a_message_of_its_snapshot_holds_up_no_other(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -171,7 +174,8 @@ func TestPublisher_that_replaces_a_message_of_its_snapshot_holds_up_no_other(t *
 	require.Equal(t, []string{"new", "beside"}, stored(t, database, "topic"))
 }
 
-// A transaction with a snapshot does not skip a message for one that a forwarder has published and removed since.
+// A transaction with a snapshot does not skip a message for one that a forwarder has published and
+// removed since.
 func TestPublisher_G2_skips_no_message_for_one_that_was_removed_since_the_snapshot(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
@@ -220,7 +224,8 @@ func TestPublisher_locks_only_the_message_that_it_replaces(t *testing.T) {
 	})
 }
 
-// What was published last under a key is what was committed last, whatever the forwarder has in memory meanwhile and whatever fails.
+// What was published last under a key is what was committed last, whatever the forwarder has in
+// memory meanwhile and whatever fails.
 func TestForwarder_G2_loses_no_committed_change_of_messages_that_replace_each_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

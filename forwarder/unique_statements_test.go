@@ -13,8 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// On PostgreSQL, a key that is new has no message to look for, and one whose message was deleted has none any more. The number of
-// changed rows shows both, where the transaction's results have it.
+// On PostgreSQL, a key that is new has no message to look for, and one whose message was deleted
+// has none any more. The number of changed rows shows both, where the transaction's results have
+// it.
 func TestPublisher_of_a_free_unique_key_looks_for_no_message(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

@@ -88,7 +88,8 @@ func TestPublisher_skips_or_replaces_a_message_whose_unique_key_waits(t *testing
 	})
 }
 
-// A message waits in each state that it can have, also in the table of those that wait for a time on PostgreSQL.
+// A message waits in each state that it can have, also in the table of those that wait for a time
+// on PostgreSQL.
 func TestPublisher_G2_replaces_a_message_that_waits_for_its_time_or_another_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -130,7 +131,8 @@ func TestPublisher_G2_replaces_a_message_that_waits_for_its_time_or_another_atte
 	})
 }
 
-// A forwarder that has a message in flight publishes it although it was replaced, and then the new one.
+// A forwarder that has a message in flight publishes it although it was replaced, and then the new
+// one.
 func TestForwarder_G3_publishes_a_replacement_after_the_message_in_flight(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

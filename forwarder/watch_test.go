@@ -157,7 +157,8 @@ func TestForwarder_G7_a_topic_goes_on_although_its_probe_hangs_too(t *testing.T)
 	})
 }
 
-// All workers hang, and so do several probes. None of these calls ever returns, but the broker is back.
+// All workers hang, and so do several probes. None of these calls ever returns, but the broker is
+// back.
 func TestForwarder_G7_a_topic_goes_on_although_more_calls_hang_than_may_run(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -242,8 +243,8 @@ func TestForwarder_G7_topics_go_on_although_many_messages_are_in_calls_that_hang
 	})
 }
 
-// A call hangs, and its key has more messages than fit into the memory. They take no room from others, and go on in their order when it returns.
-// Also covers G3.
+// A call hangs, and its key has more messages than fit into the memory. They take no room from
+// others, and go on in their order when it returns. Also covers G3.
 func TestForwarder_G7_topics_go_on_although_many_messages_wait_behind_a_call_that_hangs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -273,8 +274,8 @@ func TestForwarder_G7_topics_go_on_although_many_messages_wait_behind_a_call_tha
 	})
 }
 
-// Calls hang in all lanes of a process, and another process joins. The first one cannot hand back a lane with such a call, so it goes on with the other keys of the lane.
-// Also covers G3.
+// Calls hang in all lanes of a process, and another process joins. The first one cannot hand back a
+// lane with such a call, so it goes on with the other keys of the lane. Also covers G3.
 func TestForwarder_G7_keys_go_on_although_a_call_hangs_in_a_lane_that_another_process_should_have(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -306,7 +307,8 @@ func TestForwarder_G7_keys_go_on_although_a_call_hangs_in_a_lane_that_another_pr
 	})
 }
 
-// A broker does not answer for so long that processes are stopped and started meanwhile. That is an outage, and no reason to take the message for one that crashes its process.
+// A broker does not answer for so long that processes are stopped and started meanwhile. That is an
+// outage, and no reason to take the message for one that crashes its process.
 func TestForwarder_G7_a_call_that_hangs_when_processes_stop_counts_no_start(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -62,7 +62,8 @@ func TestInTx_G1_within_a_transaction_is_part_of_it(t *testing.T) {
 	})
 }
 
-// A server ends the whole transaction at the first statement that fails, or keeps what others wrote. The savepoint makes them alike.
+// A server ends the whole transaction at the first statement that fails, or keeps what others
+// wrote. The savepoint makes them alike.
 func TestInTx_within_a_transaction_rolls_back_to_its_savepoint_after_an_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -78,8 +79,9 @@ func TestInTx_within_a_transaction_rolls_back_to_its_savepoint_after_an_error(t 
 	})
 }
 
-// The server has rolled back the whole transaction, and the savepoint with it. The error of the deadlock says so, and is the only one. If the function
-// has ignored it, the error says that the savepoint is gone.
+// The server has rolled back the whole transaction, and the savepoint with it. The error of the
+// deadlock says so, and is the only one. If the function has ignored it, the error says that the
+// savepoint is gone.
 func TestInTx_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -100,7 +102,8 @@ func TestInTx_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 				return err
 			}
 			return postbox.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
-				// One of the two is the second that waits, and closes the circle. The server chooses by what they have changed, not by their order.
+				// One of the two is the second that waits, and closes the circle. The server
+				// chooses by what they have changed, not by their order.
 				go func() { ended <- add(context.WithoutCancel(ctx), other, "b") }()
 				err := add(ctx, tx, "a")
 				if ignored && err != nil {
@@ -233,7 +236,8 @@ func TestInTx_in_a_hook_has_its_own_transaction(t *testing.T) {
 	})
 }
 
-// ROLLBACK TO SAVEPOINT undoes all later writes of the transaction, also those of another goroutine whose InTx has already returned nil.
+// ROLLBACK TO SAVEPOINT undoes all later writes of the transaction, also those of another goroutine
+// whose InTx has already returned nil.
 func TestInTx_concurrent_calls_in_one_transaction_are_refused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -258,7 +262,8 @@ func TestInTx_concurrent_calls_in_one_transaction_are_refused(t *testing.T) {
 	})
 }
 
-// The user put the transaction into the context, so no scope of Postbox says on which database it began.
+// The user put the transaction into the context, so no scope of Postbox says on which database it
+// began.
 func TestInTx_within_a_transaction_that_the_user_began_on_another_database_has_its_own(t *testing.T) {
 	t.Parallel()
 	one, two := testdb.SQLite(t), testdb.SQLite(t)

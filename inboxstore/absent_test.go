@@ -46,7 +46,8 @@ func TestStore_without_tables_says_what_to_call(t *testing.T) {
 	})
 }
 
-// A queue without a name would take messages for which there can be no subscriber; on MySQL a long name would be cut off.
+// A queue without a name would take messages for which there can be no subscriber; on MySQL a long
+// name would be cut off.
 func TestStore_refuses_invalid_queue_names_in_each_function(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

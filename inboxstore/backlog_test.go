@@ -33,8 +33,9 @@ type result struct {
 	err   error
 }
 
-// newBacklog returns a backlog with the message "blocker" in a commit that waits until release is called. Another
-// transaction holds that message and the messages in held, and release ends it. Appends are counted from then on.
+// newBacklog returns a backlog with the message "blocker" in a commit that waits until release is
+// called. Another transaction holds that message and the messages in held, and release ends it.
+// Appends are counted from then on.
 func newBacklog(t *testing.T, database *testdb.Database, held ...string) (c *backlog, release func(commit bool)) {
 	t.Helper()
 	db, appends := inboxtest.Counted(t, database)

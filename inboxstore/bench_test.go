@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// BenchmarkDefer bounds what a commit costs a delivery: all of it when deliveries come one after the other, a part of
-// it when 64 come at a time.
+// BenchmarkDefer bounds what a commit costs a delivery: all of it when deliveries come one after
+// the other, a part of it when 64 come at a time.
 func BenchmarkDefer(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
@@ -52,7 +52,8 @@ func BenchmarkDefer(b *testing.B) {
 	})
 }
 
-// BenchmarkOnce bounds what an effect once costs: the claim, in a transaction whose handler does nothing.
+// BenchmarkOnce bounds what an effect once costs: the claim, in a transaction whose handler does
+// nothing.
 func BenchmarkOnce(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)

@@ -35,7 +35,8 @@ var (
 
 func TestStore_keeps_the_contract(t *testing.T) {
 	t.Parallel()
-	// A closed store refuses deferred messages only: what a handler under way has still to record is written.
+	// A closed store refuses deferred messages only: what a handler under way has still to record
+	// is written.
 	features := storetest.Features{Transactional: true, SharedBetweenProcesses: true, Persistent: true, Delays: true, History: true}
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		storetest.Run(t, features, func(t *testing.T) storetest.Harness {

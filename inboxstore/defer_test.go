@@ -250,7 +250,8 @@ func TestDefer_G5_only_a_claim_in_the_database_makes_a_duplicate(t *testing.T) {
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 }
 
-// The first message of a store starts its cleanup, which Close waits for: the race detector sees whether the two know of each other.
+// The first message of a store starts its cleanup, which Close waits for: the race detector sees
+// whether the two know of each other.
 func TestDefer_G12_close_during_the_first_message_loses_nothing(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

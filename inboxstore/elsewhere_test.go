@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The number of the queue is that of an outbox there, whose forwarder would publish what was deferred; a claim there would be found by no other delivery.
+// The number of the queue is that of an outbox there, whose forwarder would publish what was
+// deferred; a claim there would be found by no other delivery.
 func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *testdb.Database{"sqlite": testdb.SQLite, "postgres-pq": testdb.Postgres, "mariadb": testdb.MySQL} {
@@ -52,7 +53,8 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 	}
 }
 
-// On SQLite the cleanup waits, with the only connection of the store, for the transaction that is to be checked.
+// On SQLite the cleanup waits, with the only connection of the store, for the transaction that is
+// to be checked.
 func TestStore_G4_accepts_a_transaction_of_another_handle_while_its_cleanup_waits_for_it(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
@@ -78,7 +80,8 @@ func TestStore_G4_accepts_a_transaction_of_another_handle_while_its_cleanup_wait
 	require.True(t, fresh)
 }
 
-// The first transaction of the store waits, with its only connection, for the transaction that is to be checked.
+// The first transaction of the store waits, with its only connection, for the transaction that is
+// to be checked.
 func TestStore_G4_takes_a_transaction_of_another_handle_while_its_first_one_waits_for_that(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))

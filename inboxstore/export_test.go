@@ -5,8 +5,8 @@ import "time"
 // SecondCommit is the number of waiting deliveries that starts a second commit.
 const SecondCommit = secondCommit
 
-// Waiting returns how many deliveries to a queue wait for the next commit, and whether a commit is running. After Close it
-// returns zero values.
+// Waiting returns how many deliveries to a queue wait for the next commit, and whether a commit is
+// running. After Close it returns zero values.
 func (s *Store) Waiting(queue string) (waiting int, committing bool) {
 	in, err := s.ingest(queue)
 	if err != nil {

@@ -82,7 +82,8 @@ func TestStore_bury_claims_the_message(t *testing.T) {
 	})
 }
 
-// The database does not store the dead letter, and reports no error. Then the message is not claimed either, so it comes again.
+// The database does not store the dead letter, and reports no error. Then the message is not
+// claimed either, so it comes again.
 func TestStore_G2_a_message_whose_dead_letter_is_not_stored_is_not_claimed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -109,8 +110,8 @@ func TestStore_G2_a_message_whose_dead_letter_is_not_stored_is_not_claimed(t *te
 	})
 }
 
-// What Postbox itself writes must not depend on the isolation that the database has by default: copies of a message that fail at the
-// same instant each count.
+// What Postbox itself writes must not depend on the isolation that the database has by default:
+// copies of a message that fail at the same instant each count.
 func TestStore_G7_counts_failures_at_any_default_isolation_level(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {

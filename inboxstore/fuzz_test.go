@@ -9,7 +9,8 @@ import (
 // maxClaim is what the column of claims takes on MySQL, in bytes.
 const maxClaim = 255
 
-// Ids come from whoever publishes: two of them have one claim only if they are the same, and every claim fits.
+// Ids come from whoever publishes: two of them have one claim only if they are the same, and every
+// claim fits.
 func FuzzKey(f *testing.F) {
 	f.Add("1", "2")
 	f.Add("", "\x00")

@@ -57,8 +57,8 @@ func TestIngest_F16_a_message_that_the_database_refuses_fails_alone(t *testing.T
 	})
 }
 
-// conflict has the server itself raise the code of a conflict where it shall insert a payload, so many times. The
-// counter survives a rollback.
+// conflict has the server itself raise the code of a conflict where it shall insert a payload, so
+// many times. The counter survives a rollback.
 func conflict(t *testing.T, database *testdb.Database, payload, times string) {
 	t.Helper()
 	if database.Dialect == postbox.PostgreSQL {
@@ -115,8 +115,8 @@ func TestIngest_lasting_conflict_is_an_error_of_all_deliveries(t *testing.T) {
 	}
 }
 
-// Whether the connection or the whole server went away under a commit, nothing is lost, and a redelivery tells.
-// Also covers G2.
+// Whether the connection or the whole server went away under a commit, nothing is lost, and a
+// redelivery tells. Also covers G2.
 func TestIngest_F26_killed_connection_loses_nothing(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
@@ -151,7 +151,8 @@ func kill(t *testing.T, database *testdb.Database) {
 	database.Exec(t, end, waitingClaim(t, database))
 }
 
-// waitingClaim returns the connection that waits for a claim in this test's database, as soon as one does.
+// waitingClaim returns the connection that waits for a claim in this test's database, as soon as
+// one does.
 func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -246,7 +246,8 @@ func TestStore_G12_handler_outlives_the_cancelled_delivery_and_is_committed(t *t
 	})
 }
 
-// A claim waits for the transaction that has claimed the same key, which may be anybody's and take any time.
+// A claim waits for the transaction that has claimed the same key, which may be anybody's and take
+// any time.
 func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -307,7 +308,8 @@ func TestStore_conflicts_are_run_again(t *testing.T) {
 	}
 }
 
-// What the server refuses at the commit is the handler's failure: it must count, or it would come for ever.
+// What the server refuses at the commit is the handler's failure: it must count, or it would come
+// for ever.
 func TestStore_G4_a_refused_commit_is_a_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

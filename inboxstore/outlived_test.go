@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// tooEarly is a handler that returns while InTx within it, in another goroutine, has written one of two effects. The function lets that write the second one.
+// tooEarly is a handler that returns while InTx within it, in another goroutine, has written one of
+// two effects. The function lets that write the second one.
 func tooEarly(t *testing.T, db *sql.DB) (handler func(ctx context.Context) error, end func() error) {
 	t.Helper()
 	begun, returned, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)

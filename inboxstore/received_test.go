@@ -104,7 +104,8 @@ func TestStore_G4_a_received_message_is_kept_with_the_effect(t *testing.T) {
 	})
 }
 
-// The transaction of the user has the first message of a consumer, which registers its history, and is rolled back.
+// The transaction of the user has the first message of a consumer, which registers its history, and
+// is rolled back.
 func TestStore_G4_a_rolled_back_transaction_keeps_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -125,7 +126,8 @@ func TestStore_G4_a_rolled_back_transaction_keeps_nothing(t *testing.T) {
 	})
 }
 
-// As a deadlock does on MariaDB and MySQL. What is written after it is committed at once, and so would be the entry.
+// As a deadlock does on MariaDB and MySQL. What is written after it is committed at once, and so
+// would be the entry.
 func TestStore_G4_a_message_whose_transaction_has_ended_is_not_kept(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -147,8 +149,8 @@ func TestStore_G4_a_message_whose_transaction_has_ended_is_not_kept(t *testing.T
 	})
 }
 
-// A handler that overlooks the error of a statement has failed, also in a transaction of the user. On other databases than PostgreSQL only the statement
-// is rolled back.
+// A handler that overlooks the error of a statement has failed, also in a transaction of the user.
+// On other databases than PostgreSQL only the statement is rolled back.
 func TestStore_G4_a_handler_that_overlooks_an_error_keeps_nothing_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.Postgres(t))
@@ -170,7 +172,8 @@ func TestStore_G4_a_handler_that_overlooks_an_error_keeps_nothing_on_PostgreSQL(
 	require.Empty(t, kept(t, operatorOf(t, database)))
 }
 
-// What a broker delivers may be anything. It must neither be refused nor grow the table without bounds.
+// What a broker delivers may be anything. It must neither be refused nor grow the table without
+// bounds.
 func TestStore_keeps_hostile_messages_within_bounds(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -215,7 +218,8 @@ func TestStore_OnceReceived_refuses_what_it_cannot_keep(t *testing.T) {
 	require.ErrorContains(t, err, "MaxPayload: -1 bytes is negative")
 }
 
-// Messages of the same microsecond get different ids. The clock of SQLite counts milliseconds, so most of these are handled at the same time.
+// Messages of the same microsecond get different ids. The clock of SQLite counts milliseconds, so
+// most of these are handled at the same time.
 func TestStore_gives_each_received_message_an_id_of_its_own(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
@@ -230,7 +234,8 @@ func TestStore_gives_each_received_message_an_id_of_its_own(t *testing.T) {
 	require.Equal(t, n, database.Count(t, "SELECT COUNT(DISTINCT id) FROM postbox_history"))
 }
 
-// The configured retention is stored for the process that cleans up, and an operator can turn the history off for all processes.
+// The configured retention is stored for the process that cleans up, and an operator can turn the
+// history off for all processes.
 func TestStore_keeps_nothing_while_an_operator_has_turned_the_history_off(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -251,7 +256,8 @@ func TestStore_keeps_nothing_while_an_operator_has_turned_the_history_off(t *tes
 	})
 }
 
-// A process that had nothing to do for a while does not know yet what operators have changed meanwhile.
+// A process that had nothing to do for a while does not know yet what operators have changed
+// meanwhile.
 func TestStore_knows_after_a_pause_whether_the_history_is_off(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -313,5 +319,6 @@ func TestStore_a_history_costs_one_statement(t *testing.T) {
 	require.EqualValues(t, 3+lookups, counts.History.Load())
 }
 
-// lookups is the number of statements with which a store finds a history that is not registered, and reads its settings, once for each consumer.
+// lookups is the number of statements with which a store finds a history that is not registered,
+// and reads its settings, once for each consumer.
 const lookups = 4

@@ -18,8 +18,9 @@ import (
 
 var errHandler = errors.New("no stock")
 
-// The server has rolled back the whole transaction, and the savepoint with it. The error of the deadlock says so, and is the only one. If the handler has
-// ignored it, the error says that the savepoint is gone.
+// The server has rolled back the whole transaction, and the savepoint with it. The error of the
+// deadlock says so, and is the only one. If the handler has ignored it, the error says that the
+// savepoint is gone.
 func TestStore_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -45,7 +46,8 @@ func TestStore_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 		require.NoError(t, add(t.Context(), mine, "b"))
 		ended := make(chan error, 1)
 		_, err = store.Once(postbox.ContextWithTx(t.Context(), mine), key, func(ctx context.Context) error {
-			// One of the two is the second that waits, and closes the circle. The server chooses by what they have changed, not by their order.
+			// One of the two is the second that waits, and closes the circle. The server chooses by
+			// what they have changed, not by their order.
 			go func() { ended <- add(context.WithoutCancel(ctx), other, "b") }()
 			err := add(ctx, mine, "a")
 			if ignored && err != nil {
@@ -67,7 +69,8 @@ func TestStore_within_a_transaction_that_a_deadlock_has_ended(t *testing.T) {
 	}
 }
 
-// The connection of a transaction is lost, so the database has rolled it back, and nothing has to go back to a savepoint.
+// The connection of a transaction is lost, so the database has rolled it back, and nothing has to
+// go back to a savepoint.
 func TestStore_within_a_transaction_whose_connection_is_lost(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -20,7 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The recipe of docs/inbox.md. Without the pause the channel would deliver the message again at once, for ever.
+// The recipe of docs/inbox.md. Without the pause the channel would deliver the message again at
+// once, for ever.
 func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// Two modules that answer each other: each message says where it comes from, until the limit ends the loop. In a
-// router, the inbox goes around it: AddMiddleware(inbox.Middleware, causation.Middleware).
+// Two modules that answer each other: each message says where it comes from, until the limit ends
+// the loop. In a router, the inbox goes around it: AddMiddleware(inbox.Middleware,
+// causation.Middleware).
 func ExampleCausation() {
 	answer := func(module, uuid, name string) message.HandlerFunc {
 		causation, err := middleware.NewCausation(middleware.CausationConfig{Module: module, MaxHops: 3})

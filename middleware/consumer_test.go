@@ -18,7 +18,8 @@ import (
 
 const sharedConsumer = "Postbox found two handlers with the same consumer on one topic"
 
-// Whether the two are a mistake, or share the messages of a topic on purpose, only the user knows: so it is said, and nothing more.
+// Whether the two are a mistake, or share the messages of a topic on purpose, only the user knows:
+// so it is said, and nothing more.
 func TestInbox_two_handlers_with_one_consumer_are_logged_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

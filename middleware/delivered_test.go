@@ -25,7 +25,8 @@ func encrypted() *message.Message {
 	return msg
 }
 
-// decrypt changes all of a message that a handler can change, the bytes of its payload in place. It fails where it has done so before.
+// decrypt changes all of a message that a handler can change, the bytes of its payload in place. It
+// fails where it has done so before.
 func decrypt(t *testing.T, msg *message.Message) {
 	t.Helper()
 	requireDelivered(t, msg)
@@ -67,7 +68,8 @@ func TestInbox_dead_letter_holds_the_message_as_it_was_delivered(t *testing.T) {
 	})
 }
 
-// A broker or a middleware that delivers the same message again, or the same bytes, as GoChannel and Watermill's Retry do.
+// A broker or a middleware that delivers the same message again, or the same bytes, as GoChannel
+// and Watermill's Retry do.
 func TestInbox_after_a_failure_the_message_is_as_it_was_delivered(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

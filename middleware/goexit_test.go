@@ -82,7 +82,8 @@ func TestInbox_a_handler_that_ends_its_goroutine_is_counted_once_in_nested_inbox
 	})
 }
 
-// The message of a handler that ends its goroutine must not block its key, or the others of its micro-batch.
+// The message of a handler that ends its goroutine must not block its key, or the others of its
+// micro-batch.
 func TestProcess_G3_a_handler_that_ends_its_goroutine_holds_up_no_queue(t *testing.T) {
 	t.Parallel()
 	for name, chain := range map[string]func(b *guardBench) []message.HandlerMiddleware{

@@ -41,7 +41,8 @@ func newGuardBench(t *testing.T, database *testdb.Database) *guardBench {
 	return &guardBench{Database: &looking, t: t, store: store}
 }
 
-// failsOnce returns a handler that writes an effect and then fails, and succeeds when it is called again.
+// failsOnce returns a handler that writes an effect and then fails, and succeeds when it is called
+// again.
 func (b *guardBench) failsOnce() (h message.HandlerFunc, calls *atomic.Int32) {
 	calls = new(atomic.Int32)
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -128,8 +129,8 @@ func errorEaters(t *testing.T) map[string]message.HandlerMiddleware {
 	}
 }
 
-// A transaction in which the handler has returned an error never commits, whatever stands around it: the attempt is recorded,
-// and the next one, in a transaction of its own, has the effect.
+// A transaction in which the handler has returned an error never commits, whatever stands around
+// it: the attempt is recorded, and the next one, in a transaction of its own, has the effect.
 func TestGuard_G4_queue_never_commits_what_a_failed_handler_wrote(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -195,7 +196,8 @@ func TestGuard_G4_inbox_never_commits_what_a_failed_handler_wrote(t *testing.T) 
 	})
 }
 
-// Around an inbox, each try is a delivery of its own: it is counted, and has a transaction of its own.
+// Around an inbox, each try is a delivery of its own: it is counted, and has a transaction of its
+// own.
 func TestInbox_G4_error_eaters_around_it_change_no_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -220,8 +222,8 @@ func TestInbox_G4_error_eaters_around_it_change_no_effect(t *testing.T) {
 // order is a command.
 type order struct{ ID string }
 
-// processOrders has a router's handler work off the orders that come from the subscriber. The first time it fails, and the CQRS component
-// acknowledges that.
+// processOrders has a router's handler work off the orders that come from the subscriber. The first
+// time it fails, and the CQRS component acknowledges that.
 func (b *guardBench) processOrders(subscriber message.Subscriber, around ...message.HandlerMiddleware) {
 	b.t.Helper()
 	var calls atomic.Int32
@@ -245,7 +247,8 @@ func (b *guardBench) processOrders(subscriber message.Subscriber, around ...mess
 	})
 }
 
-// Watermill's CQRS component drops the error of a command's handler where it is told to, before any middleware sees it.
+// Watermill's CQRS component drops the error of a command's handler where it is told to, before any
+// middleware sees it.
 func TestGuardCommands_G4_never_commits_a_command_whose_error_was_acknowledged(t *testing.T) {
 	t.Parallel()
 	for place, begin := range map[string]func(b *guardBench, command *message.Message){

@@ -17,7 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// A message that is given up is a dead letter and not in the history; what the handler does to its message is not kept.
+// A message that is given up is a dead letter and not in the history; what the handler does to its
+// message is not kept.
 func TestInbox_G4_keeps_messages_as_they_were_delivered(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -14,8 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A handler that calls code with an InTx of its own had two transactions: what the second one wrote stayed when the first failed, and as many handlers as
-// the pool has connections waited for each other for ever.
+// A handler that calls code with an InTx of its own had two transactions: what the second one wrote
+// stayed when the first failed, and as many handlers as the pool has connections waited for each
+// other for ever.
 func TestInbox_G4_InTx_in_a_handler_is_part_of_its_transaction(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

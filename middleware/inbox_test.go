@@ -45,7 +45,8 @@ func inboxFor(t *testing.T, database *testdb.Database, change func(*middleware.I
 	return inbox
 }
 
-// handler writes an effect through the transaction, returns a receipt, and then fails as it is told.
+// handler writes an effect through the transaction, returns a receipt, and then fails as it is
+// told.
 func handler(fail func() error) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		tx, ok := postbox.TxFromContext(msg.Context())
@@ -149,7 +150,8 @@ func TestInbox_G7_a_connection_that_the_database_ends_counts_no_failure_once(t *
 		msg := message.NewMessage("1", nil)
 		_, err := inbox.Process(t.Context(), msg, func(msg *message.Message) ([]*message.Message, error) {
 			tx, _ := postbox.TxFromContext(msg.Context())
-			// The server ends this connection, as it does when it shuts down. Since it is there, that would count the second time.
+			// The server ends this connection, as it does when it shuts down. Since it is there,
+			// that would count the second time.
 			_, err := tx.ExecContext(msg.Context(), "SELECT pg_terminate_backend(pg_backend_pid())")
 			return nil, err
 		})
@@ -267,7 +269,8 @@ func TestInbox_pause_before_a_nack_ends_with_the_delivery(t *testing.T) {
 	require.ErrorIs(t, <-done, errHandler)
 }
 
-// Brokers deliver a nacked message at once, and a database that is away would be asked in a hot loop.
+// Brokers deliver a nacked message at once, and a database that is away would be asked in a hot
+// loop.
 func TestInbox_pauses_while_the_database_is_away(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
@@ -290,7 +293,8 @@ func TestInbox_pauses_while_the_database_is_away(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// What the handler has put into the context of a message that it returns counts beside the transaction: here a delay of Watermill's.
+// What the handler has put into the context of a message that it returns counts beside the
+// transaction: here a delay of Watermill's.
 func TestInbox_delay_in_the_context_of_a_returned_message(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

@@ -53,7 +53,8 @@ func TestInbox_within_itself_counts_each_failure_once(t *testing.T) {
 	})
 }
 
-// What the inner one has written belongs to the outer one, which must not commit it where something between them drops the error.
+// What the inner one has written belongs to the outer one, which must not commit it where something
+// between them drops the error.
 func TestInbox_within_itself_commits_nothing_if_a_failure_is_swallowed_in_between(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

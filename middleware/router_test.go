@@ -52,9 +52,8 @@ func TestInbox_in_a_router_takes_consumer_and_topics_from_it(t *testing.T) {
 	require.Equal(t, []int{2, 2, 0}, []int{effects, receipts, dead})
 }
 
-// The router closes in the middle of a handler and cancels its context: the handler ends in peace and is
-// committed, so the next delivery is a duplicate.
-// Also covers F24.
+// The router closes in the middle of a handler and cancels its context: the handler ends in peace
+// and is committed, so the next delivery is a duplicate. Also covers F24.
 func TestInbox_G12_router_closes_while_a_handler_runs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -83,8 +82,8 @@ func TestInbox_G12_router_closes_while_a_handler_runs(t *testing.T) {
 	})
 }
 
-// The subscriber of watermill-sql v3 commits what a failed handler wrote (L1) and delivers again; in a savepoint
-// nothing of a failure remains, and the one connection that it holds is enough.
+// The subscriber of watermill-sql v3 commits what a failed handler wrote (L1) and delivers again;
+// in a savepoint nothing of a failure remains, and the one connection that it holds is enough.
 func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {

@@ -16,8 +16,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// The subscriber of watermill-sql v4 puts its transaction into the context under a key of its own, in a wrapper of its own, and the router
-// calls it sql.Subscriber. This one does too; that of v4 itself is in the module proof/publishers.
+// The subscriber of watermill-sql v4 puts its transaction into the context under a key of its own,
+// in a wrapper of its own, and the router calls it sql.Subscriber. This one does too; that of v4
+// itself is in the module proof/publishers.
 type consuming struct {
 	message.Subscriber
 	db *sql.DB
@@ -110,7 +111,8 @@ func TestInbox_has_a_transaction_of_its_own_beside_that_of_the_subscriber(t *tes
 	})
 }
 
-// billOnce lets the inbox handle a message from a subscriber with an unseen transaction, and returns its error.
+// billOnce lets the inbox handle a message from a subscriber with an unseen transaction, and
+// returns its error.
 func billOnce(t *testing.T, database *testdb.Database, change func(*middleware.InboxConfig)) error {
 	t.Helper()
 	inbox := inboxFor(t, database, change)

@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// Watermill's Timeout outside of the inbox ends the handler's context, and what fails after that is the handler.
+// Watermill's Timeout outside of the inbox ends the handler's context, and what fails after that is
+// the handler.
 func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 	t.Parallel()
 	errLate := errors.New("too late")
@@ -32,7 +33,8 @@ func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				inbox := inboxFor(t, database, nil)
 				runs := 0
-				// Long enough for the handler to begin also on a busy machine: a deadline before that is no attempt.
+				// Long enough for the handler to begin also on a busy machine: a deadline before
+				// that is no attempt.
 				h := wmmiddleware.Timeout(500 * time.Millisecond)(inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					runs++
 					produced, err := handler(succeed)(msg)

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// A test of a service that publishes an event with each order, and reminds its customers an hour later.
+// A test of a service that publishes an event with each order, and reminds its customers an hour
+// later.
 func Example() {
 	testOrders := func(t *testing.T) {
 		db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_pragma=busy_timeout(10000)&_txlock=immediate")

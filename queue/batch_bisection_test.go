@@ -24,9 +24,9 @@ func without(ids, culprits []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(culprits, id) })
 }
 
-// Each culprit costs at most two calls for each of the seven times that a hundred can be halved, and then one for each
-// attempt that is left. Whoever takes the queue over has its first lane before the others, and perhaps a batch of that.
-// Also covers feature N2.
+// Each culprit costs at most two calls for each of the seven times that a hundred can be halved,
+// and then one for each attempt that is left. Whoever takes the queue over has its first lane
+// before the others, and perhaps a batch of that. Also covers feature N2.
 func TestBatch_finds_culprits_among_a_hundred_messages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -88,8 +88,8 @@ func TestBatch_in_which_each_message_fails_is_dead(t *testing.T) {
 	})
 }
 
-// Without a transaction a handler sees messages again, and only the culprit is tried again for its own sake.
-// Also covers feature N2.
+// Without a transaction a handler sees messages again, and only the culprit is tried again for its
+// own sake. Also covers feature N2.
 func TestBatch_without_a_transaction_tries_only_the_culprit_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

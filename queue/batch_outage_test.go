@@ -19,7 +19,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// awayBatch is a configuration that knows an outage, and does not probe it before the test has ended.
+// awayBatch is a configuration that knows an outage, and does not probe it before the test has
+// ended.
 func awayBatch(inTx bool) queue.BatchConfig {
 	return inboxtest.QuickBatch(func(c *queue.BatchConfig) {
 		awayIsOutage(&c.Worker)
@@ -67,9 +68,8 @@ func TestBatch_G7_an_outage_postpones_the_whole_batch(t *testing.T) {
 	}
 }
 
-// The outage begins while a culprit is looked for: what has not been handled yet waits, and only the culprit, if it was
-// found, has an attempt.
-// Also covers F13 and feature N2.
+// The outage begins while a culprit is looked for: what has not been handled yet waits, and only
+// the culprit, if it was found, has an attempt. Also covers F13 and feature N2.
 func TestBatch_G7_an_outage_during_the_search_for_a_culprit_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -96,9 +96,8 @@ func TestBatch_G7_an_outage_during_the_search_for_a_culprit_counts_no_attempt(t 
 	})
 }
 
-// A service is away for one message only, and the handler says for which. The others are done; that one waits for the
-// next probe, and does not come again and again.
-// Also covers F13.
+// A service is away for one message only, and the handler says for which. The others are done; that
+// one waits for the next probe, and does not come again and again. Also covers F13.
 func TestBatch_G7_an_outage_for_one_message_postpones_only_that_one(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
@@ -129,7 +128,8 @@ func TestBatch_G7_an_outage_for_one_message_postpones_only_that_one(t *testing.T
 	}
 }
 
-// A handler that names each message of a batch with an error of the database: a database that hangs must not be asked for each of them.
+// A handler that names each message of a batch with an error of the database: a database that hangs
+// must not be asked for each of them.
 func TestBatch_G7_asks_the_database_once_for_all_errors_of_a_batch(t *testing.T) {
 	t.Parallel()
 	for mode, inTx := range map[string]bool{"in a transaction": true, "without one": false} {

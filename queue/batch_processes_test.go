@@ -82,8 +82,8 @@ func TestBatch_G6_another_process_takes_over_after_a_crash(t *testing.T) {
 	})
 }
 
-// Two processes have the same batch, since the first one lost its lease and does not know. The effects are there once.
-// Also covers G6 and F10.
+// Two processes have the same batch, since the first one lost its lease and does not know. The
+// effects are there once. Also covers G6 and F10.
 func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
@@ -119,8 +119,8 @@ func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) 
 	}
 }
 
-// The answer to a commit is lost, and so is the connection: the batch is looked for, and there, or not.
-// Also covers F26.
+// The answer to a commit is lost, and so is the connection: the batch is looked for, and there, or
+// not. Also covers F26.
 func TestBatch_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	for name, committed := range map[string]bool{"committed": true, "lost": false} {

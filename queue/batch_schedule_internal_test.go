@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A message belongs to the first time of the schedule after it was stored, by the clocks of the schedule's time zone.
-// Also covers feature 0.5.
+// A message belongs to the first time of the schedule after it was stored, by the clocks of the
+// schedule's time zone. Also covers feature 0.5.
 func TestBatchConfig_schedules_in_time_zones(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")

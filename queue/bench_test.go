@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// BenchmarkQueue bounds what a queue itself costs a message: it is worked off, with default settings, by handlers that
-// do nothing, and in micro-batches, which have a transaction.
+// BenchmarkQueue bounds what a queue itself costs a message: it is worked off, with default
+// settings, by handlers that do nothing, and in micro-batches, which have a transaction.
 func BenchmarkQueue(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)

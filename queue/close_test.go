@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Of ten messages one is acked, one has been taken and nine have not: they are all there for the next one.
-// Also covers F1.
+// Of ten messages one is acked, one has been taken and nine have not: they are all there for the
+// next one. Also covers F1.
 func TestQueue_G12_close_loses_nothing(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {

@@ -17,9 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Nobody knows what became of the commit, so the message is looked for: it is gone, or it is handled again. Either way
-// its effect is there once, and no attempt is counted.
-// Also covers G7 and F26.
+// Nobody knows what became of the commit, so the message is looked for: it is gone, or it is
+// handled again. Either way its effect is there once, and no attempt is counted. Also covers G7 and
+// F26.
 func TestQueue_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ committed, micro bool }{
@@ -59,8 +59,8 @@ func TestQueue_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 	}
 }
 
-// cutting returns a handle whose connection breaks, once it is told to, at the next commit of an effect: before or after
-// the server did it.
+// cutting returns a handle whose connection breaks, once it is told to, at the next commit of an
+// effect: before or after the server did it.
 func cutting(t *testing.T, database *testdb.Database, committed bool) (*sql.DB, *atomic.Bool) {
 	t.Helper()
 	cut := new(atomic.Bool)

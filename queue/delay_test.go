@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The queue has waited: no outbox may wait again, neither one to which the handler passes the message on, nor PoisonOutbox.
+// The queue has waited: no outbox may wait again, neither one to which the handler passes the
+// message on, nor PoisonOutbox.
 func TestQueue_delays_a_message_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

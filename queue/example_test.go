@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Messages of one ordering key are handled one after the other, in the order in which they were stored.
+// Messages of one ordering key are handled one after the other, in the order in which they were
+// stored.
 func ExampleSubscriber() {
 	ctx := context.Background()
 	store, done := exampleStore()

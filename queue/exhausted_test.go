@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// exhausting is a statement for more than there is room for. PostgreSQL has no limit with the code of a full disk, so its error is made
-// up.
+// exhausting is a statement for more than there is room for. PostgreSQL has no limit with the code
+// of a full disk, so its error is made up.
 func exhausting(ctx context.Context, b *queueBench, tx *sql.Tx) error {
 	if b.Dialect == postbox.PostgreSQL {
 		return &pq.Error{Code: "53100", Message: "No space left on device"}
@@ -59,7 +59,8 @@ var exhaustingModes = map[string]func(b *queueBench, handle func(ctx context.Con
 	},
 }
 
-// Disk or memory is full for some messages only: they hold up no others, and come to their end once others get through.
+// Disk or memory is full for some messages only: they hold up no others, and come to their end once
+// others get through.
 func TestQueue_G7_a_message_that_exhausts_the_disk_or_memory_is_no_outage(t *testing.T) {
 	t.Parallel()
 	for mode, start := range exhaustingModes {

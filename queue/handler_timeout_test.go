@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// A time-out ends the context of the statement that the handler waits for, and so its connection. That is an attempt of the
-// message, and its neighbours are done.
+// A time-out ends the context of the statement that the handler waits for, and so its connection.
+// That is an attempt of the message, and its neighbours are done.
 func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
 	t.Parallel()
 	for mode, work := range workers {

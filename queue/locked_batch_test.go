@@ -16,13 +16,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// mostRuns is how often the handler of a message may run that has to do with a locked row, whether it is the message's own or that of another one of its
-// batch: in the transaction that is given up, in the one that is committed, and once more, for example where a server is slow to end the first.
+// mostRuns is how often the handler of a message may run that has to do with a locked row, whether
+// it is the message's own or that of another one of its batch: in the transaction that is given up,
+// in the one that is committed, and once more, for example where a server is slow to end the first.
 const mostRuns = 3
 
-// Somebody has locked the row of one of many messages that share a transaction. It waits, and with it the message behind it of its
-// key. All others are done meanwhile, in the next transaction, and nothing is said of them.
-// Also covers G4.
+// Somebody has locked the row of one of many messages that share a transaction. It waits, and with
+// it the message behind it of its key. All others are done meanwhile, in the next transaction, and
+// nothing is said of them. Also covers G4.
 func TestQueue_G3_a_locked_row_holds_up_no_other_message_of_its_batch(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(b *queueBench, runs *inboxtest.Journal){

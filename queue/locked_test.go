@@ -14,9 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Somebody has locked the row of a message whose handler has a transaction. The only worker gives that transaction up after a while and
-// goes on with the other messages. Nothing counts as an attempt, and when the lock is gone the message is done, once.
-// Also covers G4.
+// Somebody has locked the row of a message whose handler has a transaction. The only worker gives
+// that transaction up after a while and goes on with the other messages. Nothing counts as an
+// attempt, and when the lock is gone the message is done, once. Also covers G4.
 func TestQueue_G3_a_locked_row_holds_up_no_other_handler(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]time.Duration{"removed": 0, "kept": time.Hour} {

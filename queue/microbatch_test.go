@@ -56,8 +56,8 @@ func TestQueue_many_messages_share_a_commit(t *testing.T) {
 	})
 }
 
-// The batch of nine is rolled back. Then each is by itself: only the culprit is tried again, and its key waits.
-// Also covers G3 and feature N10.
+// The batch of nine is rolled back. Then each is by itself: only the culprit is tried again, and
+// its key waits. Also covers G3 and feature N10.
 func TestQueue_G4_effects_happen_once_although_one_message_of_a_commit_fails(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{

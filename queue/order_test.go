@@ -125,9 +125,8 @@ func TestQueue_single_mode_passes_a_message_that_fails(t *testing.T) {
 	})
 }
 
-// What happens when the head of a key keeps failing. In each case its key waits as long as the head is there, and
-// everybody else does not.
-// Also covers feature N8.
+// What happens when the head of a key keeps failing. In each case its key waits as long as the head
+// is there, and everybody else does not. Also covers feature N8.
 func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	ids := []string{"bad/1", "bad/2", "good/1", "bad/3", "good/2", "3"}
@@ -213,7 +212,8 @@ func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T)
 	}
 }
 
-// parked waits until the head stands aside for good, after so many attempts, and nothing else is left that can run.
+// parked waits until the head stands aside for good, after so many attempts, and nothing else is
+// left that can run.
 func (b *queueBench) parked(attempts int) {
 	b.T.Helper()
 	b.Eventually(func() bool {
@@ -223,8 +223,8 @@ func (b *queueBench) parked(attempts int) {
 	b.Renewed(1) // and stays so
 }
 
-// Messages that wait for another attempt, more of them than a page or the memory holds, starve nobody.
-// Also covers G8.
+// Messages that wait for another attempt, more of them than a page or the memory holds, starve
+// nobody. Also covers G8.
 func TestQueue_F11_many_waiting_messages_starve_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -31,9 +31,8 @@ func awayIsOutage(c *queue.Config) {
 	}
 }
 
-// A driver may say that it has lost its connection in words that nobody knows. Where an inbox within the handler of a queue
-// hears them, they are the database's.
-// Also covers F13.
+// A driver may say that it has lost its connection in words that nobody knows. Where an inbox
+// within the handler of a queue hears them, they are the database's. Also covers F13.
 func TestQueue_G7_an_inbox_in_a_handler_without_a_connection_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -56,8 +55,8 @@ func TestQueue_G7_an_inbox_in_a_handler_without_a_connection_counts_no_attempt(t
 	})
 }
 
-// The probe succeeds, but its message is not this process's any more: the queue must go on nevertheless.
-// Also covers F13.
+// The probe succeeds, but its message is not this process's any more: the queue must go on
+// nevertheless. Also covers F13.
 func TestQueue_G6_goes_on_after_a_probe_lost_its_lease(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
@@ -108,7 +107,8 @@ func TestQueue_G7_an_outage_counts_no_attempt_and_ends_by_itself(t *testing.T) {
 					}
 					return fmt.Errorf("ask: %w", errAway)
 				})
-				// Handlers that had their turn before the first one failed may still wait for a connection: after so many probes none does.
+				// Handlers that had their turn before the first one failed may still wait for a
+				// connection: after so many probes none does.
 				b.Eventually(func() bool { return calls.Load() > 20 && atWork.Load() == 0 }, "the outage has begun")
 				probing.Store(true)
 				before := calls.Load()

@@ -24,8 +24,8 @@ var neverReturns = map[string]func(){
 	"ends its goroutine": runtime.Goexit,
 }
 
-// The second message is the probe of a paused queue. If a function of the user does not return, the queue must not wait for the end of the
-// probe for ever.
+// The second message is the probe of a paused queue. If a function of the user does not return, the
+// queue must not wait for the end of the probe for ever.
 func TestQueue_G7_a_probe_whose_Classify_does_not_return_makes_room_for_another(t *testing.T) {
 	t.Parallel()
 	for name, leave := range neverReturns {

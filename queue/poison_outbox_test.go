@@ -82,8 +82,8 @@ func TestQueue_G3_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(
 	})
 }
 
-// The outbox waits until it is told that its time is over, which is longer than the log and the leases can wait.
-// Also covers G7.
+// The outbox waits until it is told that its time is over, which is longer than the log and the
+// leases can wait. Also covers G7.
 func TestQueue_G3_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -121,7 +121,8 @@ func setbacksOf(b *queueBench) []string {
 	return b.List("SELECT error FROM postbox_failures WHERE attempt = 0 AND error LIKE 'the message could not be settled%'")
 }
 
-// requireOneSetback says that the log names the message that could not be settled, and speaks of no other trouble.
+// requireOneSetback says that the log names the message that could not be settled, and speaks of no
+// other trouble.
 func requireOneSetback(t *testing.T, logger *watermill.CaptureLoggerAdapter, id string) {
 	t.Helper()
 	var named []any

@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Handlers leave one connection of the pool to the engine, whatever their number is: while all of them are at work, and for longer
-// than a lease, the lease is renewed.
+// Handlers leave one connection of the pool to the engine, whatever their number is: while all of
+// them are at work, and for longer than a lease, the lease is renewed.
 func TestQueue_G6_leases_are_renewed_while_every_handler_has_a_transaction(t *testing.T) {
 	t.Parallel()
 	for mode, work := range workers {
@@ -65,9 +65,9 @@ func leasesAreRenewed(t *testing.T, database *testdb.Database, work worker, stor
 	require.Equal(t, 1, b.Count(t, "SELECT MAX(c) FROM (SELECT COUNT(*) AS c FROM effects GROUP BY id) e"))
 }
 
-// A pool of one has no connection to renew a lease with while a handler has it. Its transaction holds the lane, so that a handler may
-// take longer than the lease, and another process, which needs the lane of a message that waits, takes all others.
-// Also covers G6.
+// A pool of one has no connection to renew a lease with while a handler has it. Its transaction
+// holds the lane, so that a handler may take longer than the lease, and another process, which
+// needs the lane of a message that waits, takes all others. Also covers G6.
 func TestQueue_G10_a_handler_with_the_only_connection_keeps_its_lease(t *testing.T) {
 	t.Parallel()
 	for mode, work := range workers {
@@ -98,7 +98,8 @@ func TestQueue_G10_a_handler_with_the_only_connection_keeps_its_lease(t *testing
 	}
 }
 
-// expired waits until the lease of a lane has been over for so long that the other process has looked for free lanes so many times.
+// expired waits until the lease of a lane has been over for so long that the other process has
+// looked for free lanes so many times.
 func (b *queueBench) expired(times int) {
 	b.T.Helper()
 	const over = "SELECT COUNT(*) FROM postbox_lanes l WHERE holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM postbox_members m WHERE m.holder = l.holder AND m.expires_at >= ?)"

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// spoil changes a message as a handler does that decrypts it in place, and reports one that was changed before.
+// spoil changes a message as a handler does that decrypts it in place, and reports one that was
+// changed before.
 func spoil(msg *message.Message) error {
 	if string(msg.Payload) != "payload of "+msg.UUID || msg.Metadata.Get("spoilt") != "" {
 		return errors.New("it was changed before")
@@ -25,7 +26,8 @@ func spoil(msg *message.Message) error {
 	return nil
 }
 
-// A handler runs again after a conflict, or since it failed together with others: with the message as it was stored, whatever it has done to it.
+// A handler runs again after a conflict, or since it failed together with others: with the message
+// as it was stored, whatever it has done to it.
 func TestQueue_G7_each_run_has_the_message_as_it_was_stored(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*queue.Config){

@@ -65,9 +65,9 @@ func TestQueue_F15_nack_after_the_ack_changes_nothing(t *testing.T) {
 	})
 }
 
-// A process whose lease ran out without its noticing finishes what somebody else has taken over: its word counts for
-// nothing, before the other one has finished and after.
-// Also covers F10 and F15.
+// A process whose lease ran out without its noticing finishes what somebody else has taken over:
+// its word counts for nothing, before the other one has finished and after. Also covers F10 and
+// F15.
 func TestQueue_G6_an_outcome_of_a_process_that_lost_the_lease_is_ignored(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]error{"ack": nil, "nack": inboxtest.ErrHandler, "permanent": postbox.Permanent(inboxtest.ErrHandler)} {
@@ -121,9 +121,8 @@ func TestQueue_G6_an_outcome_of_a_process_that_lost_the_lease_is_ignored(t *test
 	}
 }
 
-// A handler runs for longer than a lease lasts, and the lease follows the life of the process: nobody else gets the
-// message.
-// Also covers feature N4.
+// A handler runs for longer than a lease lasts, and the lease follows the life of the process:
+// nobody else gets the message. Also covers feature N4.
 func TestQueue_G6_handlers_that_run_longer_than_the_lease_keep_it(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
@@ -162,8 +161,8 @@ func TestQueue_G6_handlers_that_run_longer_than_the_lease_keep_it(t *testing.T) 
 	}
 }
 
-// A rebalance gives the same messages to two members of a consumer group, again and again: each of them stores and acks.
-// Also covers F6 and F25.
+// A rebalance gives the same messages to two members of a consumer group, again and again: each of
+// them stores and acks. Also covers F6 and F25.
 func TestQueue_G5_two_members_of_a_group_store_the_same_messages_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

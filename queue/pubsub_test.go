@@ -20,17 +20,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Watermill's own suite, which every Pub/Sub should pass, over Defer and Subscriber. A topic has a queue for each
-// consumer group, and a message goes into all of them.
+// Watermill's own suite, which every Pub/Sub should pass, over Defer and Subscriber. A topic has a
+// queue for each consumer group, and a message goes into all of them.
 
-// With exactly-once delivery a duplicate fails the suite, which then leaves two tests out, so it runs both ways. The
-// suite checks the order of messages with equal payloads, so that is what a key means here.
+// With exactly-once delivery a duplicate fails the suite, which then leaves two tests out, so it
+// runs both ways. The suite checks the order of messages with equal payloads, so that is what a key
+// means here.
 //
-// The sizes are short, since the full ones take minutes with the race detector. Most messages of the suite have the same
-// payload, so in transactions each of them has a commit of its own. The outbox has a run of full size, in proof/pubsub.
+// The sizes are short, since the full ones take minutes with the race detector. Most messages of
+// the suite have the same payload, so in transactions each of them has a commit of its own. The
+// outbox has a run of full size, in proof/pubsub.
 //
-// SQLite has one transaction that writes at a time. So that of a message which waits for its reader keeps out the other
-// topics, and the suite, which reads one topic after the other, waits for ever.
+// SQLite has one transaction that writes at a time. So that of a message which waits for its reader
+// keeps out the other topics, and the suite, which reads one topic after the other, waits for ever.
 // Also covers G5, F1 and F2.
 func TestPubSub_G3_queues_pass_the_suite_of_Watermill(t *testing.T) {
 	t.Parallel()
@@ -63,9 +65,9 @@ func TestPubSub_G3_queues_pass_the_suite_of_Watermill(t *testing.T) {
 	}
 }
 
-// The chain as users have it: a broker that delivers everything twice, the middleware that stores and acks, the queue.
-// A GoChannel promises no order, so there is none to keep, and messages without a key are in all lanes.
-// Also covers F6.
+// The chain as users have it: a broker that delivers everything twice, the middleware that stores
+// and acks, the queue. A GoChannel promises no order, so there is none to keep, and messages
+// without a key are in all lanes. Also covers F6.
 func TestPubSub_G5_queues_pass_the_suite_of_Watermill_behind_a_broker_that_duplicates(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

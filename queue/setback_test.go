@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// refusal is a way in which a database does not settle the message a/1: triggers on these events of a table, and what they do. A database without an
-// action has no such triggers.
+// refusal is a way in which a database does not settle the message a/1: triggers on these events of
+// a table, and what they do. A database without an action has no such triggers.
 type refusal struct {
 	table   string
 	events  []string
@@ -45,7 +45,8 @@ var (
 	}
 )
 
-// eachRefusal runs a test for each refusal that the database is capable of, with a queue of its own.
+// eachRefusal runs a test for each refusal that the database is capable of, with a queue of its
+// own.
 func eachRefusal(t *testing.T, test func(b *queueBench, r refusal)) {
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -94,13 +95,12 @@ func (b *queueBench) refuse(r refusal) (end func()) {
 	}
 }
 
-// toldInARow is after how many refusals in a row Postbox speaks of a message. Each may be five conflicts of the batch that it stands in, of its
-// halves and of the message alone.
+// toldInARow is after how many refusals in a row Postbox speaks of a message. Each may be five
+// conflicts of the batch that it stands in, of its halves and of the message alone.
 const toldInARow = 6
 
-// The transaction of a handler can never be ended as it should be, for whatever reason. This is no attempt, other keys do not wait, and the
-// pauses grow.
-// Also covers G4 and G7.
+// The transaction of a handler can never be ended as it should be, for whatever reason. This is no
+// attempt, other keys do not wait, and the pauses grow. Also covers G4 and G7.
 func TestQueue_G3_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	for mode, change := range map[string]func(*queue.Config){

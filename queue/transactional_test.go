@@ -68,7 +68,8 @@ func TestQueue_G4_effect_outgoing_message_and_removal_commit_together(t *testing
 	})
 }
 
-// A handler that needs a transaction works in an inbox and in a transactional queue. In another queue the record of the failure has to say what to change.
+// A handler that needs a transaction works in an inbox and in a transactional queue. In another
+// queue the record of the failure has to say what to change.
 func TestQueue_without_Transactional_the_failure_says_what_to_set(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -109,8 +110,8 @@ func TestQueue_without_Transactional_there_is_no_transaction(t *testing.T) {
 	b.Drained()
 }
 
-// A crash of the handler's process is, to the database, the end of its connection. So is what an operator does who ends it.
-// Also covers G7 and F5.
+// A crash of the handler's process is, to the database, the end of its connection. So is what an
+// operator does who ends it. Also covers G7 and F5.
 func TestQueue_G4_a_connection_that_ends_under_a_handler_leaves_no_effect_and_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -147,9 +148,8 @@ func suicide(dialect postbox.Dialect) string {
 	return "SELECT pg_terminate_backend(pg_backend_pid())"
 }
 
-// Two processes handle the same message, since the first one lost its lease and does not know. Whoever ends first, one
-// of them is rolled back.
-// Also covers G6 and F10.
+// Two processes handle the same message, since the first one lost its lease and does not know.
+// Whoever ends first, one of them is rolled back. Also covers G6 and F10.
 func TestQueue_G4_a_message_has_its_effect_once_although_the_lease_was_lost(t *testing.T) {
 	t.Parallel()
 	for _, zombieFirst := range []bool{false, true} {
@@ -229,7 +229,8 @@ func TestQueue_G4_conflicts_run_again_and_count_no_attempt(t *testing.T) {
 	}
 }
 
-// What the server refuses at the commit is the handler's failure: it must count, or it would come for ever.
+// What the server refuses at the commit is the handler's failure: it must count, or it would come
+// for ever.
 func TestQueue_G4_a_refused_commit_is_a_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.Postgres(t))

@@ -12,7 +12,8 @@ import (
 // worker works the queue off in one of its ways, in transactions.
 type worker func(b *queueBench, change func(*queue.BatchConfig), handle func(ctx context.Context, msg *message.Message) error)
 
-// workers are the ways that there are. Of the settings, a queue without batches has those of its own.
+// workers are the ways that there are. Of the settings, a queue without batches has those of its
+// own.
 var workers = map[string]worker{
 	"single": func(b *queueBench, change func(*queue.BatchConfig), handle func(ctx context.Context, msg *message.Message) error) {
 		config := inboxtest.QuickBatch(change).Worker

@@ -21,7 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// A shop publishes an order, and expects billing and stock to handle it. Billing does, in another module with its own database. There is no stock.
+// A shop publishes an order, and expects billing and stock to handle it. Billing does, in another
+// module with its own database. There is no stock.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	broker := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, nil)

@@ -23,7 +23,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/receipts"
 )
 
-// producer is the side that awaits receipts: of "orders" within an hour, and of "soon" within a millisecond.
+// producer is the side that awaits receipts: of "orders" within an hour, and of "soon" within a
+// millisecond.
 type producer struct {
 	*testing.T
 

@@ -24,7 +24,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// Two modules with a database each. The handlers fail at first, all messages come twice, and one message fails for ever in one handler.
+// Two modules with a database each. The handlers fail at first, all messages come twice, and one
+// message fails for ever in one handler.
 func TestReceipts_G4_two_modules_confirm_each_effect_that_commits(t *testing.T) {
 	t.Parallel()
 	broker := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 100}, nil)
@@ -117,7 +118,8 @@ func startConsumers(t *testing.T, broker *gochannel.GoChannel) {
 	run(t, module)
 }
 
-// failsFirst returns a handler that fails once for each message, and for ever for the message "bad" unless that is to be spared.
+// failsFirst returns a handler that fails once for each message, and for ever for the message "bad"
+// unless that is to be spared.
 func failsFirst(spared ...string) message.HandlerFunc {
 	var mu sync.Mutex
 	failed := map[string]bool{}

@@ -76,7 +76,8 @@ func rolledBack(p *producer) {
 
 var errRefused = errors.New("refused")
 
-// A program published a message to the broker and writes it to the outbox only then. The receipt comes before it commits.
+// A program published a message to the broker and writes it to the outbox only then. The receipt
+// comes before it commits.
 func TestReceiver_takes_a_receipt_that_comes_while_its_row_is_written(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

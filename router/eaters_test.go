@@ -61,7 +61,8 @@ func (s *service) begin() {
 	require.NoError(s.t, err)
 }
 
-// failsOnce returns a handler that writes an effect and then fails, and succeeds when it is called again.
+// failsOnce returns a handler that writes an effect and then fails, and succeeds when it is called
+// again.
 func (s *service) failsOnce(name string) message.HandlerFunc {
 	var calls atomic.Int32
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -85,8 +86,9 @@ func (s *service) addFailing(name string) []*message.Handler {
 	return []*message.Handler{inbox, deferred}
 }
 
-// Wherever it stands, a transaction in which the handler has returned an error never commits, and neither do the messages that it
-// returned. The attempt is recorded, and the next one has the effect.
+// Wherever it stands, a transaction in which the handler has returned an error never commits, and
+// neither do the messages that it returned. The attempt is recorded, and the next one has the
+// effect.
 func TestRouter_G4_error_eaters_never_commit_what_a_failed_handler_wrote(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

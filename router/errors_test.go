@@ -74,7 +74,8 @@ func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
 	require.NoError(t, err, "of another topic")
 }
 
-// Two handlers that do the same take one queue of a broker in turns, and what one had and did not ack goes to the other.
+// Two handlers that do the same take one queue of a broker in turns, and what one had and did not
+// ack goes to the other.
 func TestRouter_F21_handlers_that_share_a_consumer_have_one_effect_of_a_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -178,7 +179,8 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "Concurrency")
 }
 
-// A Watermill router does not run a handler that is added later, and Run does not return any more when its context ends.
+// A Watermill router does not run a handler that is added later, and Run does not return any more
+// when its context ends.
 func TestRouter_nothing_can_be_added_to_a_router_that_runs_or_is_closed(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
@@ -205,7 +207,8 @@ func TestRouter_nothing_can_be_added_to_a_router_that_runs_or_is_closed(t *testi
 	closed.refuseMore(closed.router)
 }
 
-// The router subscribes to one topic after the other, and may wait for the database meanwhile. A handler that is added in this time would not run either.
+// The router subscribes to one topic after the other, and may wait for the database meanwhile. A
+// handler that is added in this time would not run either.
 func TestRouter_nothing_can_be_added_to_a_router_that_starts(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)

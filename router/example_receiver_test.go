@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// A shop expects a consumer to handle its orders, and hears that it has not. The router runs the receiver, so nothing else has to be started.
+// A shop expects a consumer to handle its orders, and hears that it has not. The router runs the
+// receiver, so nothing else has to be started.
 func ExampleRouter_AddReceiver() {
 	dir, err := os.MkdirTemp("", "postbox")
 	must(err)

@@ -21,7 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// An order is checked for fraud later, in its own time; the result goes through the outbox to whoever listens.
+// An order is checked for fraud later, in its own time; the result goes through the outbox to
+// whoever listens.
 func Example() {
 	dir, err := os.MkdirTemp("", "postbox")
 	must(err)

@@ -20,7 +20,8 @@ import (
 
 const patience = time.Minute
 
-// service is what a program with Postbox has: a database, a broker, a store, an outbox and a router.
+// service is what a program with Postbox has: a database, a broker, a store, an outbox and a
+// router.
 type service struct {
 	t        *testing.T
 	database *testdb.Database

@@ -21,8 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// One router with one of everything: each message of the topic has one effect in each handler though it comes twice,
-// and what the handlers return comes out of the forwarder.
+// One router with one of everything: each message of the topic has one effect in each handler
+// though it comes twice, and what the handlers return comes out of the forwarder.
 func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seriesOf returns a series whose processor time a message has these values, a round each. Half of it is the server's.
+// seriesOf returns a series whose processor time a message has these values, a round each. Half of
+// it is the server's.
 func seriesOf(name string, values ...float64) Series {
 	s := Series{Contender: name}
 	for i, value := range values {
@@ -15,7 +16,8 @@ func seriesOf(name string, values ...float64) Series {
 	return s
 }
 
-// The machine slows down in the second half, twice as much in one turn, and ours takes 2 % more than the other in each round.
+// The machine slows down in the second half, twice as much in one turn, and ours takes 2 % more
+// than the other in each round.
 func TestJudge_a_paired_target_tells_apart_what_medians_do_not(t *testing.T) {
 	t.Parallel()
 	other := []float64{10, 10.1, 9.9, 10, 10, 13, 14, 14, 13, 20}

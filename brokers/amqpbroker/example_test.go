@@ -36,7 +36,8 @@ func ExampleDefaultSubscriberConfig() {
 	// delivery count: 2 <nil>
 }
 
-// The publisher of a work queue. It connects with the first message, so a service starts without RabbitMQ.
+// The publisher of a work queue. It connects with the first message, so a service starts without
+// RabbitMQ.
 func ExampleNewPublisher() {
 	config := amqpbroker.DefaultQueueConfig("amqp://guest:guest@localhost:5672/")
 	publisher, err := amqpbroker.NewPublisher(config, nil)

@@ -16,10 +16,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
 
-// Found by make torture: when a message fails for good, sarama's idempotent producer begins a new epoch, and sends what it
-// holds for another try with the old numbers in the new epoch. The broker takes some of it for duplicates, and sarama
-// reports success for messages that are nowhere.
-// Also covers G3 and F17.
+// Found by make torture: when a message fails for good, sarama's idempotent producer begins a new
+// epoch, and sends what it holds for another try with the old numbers in the new epoch. The broker
+// takes some of it for duplicates, and sarama reports success for messages that are nowhere. Also
+// covers G3 and F17.
 func TestPublisher_G2_acked_messages_are_stored_although_others_failed(t *testing.T) {
 	t.Parallel()
 	eachPublisher(t, testAckedMessagesAreThere)
@@ -44,7 +44,8 @@ func testAckedMessagesAreThere(t *testing.T, open openPublisher) {
 	config.OverwriteSaramaConfig.Producer.Retry.Backoff = 20 * time.Millisecond
 	publisher := open.publisher(t, config)
 
-	// Each key publishes one message at a time, again and again until it is accepted, as a forwarder does.
+	// Each key publishes one message at a time, again and again until it is accepted, as a
+	// forwarder does.
 	over := make(chan struct{})
 	acked := make([][]string, keys)
 	var publishing sync.WaitGroup
@@ -87,7 +88,8 @@ func ended(over chan struct{}) bool {
 	}
 }
 
-// requireStored fails unless the topic has all messages of each key, the first copy of each in their order.
+// requireStored fails unless the topic has all messages of each key, the first copy of each in
+// their order.
 func requireStored(t *testing.T, topic string, acked [][]string) {
 	t.Helper()
 	stored := map[string][]string{}

@@ -42,8 +42,8 @@ func TestBatch_G3_arrives_once_and_in_the_order_of_each_key(t *testing.T) {
 	}))
 }
 
-// One that the producer does not take fails at once and by itself, while those around it are on their way: without waves
-// the third message of its key is in Kafka before it.
+// One that the producer does not take fails at once and by itself, while those around it are on
+// their way: without waves the third message of its key is in Kafka before it.
 func TestBatch_G3_sends_nothing_of_a_key_after_a_message_that_is_too_large(t *testing.T) {
 	t.Parallel()
 	needsRefusals(t)

@@ -31,7 +31,8 @@ func kafkaBrokers(t *testing.T) []string {
 	return strings.Split(testservice.Address(t, testservice.KafkaVariable), ",")
 }
 
-// newTopic creates a topic of the test's own through SubscribeInitialize, and waits until it has a leader.
+// newTopic creates a topic of the test's own through SubscribeInitialize, and waits until it has a
+// leader.
 func newTopic(t *testing.T, change func(*sarama.TopicDetail)) string {
 	t.Helper()
 	config := kafkabroker.DefaultSubscriberConfig(kafkaBrokers(t), "setup")
@@ -51,7 +52,8 @@ func newTopic(t *testing.T, change func(*sarama.TopicDetail)) string {
 	return topic
 }
 
-// eachPublisher runs the test with Postbox's publisher and with Watermill's, for which the settings are good too.
+// eachPublisher runs the test with Postbox's publisher and with Watermill's, for which the settings
+// are good too.
 func eachPublisher(t *testing.T, test func(t *testing.T, open openPublisher)) {
 	t.Helper()
 	for name, open := range map[string]openPublisher{

@@ -46,7 +46,8 @@ func TestMessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
 	})
 }
 
-// requireOrderOfKeys wants the messages of each key, numbered from 0 on, in one partition and in their order.
+// requireOrderOfKeys wants the messages of each key, numbered from 0 on, in one partition and in
+// their order.
 func requireOrderOfKeys(t *testing.T, all []received) {
 	t.Helper()
 	partitionOf := make(map[string]int32)

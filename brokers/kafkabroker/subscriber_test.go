@@ -84,8 +84,8 @@ func TestSubscribeInitializeCreatesPartitions(t *testing.T) {
 	require.Len(t, replicas, 1, "the replication factor of the cluster")
 }
 
-// Watermill makes one consumer group of each subscription, so one configuration plans for several groups at
-// a time. Under the race detector this fails with sarama's own sticky strategy.
+// Watermill makes one consumer group of each subscription, so one configuration plans for several
+// groups at a time. Under the race detector this fails with sarama's own sticky strategy.
 func TestStrategiesCanPlanConcurrently(t *testing.T) {
 	t.Parallel()
 	members := map[string]sarama.ConsumerGroupMemberMetadata{

@@ -17,8 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
 
-// fakeProducer is a Kafka that refuses what a test wants refused, and stores the rest, whatever stood before it in the
-// same call: so does Kafka.
+// fakeProducer is a Kafka that refuses what a test wants refused, and stores the rest, whatever
+// stood before it in the same call: so does Kafka.
 type fakeProducer struct {
 	sarama.SyncProducer // nil: nothing else is called
 

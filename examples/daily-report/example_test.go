@@ -38,7 +38,8 @@ func TestRun_reports_each_sale_once_on_PostgreSQL(t *testing.T) {
 	}
 }
 
-// requireReports runs the example, which verifies itself. A machine that is too busy for short days gets longer ones.
+// requireReports runs the example, which verifies itself. A machine that is too busy for short days
+// gets longer ones.
 func requireReports(t *testing.T, place func() pipes.Settings) {
 	t.Helper()
 	var out bytes.Buffer

@@ -16,8 +16,8 @@ import (
 
 var small = plan{users: 12, suspects: 4, products: 3, orders: 60}
 
-// The example verifies itself: one user's event is a dead letter on the way, and at the end there is none.
-// Also covers G2, G5, G7, G9 and feature 0.12.
+// The example verifies itself: one user's event is a dead letter on the way, and at the end there
+// is none. Also covers G2, G5, G7, G9 and feature 0.12.
 func TestRun_G4_suspects_are_reviewed_once(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite and gochannel", func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// A test of a handler behind an inbox: the bank is away at first, and the message is delivered once too often.
+// A test of a handler behind an inbox: the bank is away at first, and the message is delivered once
+// too often.
 func Example() {
 	store := memstore.New(memstore.Config{})
 	defer func() { _ = store.Close() }()
@@ -43,7 +44,8 @@ func Example() {
 	// 1 payment, 0 dead letters
 }
 
-// Hours pass at once: a message that fails is tried again after the pause of its profile, and then is dead.
+// Hours pass at once: a message that fails is tried again after the pause of its profile, and then
+// is dead.
 func ExampleStore_Advance() {
 	ctx := context.Background()
 	store := memstore.New(memstore.Config{})

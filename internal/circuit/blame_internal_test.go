@@ -15,8 +15,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// exchange is a broker with its forwarder, without a database and in simulated time: the circuits decide about each message as
-// they do in a relay, ready messages go before those that wait, and each call takes a while.
+// exchange is a broker with its forwarder, without a database and in simulated time: the circuits
+// decide about each message as they do in a relay, ready messages go before those that wait, and
+// each call takes a while.
 type exchange struct {
 	t        *testing.T
 	circuits *Circuits
@@ -200,8 +201,9 @@ func TestBlame_healthy_messages_behind_many_poisonous_ones_get_through_at_once(t
 	})
 }
 
-// Until another message gets through, poison looks like an outage, whose pauses double: a message that comes after a silence waits for
-// no longer than the silence lasted. When each poisonous message has an attempt it is no evidence of an outage any more, and delays none.
+// Until another message gets through, poison looks like an outage, whose pauses double: a message
+// that comes after a silence waits for no longer than the silence lasted. When each poisonous
+// message has an attempt it is no evidence of an outage any more, and delays none.
 func TestBlame_poison_messages_end_while_others_get_through_with_little_delay(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{
@@ -318,8 +320,8 @@ func TestBlame_G7_a_message_that_gets_through_ends_a_long_outage(t *testing.T) {
 	})
 }
 
-// A broker that is there for a second and away for a second: messages fail together in each outage, and when one of them gets
-// through the failures of the others are known to be those of an outage.
+// A broker that is there for a second and away for a second: messages fail together in each outage,
+// and when one of them gets through the failures of the others are known to be those of an outage.
 func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -345,8 +347,8 @@ func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {
 	})
 }
 
-// After the outage the broker comes back a partition at a time, as with a client that looks for each partition by itself. The
-// attempts are so few that they would be used up at once.
+// After the outage the broker comes back a partition at a time, as with a client that looks for
+// each partition by itself. The attempts are so few that they would be used up at once.
 func TestBlame_G7_broker_that_comes_back_in_parts_makes_no_dead_letter(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{3, 300, 3000} {
@@ -374,7 +376,8 @@ func TestBlame_G7_broker_that_comes_back_in_parts_makes_no_dead_letter(t *testin
 	}
 }
 
-// A broker that now and then refuses a message and takes it a moment later never stops to prove that its errors are its own.
+// A broker that now and then refuses a message and takes it a moment later never stops to prove
+// that its errors are its own.
 func TestBlame_poison_messages_end_although_the_broker_often_fails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// The destination comes back a part at a time, and in the first part no message waits any more that had failed.
+// The destination comes back a part at a time, and in the first part no message waits any more that
+// had failed.
 func TestBlame_G7_a_proved_outage_is_remembered_longer_than_its_messages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +76,8 @@ func TestBlame_memory_is_bounded(t *testing.T) {
 	})
 }
 
-// A message fails alone, then everything fails until the limit for outages, and then the destination comes back a part at a time.
+// A message fails alone, then everything fails until the limit for outages, and then the
+// destination comes back a part at a time.
 func TestBlame_G7_a_part_has_its_time_after_an_outage_up_to_the_limit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

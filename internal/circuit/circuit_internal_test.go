@@ -124,7 +124,8 @@ func TestCircuits_a_call_that_began_before_the_outage_neither_ends_nor_prolongs_
 	})
 }
 
-// Evidence from before a success may be left where a message failed while the call that got through was under way.
+// Evidence from before a success may be left where a message failed while the call that got through
+// was under way.
 func TestCircuits_a_message_with_an_attempt_opens_no_circuit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +179,8 @@ func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 	})
 }
 
-// A message whose publisher fails again and again opens no circuit by itself. An operator reads about it all the same, once, within a minute.
+// A message whose publisher fails again and again opens no circuit by itself. An operator reads
+// about it all the same, once, within a minute.
 func TestCircuits_reports_lasting_failures_that_open_no_circuit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +233,8 @@ func rest(d time.Duration) {
 	synctest.Wait()
 }
 
-// Operators have buried the last message of a topic, or other processes have the rest: nothing can try whether its outage is over.
+// Operators have buried the last message of a topic, or other processes have the rest: nothing can
+// try whether its outage is over.
 func TestCircuits_tell_of_no_outage_that_no_message_has_tried_for_long(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,7 +278,8 @@ func TestCircuits_tell_of_no_outage_that_no_message_has_tried_for_long(t *testin
 	})
 }
 
-// The database is away too, so no message can be read that would try the topic. That says nothing about the topic.
+// The database is away too, so no message can be read that would try the topic. That says nothing
+// about the topic.
 func TestCircuits_tell_of_an_outage_while_no_message_can_be_read(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

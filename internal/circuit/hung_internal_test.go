@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls that hang return with an error at last. They say nothing of calls that hang later, nor of the end of an outage.
+// Calls that hang return with an error at last. They say nothing of calls that hang later, nor of
+// the end of an outage.
 func TestCircuits_forget_calls_that_have_returned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestCircuits_G7_let_another_message_probe_when_a_probe_hangs(t *testing.T) 
 	})
 }
 
-// A call never returns, and others succeed. It pauses its topic once, and not each time that it is found again. Another call that hangs does.
+// A call never returns, and others succeed. It pauses its topic once, and not each time that it is
+// found again. Another call that hangs does.
 func TestCircuits_G7_a_call_that_never_returns_pauses_its_topic_once(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

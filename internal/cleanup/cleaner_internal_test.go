@@ -69,7 +69,8 @@ func TestCleaner_G12_begins_no_step_after_it_was_told_to_stop(t *testing.T) {
 	require.Equal(t, 1, begun)
 }
 
-// Operators may let rows be kept for a shorter time, also those that come later. A process without such rows does not know that time.
+// Operators may let rows be kept for a shorter time, also those that come later. A process without
+// such rows does not know that time.
 func TestCleaner_looks_soon_for_rows_whose_time_operators_change(t *testing.T) {
 	t.Parallel()
 	cleaner := New(nil, &dialect.Statements{}, "cleaner", Config{History: true, DeadLetters: 365 * 24 * time.Hour}, watermill.NopLogger{})

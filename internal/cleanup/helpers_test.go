@@ -39,7 +39,8 @@ func (taker) Handle(_ context.Context, batch []*spool.Message) []spool.Outcome {
 
 func (t taker) Excluded() []string { return t.excluded }
 
-// drain runs a drainer of the spool, which keeps what is done for that long. It ends with the test, or before that by stop.
+// drain runs a drainer of the spool, which keeps what is done for that long. It ends with the test,
+// or before that by stop.
 func (b *bench) drain(holder string, handler taker, history time.Duration) (d *drain.Drainer, stop func()) {
 	b.T.Helper()
 	d = drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name()), handler, drain.Config{

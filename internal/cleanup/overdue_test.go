@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Calls that hang use up the time of a step, and what is overdue after them must not wait for as many steps.
+// Calls that hang use up the time of a step, and what is overdue after them must not wait for as
+// many steps.
 func TestCleaner_tells_of_others_although_calls_hang(t *testing.T) {
 	t.Parallel()
 	const hang, step = 8, 400 * time.Millisecond

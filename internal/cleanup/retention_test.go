@@ -38,7 +38,8 @@ func (b *bench) set(name string, settings spool.Settings) {
 	require.NoError(b.T, operator.SetSettings(b.T.Context(), admin.Outbox(name), admin.Settings(settings)))
 }
 
-// age writes dead letters and entries of the history, so many of each age, for a spool or, with nil, for none.
+// age writes dead letters and entries of the history, so many of each age, for a spool or, with
+// nil, for none.
 func (b *bench) age(of any, n int, ages ...time.Duration) {
 	b.T.Helper()
 	require.NoError(b.T, spool.InTx(b.T.Context(), b.Database.DB, b.Statements, func(tx *sql.Tx) error {

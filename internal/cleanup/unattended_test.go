@@ -29,7 +29,8 @@ func toldOf(log *enginetest.Journal, kind string, name any) int {
 	return n
 }
 
-// The publisher writes to one outbox, and the forwarder, which cleans up, has another. Nobody subscribes to a queue.
+// The publisher writes to one outbox, and the forwarder, which cleans up, has another. Nobody
+// subscribes to a queue.
 func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -83,7 +84,8 @@ func TestCleaner_does_not_log_messages_that_have_not_waited_for_long(t *testing.
 	})
 }
 
-// Somebody has deleted the row of a spool, or the database went back behind its registration. Nobody would read its messages.
+// Somebody has deleted the row of a spool, or the database went back behind its registration.
+// Nobody would read its messages.
 func TestCleaner_G9_logs_messages_without_a_spool(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

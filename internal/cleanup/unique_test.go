@@ -17,8 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Drainers do not write about unique keys, so those of messages that are gone are deleted here. The messages are in each
-// state, and some of them in another lane than the one in which they were stored.
+// Drainers do not write about unique keys, so those of messages that are gone are deleted here. The
+// messages are in each state, and some of them in another lane than the one in which they were
+// stored.
 func TestCleaner_G8_deletes_unique_keys_whose_message_is_gone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -50,7 +51,8 @@ func TestCleaner_G8_deletes_unique_keys_whose_message_is_gone(t *testing.T) {
 	})
 }
 
-// A producer may store a message under a key after the cleaner has seen that the one before is gone.
+// A producer may store a message under a key after the cleaner has seen that the one before is
+// gone.
 func TestCleaner_keeps_a_unique_key_that_has_got_another_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Every statement that counts reads no more than it may, although the tables have many more rows, and whatever the planner knows about them.
+// Every statement that counts reads no more than it may, although the tables have many more rows,
+// and whatever the planner knows about them.
 func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 	t.Parallel()
 	const rows = 2000

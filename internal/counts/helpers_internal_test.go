@@ -41,7 +41,8 @@ func (b *bench) ready(n int) {
 	b.Database.DueWhenWritten(b.T)
 }
 
-// letters adds dead letters of the spool, or of an inbox, of which some are resolved. All died at one moment.
+// letters adds dead letters of the spool, or of an inbox, of which some are resolved. All died at
+// one moment.
 func (b *bench) letters(n, resolved int, consumer string) {
 	b.T.Helper()
 	for i := range n {

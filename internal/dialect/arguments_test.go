@@ -49,7 +49,8 @@ func TestStatements_with_several_arguments_are_methods(t *testing.T) {
 	})
 }
 
-// A builder that leaves out an argument is found here, on every database. That it has them in the right order is what the tests on real databases show.
+// A builder that leaves out an argument is found here, on every database. That it has them in the
+// right order is what the tests on real databases show.
 func TestStatements_methods_give_an_argument_for_each_mark(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, s *dialect.Statements) {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mattnError has the fields of mattn/go-sqlite3's Error, which needs cgo and so is not among our modules.
+// mattnError has the fields of mattn/go-sqlite3's Error, which needs cgo and so is not among our
+// modules.
 type mattnError struct {
 	Code         int
 	ExtendedCode mattnExtended

@@ -133,7 +133,8 @@ func TestClassify_a_failed_connection_is_unavailable(t *testing.T) {
 	require.Equal(t, dialect.Other, dialect.PostgreSQL.Classify(err), "the caller gave up")
 }
 
-// The drivers themselves make these errors, for a table that is not there and for a row that another transaction has locked.
+// The drivers themselves make these errors, for a table that is not there and for a row that
+// another transaction has locked.
 func TestClassify_errors_of_each_driver(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Every statement of every database, to be read in a review as the database gets it. After a change run
-// go test ./internal/dialect -update.
+// Every statement of every database, to be read in a review as the database gets it. After a change
+// run go test ./internal/dialect -update.
 func TestStatements_golden(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
@@ -227,7 +227,8 @@ func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T)
 	require.Len(t, texts, 8, "of 8, 4, 2 and 1 rows or claims")
 }
 
-// A database that is added without an entry would silently be one that can do nothing, and has no name.
+// A database that is added without an entry would silently be one that can do nothing, and has no
+// name.
 func TestCapabilities_each_kind_has_a_name(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {

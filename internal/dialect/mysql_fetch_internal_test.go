@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A drainer reads those of its lanes that have more messages, so in time it reads each number of them.
+// A drainer reads those of its lanes that have more messages, so in time it reads each number of
+// them.
 func TestMySQL_G8_remembers_few_texts_whatever_the_number_of_lanes_of_a_read(t *testing.T) {
 	t.Parallel()
 	names, err := NewNames("", "", "")

@@ -18,7 +18,8 @@ func writtenRows(tb testing.TB) mysql {
 	return lists
 }
 
-// In the text of an INSERT of several rows, each byte that a user has given is two hexadecimal digits.
+// In the text of an INSERT of several rows, each byte that a user has given is two hexadecimal
+// digits.
 func FuzzRow_digits(f *testing.F) {
 	for _, text := range []string{"", "NULL", "'", `\`, `\'`, "''", "a\nb", "\x00", "'; DROP TABLE x", "ä", "?", "{now}"} {
 		f.Add("orders", []byte(text), int64(1), int64(0))
@@ -51,7 +52,8 @@ func FuzzRow_digits(f *testing.F) {
 	})
 }
 
-// What is too long for a text, or what a character set may change, is passed as arguments. So is a single row, whose text can be kept prepared.
+// What is too long for a text, or what a character set may change, is passed as arguments. So is a
+// single row, whose text can be kept prepared.
 func TestRows_are_arguments_where_they_cannot_be_text(t *testing.T) {
 	t.Parallel()
 	m := writtenRows(t)

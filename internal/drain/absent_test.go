@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A process that is newer than its tables says so when it starts. It would find no message without the table.
+// A process that is newer than its tables says so when it starts. It would find no message without
+// the table.
 func TestDrainer_does_not_start_without_a_table_that_each_read_needs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

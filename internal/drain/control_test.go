@@ -104,8 +104,8 @@ func TestDrainer_that_starts_paused_becomes_ready_and_hands_out_nothing(t *testi
 	})
 }
 
-// More messages of the paused key wait than a drainer has in memory, before and after those of others.
-// Also covers feature W14.
+// More messages of the paused key wait than a drainer has in memory, before and after those of
+// others. Also covers feature W14.
 func TestDrainer_F11_a_paused_key_does_not_hold_up_others(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -165,8 +165,8 @@ func TestDrainer_with_a_paused_key_finishes_running_messages(t *testing.T) {
 	})
 }
 
-// Pages and pages of rows that may not be handled now stand before the one that may: scheduled for later, parked, and
-// behind a parked one.
+// Pages and pages of rows that may not be handled now stand before the one that may: scheduled for
+// later, parked, and behind a parked one.
 func TestDrainer_F11_waiting_rows_starve_no_other_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -311,9 +311,9 @@ func TestDrainer_settings_that_cannot_be_read_change_nothing(t *testing.T) {
 	b.Eventually(func() bool { return b.Pending() == 0 }, "all are settled")
 }
 
-// An operator takes a parked head away, and in the same moment something new of its key is stored. What stood behind
-// the head goes first, although the drainer has read beyond it.
-// Also covers feature N8.
+// An operator takes a parked head away, and in the same moment something new of its key is stored.
+// What stood behind the head goes first, although the drainer has read beyond it. Also covers
+// feature N8.
 func TestDrainer_G3_messages_behind_a_removed_head_go_before_new_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

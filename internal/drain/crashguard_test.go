@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// plague handles messages until it meets the culprit, which kills its process, and whatever runs beside it stands still.
-// The innocent take a moment, so that some of them do run beside it.
+// plague handles messages until it meets the culprit, which kills its process, and whatever runs
+// beside it stands still. The innocent take a moment, so that some of them do run beside it.
 func plague(culprit string, met *int) func(p *process) drain.Handler {
 	return func(p *process) drain.Handler {
 		return &effector{p: p, do: func(_ context.Context, m *spool.Message) error {
@@ -33,9 +33,9 @@ func plague(culprit string, met *int) func(p *process) drain.Handler {
 	}
 }
 
-// Whoever handles the culprit is dead, and nothing says so. Wherever it stands among the others, those that ran beside
-// it, stand behind it, or have failed almost too often already, are handled once and do not die with it.
-// Also covers F5.
+// Whoever handles the culprit is dead, and nothing says so. Wherever it stands among the others,
+// those that ran beside it, stand behind it, or have failed almost too often already, are handled
+// once and do not die with it. Also covers F5.
 func TestDrainer_G2_a_message_that_crashes_its_process_dies_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -151,8 +151,8 @@ func TestDrainer_G12_clean_restart_counts_no_starts(t *testing.T) {
 	})
 }
 
-// What the process that crashed can have begun is counted before it is handed out again, and whatever its outcome, the
-// count is taken back.
+// What the process that crashed can have begun is counted before it is handed out again, and
+// whatever its outcome, the count is taken back.
 func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -225,8 +225,8 @@ func TestDrainer_G12_the_mark_stays_until_all_suspects_are_handled(t *testing.T)
 	})
 }
 
-// A message whose head is tried for ever has more failures than attempts. That its process crashes proves nothing.
-// Also covers feature N8.
+// A message whose head is tried for ever has more failures than attempts. That its process crashes
+// proves nothing. Also covers feature N8.
 func TestDrainer_F5_a_blocked_head_survives_one_crash_but_no_crash_loop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -250,7 +250,8 @@ func TestDrainer_F5_a_blocked_head_survives_one_crash_but_no_crash_loop(t *testi
 	})
 }
 
-// Whoever is told of the death gets the message whole, also where its payload is too large to be read with others.
+// Whoever is told of the death gets the message whole, also where its payload is too large to be
+// read with others.
 func TestDrainer_F5_the_hook_gets_a_large_message_that_crashed_its_process_whole(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

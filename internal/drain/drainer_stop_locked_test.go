@@ -29,9 +29,10 @@ func (b *bench) runOn(db *sql.DB, handler drain.Handler, config drain.Config) (*
 	return b.run(drain.New(db, spool.New(b.Statements, b.Spool.Name()), handler, config, log)), log
 }
 
-// A drainer stops while another transaction has locked the row of a message whose handler is running. The drainer keeps that lane, renews
-// its lease, and hands back the others. When the lock is gone, it stores the outcome, so the next holder does not handle the message again.
-// Also covers G2 and G3.
+// A drainer stops while another transaction has locked the row of a message whose handler is
+// running. The drainer keeps that lane, renews its lease, and hands back the others. When the lock
+// is gone, it stores the outcome, so the next holder does not handle the message again. Also covers
+// G2 and G3.
 func TestDrainer_G12_records_the_outcome_of_a_locked_row_before_it_stops(t *testing.T) {
 	t.Parallel()
 	for _, c := range lockedCases {

@@ -24,7 +24,8 @@ var shuttingDown = map[postbox.Dialect]error{
 	postbox.SQLite:     driver.ErrBadConn, // there is no server
 }
 
-// stopping is a drainer that was told to stop, and cannot store the outcome of a message, whose handler has returned.
+// stopping is a drainer that was told to stop, and cannot store the outcome of a message, whose
+// handler has returned.
 type stopping struct {
 	*running
 
@@ -32,7 +33,8 @@ type stopping struct {
 	handler *recorder
 }
 
-// stopsIn runs a drainer on this handle, which is told to stop while it handles a message. Then broken is called, and the handler returns this error.
+// stopsIn runs a drainer on this handle, which is told to stop while it handles a message. Then
+// broken is called, and the handler returns this error.
 func (b *bench) stopsIn(db *sql.DB, settings drain.Config, fail error, broken func()) stopping {
 	b.T.Helper()
 	b.Append(b.Database.DB, draft("first", "k"), draft("behind", "k"))
@@ -59,9 +61,9 @@ func (s stopping) triedTwice(b *bench) {
 	b.Eventually(func() bool { return s.log.Said("and goes on trying") == 1 && s.log.Said("Postbox is blocked: ") > 0 }, "it tries again")
 }
 
-// The database of a drainer that stops is away for a while: it was restarted, or connections were cut. The drainer stores the outcome when the database is
-// back, so the next holder does not handle the message again.
-// Also covers G2 and G3.
+// The database of a drainer that stops is away for a while: it was restarted, or connections were
+// cut. The drainer stores the outcome when the database is back, so the next holder does not handle
+// the message again. Also covers G2 and G3.
 func TestDrainer_G12_records_an_outcome_after_an_outage_of_its_database(t *testing.T) {
 	t.Parallel()
 	for _, c := range lockedCases {
@@ -133,9 +135,9 @@ func TestDrainer_G12_a_stop_does_not_wait_for_a_pool_that_is_closed(t *testing.T
 	})
 }
 
-// While a drainer that stops cannot reach its database, its lease ends, and another process takes the lane and handles the message. When the database is
-// back, the first drainer changes neither the message nor the lane.
-// Also covers G12.
+// While a drainer that stops cannot reach its database, its lease ends, and another process takes
+// the lane and handles the message. When the database is back, the first drainer changes neither
+// the message nor the lane. Also covers G12.
 func TestDrainer_G6_a_stop_after_an_outage_settles_nothing_of_another_holder(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -166,8 +168,8 @@ func TestDrainer_G6_a_stop_after_an_outage_settles_nothing_of_another_holder(t *
 	})
 }
 
-// The database has refused to remove a message that is done, as it does after a conflict. A drainer that stops tries again before it hands back the lane.
-// Also covers G2.
+// The database has refused to remove a message that is done, as it does after a conflict. A drainer
+// that stops tries again before it hands back the lane. Also covers G2.
 func TestDrainer_G12_records_an_outcome_that_was_refused_before_it_stops(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -14,7 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// lockTable locks the table of messages, and that of waiting ones, as a change of the schema does, and returns a function that unlocks it.
+// lockTable locks the table of messages, and that of waiting ones, as a change of the schema does,
+// and returns a function that unlocks it.
 func (b *bench) lockTable() (unlock func()) {
 	b.T.Helper()
 	conn, err := b.Database.DB.Conn(b.T.Context())
@@ -61,7 +62,8 @@ func (o obedient) Handle(ctx context.Context, batch []*spool.Message) []spool.Ou
 
 func (obedient) Excluded() []string { return nil }
 
-// A read waits for the lock of a table when the drainer is told to stop. It would wait for half a minute. The drainer ends it, and still hands back its lanes.
+// A read waits for the lock of a table when the drainer is told to stop. It would wait for half a
+// minute. The drainer ends it, and still hands back its lanes.
 func TestDrainer_G12_stops_although_a_table_is_locked(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -85,8 +87,8 @@ func TestDrainer_G12_stops_although_a_table_is_locked(t *testing.T) {
 	})
 }
 
-// While a step waits for the database, the workers have messages that they have not begun. What they begin after the drainer was told to stop would be handled again.
-// Also covers G2.
+// While a step waits for the database, the workers have messages that they have not begun. What
+// they begin after the drainer was told to stop would be handled again. Also covers G2.
 func TestDrainer_G12_begins_nothing_more_although_a_table_is_locked(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

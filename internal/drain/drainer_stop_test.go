@@ -58,9 +58,9 @@ func inEachLane(messages int) (list []spool.Draft) {
 	return list
 }
 
-// A drainer that stops has two handlers that take long. Meanwhile another drainer handles the messages of all other lanes, and then those of the lane
-// of the handler that ends first.
-// Also covers F24.
+// A drainer that stops has two handlers that take long. Meanwhile another drainer handles the
+// messages of all other lanes, and then those of the lane of the handler that ends first. Also
+// covers F24.
 func TestDrainer_G12_hands_back_idle_lanes_at_once_when_it_stops(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -101,8 +101,8 @@ func TestDrainer_G12_hands_back_idle_lanes_at_once_when_it_stops(t *testing.T) {
 	})
 }
 
-// A handler ignores that its context ends. The drainer stops without it, hands back the other lanes, and keeps the one of the handler.
-// Also covers F24.
+// A handler ignores that its context ends. The drainer stops without it, hands back the other
+// lanes, and keeps the one of the handler. Also covers F24.
 func TestDrainer_G12_a_handler_that_never_returns_does_not_hold_up_the_stop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -126,7 +126,8 @@ func TestDrainer_G12_a_handler_that_never_returns_does_not_hold_up_the_stop(t *t
 	})
 }
 
-// stopsWithout stops a drainer while its handler has a message and does not return. It returns the message's lane.
+// stopsWithout stops a drainer while its handler has a message and does not return. It returns the
+// message's lane.
 func (b *bench) stopsWithout(deaf *blocker) (lane int) {
 	b.T.Helper()
 	b.Append(b.Database.DB, draft("deaf", ""))

@@ -66,9 +66,8 @@ func TestDrainer_G3_order_within_a_key(t *testing.T) {
 	})
 }
 
-// A transaction that took its ids early commits after others have been read. What it wrote must be found, and
-// must go before what was written after it committed.
-// Also covers F4.
+// A transaction that took its ids early commits after others have been read. What it wrote must be
+// found, and must go before what was written after it committed. Also covers F4.
 func TestDrainer_G3_handles_a_late_committer_before_later_messages_of_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer: nobody can be late
@@ -128,7 +127,8 @@ func TestDrainer_G3_a_failing_message_holds_back_only_its_key(t *testing.T) {
 	})
 }
 
-// A read compares messages with a few of those that wait for another attempt, and looks for the others in an index.
+// A read compares messages with a few of those that wait for another attempt, and looks for the
+// others in an index.
 func TestDrainer_G3_reads_leave_out_only_messages_behind_a_waiting_one_of_their_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -197,7 +197,8 @@ func TestDrainer_panic_is_a_failure(t *testing.T) {
 	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE 'panic: oh no%'"))
 }
 
-// A handler that ends its goroutine, as a test double does that calls FailNow, has failed. Its key and its worker go on.
+// A handler that ends its goroutine, as a test double does that calls FailNow, has failed. Its key
+// and its worker go on.
 func TestDrainer_a_handler_that_ends_its_goroutine_has_failed(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

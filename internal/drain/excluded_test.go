@@ -9,8 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A topic is back before the drainer is told so. What was passed over meanwhile must not be overtaken by what is
-// new: the lanes have been read beyond it.
+// A topic is back before the drainer is told so. What was passed over meanwhile must not be
+// overtaken by what is new: the lanes have been read beyond it.
 func TestDrainer_G3_excluded_messages_go_first_when_their_topic_is_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -41,7 +41,8 @@ func (b *bench) open() {
 	r.stop(b.T)
 }
 
-// While messages keep coming, processes come, stop and crash. Those that live work one at a time, each on all lanes.
+// While messages keep coming, processes come, stop and crash. Those that live work one at a time,
+// each on all lanes.
 func TestDrainer_G6_exclusive_drainers_take_turns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -96,7 +97,8 @@ func TestDrainer_G6_exclusive_drainers_take_turns(t *testing.T) {
 	})
 }
 
-// Who gets the first lane while somebody else still works on others waits for them: otherwise two would work.
+// Who gets the first lane while somebody else still works on others waits for them: otherwise two
+// would work.
 func TestDrainer_G6_exclusive_drainer_begins_when_it_has_all_lanes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -126,7 +128,8 @@ func (r *running) started() bool {
 	}
 }
 
-// Who loses the first lane lets go of all others when its handlers have ended, and begins nothing more.
+// Who loses the first lane lets go of all others when its handlers have ended, and begins nothing
+// more.
 func TestDrainer_G6_exclusive_drainer_lets_go_of_all_lanes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A read of all lanes up to an id has all that is ready up to there, and where the database has given higher ids it knows nothing beyond.
+// A read of all lanes up to an id has all that is ready up to there, and where the database has
+// given higher ids it knows nothing beyond.
 func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 	t.Parallel()
 	const before, upTo, safe, ready = 10, 50, 100, 4
@@ -50,8 +51,8 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 	}
 }
 
-// A read of all lanes up to an id begins at the lowest cursor, or it would miss messages of that lane. It is chosen only if it reaches the
-// highest id that the database has given.
+// A read of all lanes up to an id begins at the lowest cursor, or it would miss messages of that
+// lane. It is chosen only if it reaches the highest id that the database has given.
 func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 	t.Parallel()
 	const lowest, limit = 10, 100
@@ -104,7 +105,8 @@ func TestPage_is_dense_if_its_messages_have_most_of_the_ids(t *testing.T) {
 	require.False(t, dense(dialect.StateRetrying, 1001, 1002), "they are read in another part")
 }
 
-// Without the row of what the database says of itself, a page would look like one of a database that went back.
+// Without the row of what the database says of itself, a page would look like one of a database
+// that went back.
 func TestPage_that_ends_before_its_last_row_is_an_error(t *testing.T) {
 	t.Parallel()
 	rows, err := testdb.SQLite(t).DB.QueryContext(t.Context(), "SELECT 1 WHERE 1 = 0")
@@ -115,7 +117,8 @@ func TestPage_that_ends_before_its_last_row_is_an_error(t *testing.T) {
 	require.NoError(t, rows.Err())
 }
 
-// A database that reads as many due messages of each state may return twice as many as there is room for.
+// A database that reads as many due messages of each state may return twice as many as there is
+// room for.
 func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
 	t.Parallel()
 	const ready = 2

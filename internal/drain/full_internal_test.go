@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A memory that is full of other messages is usual under load, also if a page of messages cannot be settled.
+// A memory that is full of other messages is usual under load, also if a page of messages cannot be
+// settled.
 func TestDrainer_logs_messages_that_cannot_be_settled_only_if_they_leave_no_room(t *testing.T) {
 	t.Parallel()
 	const page = 20 // three of them are in memory

@@ -127,8 +127,8 @@ func TestDrainer_a_scheduled_batch_takes_only_messages_of_its_period(t *testing.
 	})
 }
 
-// Messages of the next period fill the memory. What of this one has failed is tried again all the same.
-// Also covers feature N1.
+// Messages of the next period fill the memory. What of this one has failed is tried again all the
+// same. Also covers feature N1.
 func TestDrainer_F11_messages_of_the_next_period_do_not_hold_up_a_retry(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -82,7 +82,8 @@ type everything struct{ Handler }
 
 func (everything) Excluded() []string { return nil }
 
-// conflictOn lets each such change of such a row of a table conflict, for example UPDATE ON postbox_lanes. What it returns ends that.
+// conflictOn lets each such change of such a row of a table conflict, for example UPDATE ON
+// postbox_lanes. What it returns ends that.
 func conflictOn(t *testing.T, database *testdb.Database, change, which string) (end func()) {
 	t.Helper()
 	_, table, _ := strings.Cut(change, " ON ")

@@ -13,8 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Somebody takes a lane between the statement that keeps two messages and the one that removes them. No message is lost, none stands in the history
-// twice, and none that is not removed, also where the message of the other lane stood there before, and so as many are removed as were kept.
+// Somebody takes a lane between the statement that keeps two messages and the one that removes
+// them. No message is lost, none stands in the history twice, and none that is not removed, also
+// where the message of the other lane stood there before, and so as many are removed as were kept.
 func TestKeepAndRemove_keeps_as_many_as_it_removes_if_a_lane_is_lost_in_between(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"both are new": 0, "one was kept before": 1} {
@@ -81,8 +82,9 @@ func TestKeepAndRemove_keeps_as_many_as_it_removes_if_a_lane_is_lost_in_between(
 	}
 }
 
-// An operator takes away one of two messages that are done. With a history the removal of both is tried again in parts, at once: the other one is in the
-// history after the step, and not still to be handled.
+// An operator takes away one of two messages that are done. With a history the removal of both is
+// tried again in parts, at once: the other one is in the history after the step, and not still to
+// be handled.
 func TestRemoval_ends_in_one_step_although_an_operator_took_some_of_its_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -44,8 +44,8 @@ func TestDrainer_G9_history_keeps_finished_messages(t *testing.T) {
 	})
 }
 
-// At each moment every message written is done, pending or dead, whichever way it took: at once, after another attempt,
-// in its handler's transaction, dead, parked, or dead and requeued.
+// At each moment every message written is done, pending or dead, whichever way it took: at once,
+// after another attempt, in its handler's transaction, dead, parked, or dead and requeued.
 func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -120,8 +120,8 @@ func TestDrainer_G9_a_process_that_lost_the_lease_writes_no_history(t *testing.T
 	})
 }
 
-// A database that gives out ids again, such as a logical replica whose sequences were not set, has messages with ids that stand in the
-// history. Those are other messages, from another time.
+// A database that gives out ids again, such as a logical replica whose sequences were not set, has
+// messages with ids that stand in the history. Those are other messages, from another time.
 func TestDrainer_G9_a_reused_id_in_the_history_stops_nothing(t *testing.T) {
 	t.Parallel()
 	for name, sameTime := range map[string]bool{"another time": false, "same time": true} {

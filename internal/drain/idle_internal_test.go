@@ -239,7 +239,8 @@ func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
 	require.False(t, w.pace.renewAt.After(w.idle.renewed.Add(w.config.Renew)), "the leases are renewed in time")
 }
 
-// An operator's action on many messages changes them page by page, and the log tells only of its beginning. So the drainer looks as often as others poll.
+// An operator's action on many messages changes them page by page, and the log tells only of its
+// beginning. So the drainer looks as often as others poll.
 func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)
@@ -263,7 +264,8 @@ func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
 	}
 }
 
-// The log is ahead of what sessions see, so the poll that follows a change may not see it. The next look comes soon, however long PollMax is.
+// The log is ahead of what sessions see, so the poll that follows a change may not see it. The next
+// look comes soon, however long PollMax is.
 func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)
@@ -274,7 +276,8 @@ func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testi
 	require.False(t, w.pace.at.After(time.Now().Add(w.pollMost())))
 }
 
-// A message that a limit holds back is in memory, or is left out by reads. Either way the drainer is not idle.
+// A message that a limit holds back is in memory, or is left out by reads. Either way the drainer
+// is not idle.
 func TestIdle_is_not_idle_while_limits_hold_messages_back(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)

@@ -20,8 +20,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Sessions are SERIALIZABLE by default, and so are the drainer's reads, which begin no transaction. They conflict with transactions that
-// write what they have read over: the next read comes soon, and no message is blamed.
+// Sessions are SERIALIZABLE by default, and so are the drainer's reads, which begin no transaction.
+// They conflict with transactions that write what they have read over: the next read comes soon,
+// and no message is blamed.
 func TestDrainer_G7_default_isolation_of_serializable_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -56,7 +57,8 @@ func TestDrainer_G7_default_isolation_of_serializable_counts_no_attempt(t *testi
 	})
 }
 
-// produce writes a message in a transaction that has looked at all messages, again until it does not conflict.
+// produce writes a message in a transaction that has looked at all messages, again until it does
+// not conflict.
 func (b *bench) produce(db *sql.DB, id string) error {
 	deadline := time.Now().Add(patience)
 	for {

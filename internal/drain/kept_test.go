@@ -13,8 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// ignore lets the database ignore such changes of a table silently, for example UPDATE ON postbox_messages, for rows that fulfil a condition. What
-// it returns ends that. MySQL and MariaDB have no such triggers.
+// ignore lets the database ignore such changes of a table silently, for example UPDATE ON
+// postbox_messages, for rows that fulfil a condition. What it returns ends that. MySQL and MariaDB
+// have no such triggers.
 func (b *bench) ignore(change, table, condition string) (end func()) {
 	b.T.Helper()
 	if b.Database.Dialect == postbox.SQLite {
@@ -37,8 +38,8 @@ func eachThatIgnores(t *testing.T, test func(t *testing.T, database *testdb.Data
 	})
 }
 
-// A message that the broker has and whose row the database keeps is not sent again, and nothing of its key is sent after it. All that was sent is in
-// order, and each message once.
+// A message that the broker has and whose row the database keeps is not sent again, and nothing of
+// its key is sent after it. All that was sent is in order, and each message once.
 func TestDrainer_G3_a_message_whose_row_is_kept_is_handled_once_and_its_key_waits(t *testing.T) {
 	t.Parallel()
 	eachThatIgnores(t, func(t *testing.T, database *testdb.Database) {
@@ -67,7 +68,8 @@ func TestDrainer_G3_a_message_whose_row_is_kept_is_handled_once_and_its_key_wait
 	})
 }
 
-// The lanes are another holder's: what becomes of the message is up to that one. Here it is the same process, under a new token.
+// The lanes are another holder's: what becomes of the message is up to that one. Here it is the
+// same process, under a new token.
 func TestDrainer_G6_a_message_whose_row_is_kept_is_dropped_with_its_lane(t *testing.T) {
 	t.Parallel()
 	eachThatIgnores(t, func(t *testing.T, database *testdb.Database) {
@@ -85,8 +87,8 @@ func TestDrainer_G6_a_message_whose_row_is_kept_is_dropped_with_its_lane(t *test
 	})
 }
 
-// A failure that the database ignores keeps its key closed, and is written as soon as the database lets it. Until then nothing is tried again.
-// Also covers G7.
+// A failure that the database ignores keeps its key closed, and is written as soon as the database
+// lets it. Until then nothing is tried again. Also covers G7.
 func TestDrainer_G3_a_failure_that_the_database_ignores_is_written_later(t *testing.T) {
 	t.Parallel()
 	moved := map[postbox.Dialect]string{postbox.PostgreSQL: "DELETE", postbox.SQLite: "UPDATE"} // to those that wait

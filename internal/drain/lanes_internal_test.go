@@ -57,8 +57,9 @@ func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	require.Zero(t, set.held[1].exposedInMemory)
 }
 
-// Another process has joined, and a lane of a crashed process is to be given away, of which a call hangs. The lane stays, and its messages are read again. When all of them are
-// done, no message can be the one that crashed the process.
+// Another process has joined, and a lane of a crashed process is to be given away, of which a call
+// hangs. The lane stays, and its messages are read again. When all of them are done, no message can
+// be the one that crashed the process.
 func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

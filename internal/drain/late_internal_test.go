@@ -19,8 +19,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// lateWorld is a drainer that a test takes through its steps while transactions are open, and the order in which messages of
-// each key became visible.
+// lateWorld is a drainer that a test takes through its steps while transactions are open, and the
+// order in which messages of each key became visible.
 type lateWorld struct {
 	*testing.T
 
@@ -28,7 +28,8 @@ type lateWorld struct {
 	own     *spool.Spool
 	d       *Drainer
 	written int
-	// Times of the test: when the transaction of a message began, when it was committed, when it was handled.
+	// Times of the test: when the transaction of a message began, when it was committed, when it
+	// was handled.
 	begun, commits, handled map[string]int
 	clock                   int
 }
@@ -85,7 +86,8 @@ func (w *lateWorld) handle() {
 	}
 }
 
-// check compares each two messages of a key: where one was committed before the transaction of the other began, it is first.
+// check compares each two messages of a key: where one was committed before the transaction of the
+// other began, it is first.
 func (w *lateWorld) check() {
 	for a, committed := range w.commits {
 		for b := range w.commits {
@@ -105,8 +107,9 @@ type lateOpen struct {
 	ids   []string
 }
 
-// Reads go beyond open transactions, whether they have written or not, and yet no message of a key overtakes one that was
-// committed before its transaction began. Sweeps, which would find what is missed, are left out.
+// Reads go beyond open transactions, whether they have written or not, and yet no message of a key
+// overtakes one that was committed before its transaction began. Sweeps, which would find what is
+// missed, are left out.
 func TestDrainer_G3_order_among_transactions_that_end_at_any_time(t *testing.T) {
 	t.Parallel()
 	servers := []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL}
@@ -148,7 +151,8 @@ func TestDrainer_G3_order_among_transactions_that_end_at_any_time(t *testing.T) 
 }
 
 func (w *lateWorld) open(random *rand.Rand) *lateOpen {
-	// Under REPEATABLE READ, going back to a savepoint leaves gaps locked on MySQL, where others insert.
+	// Under REPEATABLE READ, going back to a savepoint leaves gaps locked on MySQL, where others
+	// insert.
 	tx, err := w.db.BeginTx(w.Context(), &sql.TxOptions{Isolation: w.own.Statements.Isolation})
 	require.NoError(w, err)
 	late := &lateOpen{tx: tx, begun: w.tick()}
@@ -173,7 +177,8 @@ func (w *lateWorld) writeLate(late *lateOpen, random *rand.Rand) []string {
 	return []string{id}
 }
 
-// writeLeftOut now and then writes a message that reads leave out, in one of the transactions or by itself. Only the marks tell of it.
+// writeLeftOut now and then writes a message that reads leave out, in one of the transactions or by
+// itself. Only the marks tell of it.
 func (w *lateWorld) writeLeftOut(open []*lateOpen, random *rand.Rand) {
 	var db spool.Executor = w.db
 	switch at := random.IntN(len(open) + 5); {
@@ -252,8 +257,8 @@ func (w *lateWorld) blocks() int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// As long as the transaction is open, PostgreSQL keeps the index entries of all that goes through. The more there were, the
-// more pages each read touched: 10,000 messages made it 300 instead of 16.
+// As long as the transaction is open, PostgreSQL keeps the index entries of all that goes through.
+// The more there were, the more pages each read touched: 10,000 messages made it 300 instead of 16.
 func TestDrainer_G3_an_open_transaction_makes_no_read_more_expensive(t *testing.T) {
 	t.Parallel()
 	const messages, most = 10_000, 100
@@ -298,8 +303,9 @@ func TestDrainer_G3_an_open_transaction_makes_no_read_more_expensive(t *testing.
 	}
 }
 
-// On MariaDB an open snapshot keeps the index entries of all that goes through, which reads that began at 0 passed over, each time.
-// What holds the watermark back is a transaction that has stored messages itself, and no other.
+// On MariaDB an open snapshot keeps the index entries of all that goes through, which reads that
+// began at 0 passed over, each time. What holds the watermark back is a transaction that has stored
+// messages itself, and no other.
 func TestDrainer_G3_open_snapshot_holds_back_no_watermark_on_mariadb(t *testing.T) {
 	t.Parallel()
 	const messages = 1000

@@ -10,9 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The late committer has the lower message id and the higher transaction id: it began after the one that commits
-// before it, and wrote its message before that one did.
-// Also covers F4.
+// The late committer has the lower message id and the higher transaction id: it began after the one
+// that commits before it, and wrote its message before that one did. Also covers F4.
 func TestDrainer_G3_handles_a_late_committer_that_began_later(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer: nobody can be late

@@ -107,8 +107,8 @@ func TestDrainer_G6_lanes_of_a_crashed_process_change_hands_after_the_lease(t *t
 	})
 }
 
-// A publisher from before PostgreSQL had a table for what waits puts a message with a delay among the ready ones, and whoever
-// changes a state by hand may do so.
+// A publisher from before PostgreSQL had a table for what waits puts a message with a delay among
+// the ready ones, and whoever changes a state by hand may do so.
 func TestDrainer_G1_finds_waiting_messages_in_the_table_of_ready_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Messages that reads leave out are read over once: a read costs the same however many of them wait, also if no other
-// message has come after them.
+// Messages that reads leave out are read over once: a read costs the same however many of them
+// wait, also if no other message has come after them.
 func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *testing.T) {
 	t.Parallel()
 	const page, waiting = 20 * dialect.Lanes, 600

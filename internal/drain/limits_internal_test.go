@@ -15,8 +15,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Reads go over the messages of a limited topic that wait, to find others behind them, once and not each time that the
-// topic is read again. They do go over those that appear there meanwhile, or that were left out together with others.
+// Reads go over the messages of a limited topic that wait, to find others behind them, once and not
+// each time that the topic is read again. They do go over those that appear there meanwhile, or
+// that were left out together with others.
 func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
@@ -94,8 +95,8 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	require.EqualValues(t, 1000, l.cursor)
 }
 
-// A third process has read both slots between the two statements. If the tokens were the same, what it
-// has read of one slot would fit the other one, and it would take the slot from this process.
+// A third process has read both slots between the two statements. If the tokens were the same, what
+// it has read of one slot would fit the other one, and it would take the slot from this process.
 func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_different_tokens(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -78,7 +78,8 @@ func (b *bench) three(c *counter, limits postbox.Limits) {
 	}, "each has its share of the lanes")
 }
 
-// Four keys lie in few lanes, so each of the three processes has a part of them. What one does not use the others get.
+// Four keys lie in few lanes, so each of the three processes has a part of them. What one does not
+// use the others get.
 func TestDrainer_limits_give_the_whole_rate_to_few_keys_in_several_processes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

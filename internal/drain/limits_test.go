@@ -60,8 +60,8 @@ func (w *watch) kill(p *process) {
 	p.kill()
 }
 
-// inRate checks each time between two starts. The handlers begin a little later than their messages are handed out, at
-// most as many as there are workers.
+// inRate checks each time between two starts. The handlers begin a little later than their messages
+// are handed out, at most as many as there are workers.
 func (w *watch) inRate(t *testing.T, rate float64, processes, workers int) {
 	t.Helper()
 	slices.SortFunc(w.starts, time.Time.Compare)
@@ -155,8 +155,8 @@ func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T)
 	w.inRate(t, rate, processes, workers)
 }
 
-// Far more messages wait for the limit than fit into memory. They are handled in order, in many parts, and others are
-// handled meanwhile.
+// Far more messages wait for the limit than fit into memory. They are handled in order, in many
+// parts, and others are handled meanwhile.
 func TestDrainer_G3_a_limited_topic_holds_up_no_other_and_keeps_its_order(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -207,8 +207,9 @@ func keysOfLanes() []string {
 	return keys
 }
 
-// Several limited topics have fewer messages than fit into memory, and together far more. Before a message is handed out it is not known that its topic has to
-// wait. So they fill the memory while all workers are busy: each topic has a lane, and each read takes the same number of each.
+// Several limited topics have fewer messages than fit into memory, and together far more. Before a
+// message is handed out it is not known that its topic has to wait. So they fill the memory while
+// all workers are busy: each topic has a lane, and each read takes the same number of each.
 func TestDrainer_G8_many_limited_topics_hold_up_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

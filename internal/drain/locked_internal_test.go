@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What failed together with a message whose row is locked, and stands behind it, is not settled before it.
+// What failed together with a message whose row is locked, and stands behind it, is not settled
+// before it.
 func TestAddBehind_adds_messages_behind_a_locked_one_of_their_key(t *testing.T) {
 	t.Parallel()
 	var failed []*schedule.Entry
@@ -27,7 +28,8 @@ func TestAddBehind_adds_messages_behind_a_locked_one_of_their_key(t *testing.T) 
 	require.Equal(t, map[int64]bool{2: true, 4: true, 5: true, 6: true}, locked)
 }
 
-// A removal finds out that a row is locked although the server would wait for longer than the whole statement may take.
+// A removal finds out that a row is locked although the server would wait for longer than the whole
+// statement may take.
 func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -64,8 +66,9 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 	})
 }
 
-// Another process has joined, and the leases are renewed while a held message is tried again. Half of the lanes are handed back, but not the lane of that
-// message: no process would read it before the lock is gone.
+// Another process has joined, and the leases are renewed while a held message is tried again. Half
+// of the lanes are handed back, but not the lane of that message: no process would read it before
+// the lock is gone.
 func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

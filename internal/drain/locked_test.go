@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// lockRow locks the row of the message "locked", as a transaction of somebody else's, until unlock is called.
+// lockRow locks the row of the message "locked", as a transaction of somebody else's, until unlock
+// is called.
 func (b *bench) lockRow() (unlock func()) {
 	b.T.Helper()
 	return b.lockRowOf("locked")
@@ -35,7 +36,8 @@ func (b *bench) lockRowOf(id string) (unlock func()) {
 	return func() { require.NoError(b.T, tx.Rollback()) }
 }
 
-// What a message whose row is locked has to go through. SQLite has no locks on rows: see heldMessages.
+// What a message whose row is locked has to go through. SQLite has no locks on rows: see
+// heldMessages.
 var lockedCases = []struct {
 	name  string
 	fail  error // at the first attempt
@@ -51,9 +53,8 @@ var lockedCases = []struct {
 	{name: "start", start: true, tried: 1},
 }
 
-// Somebody has locked the row of one message. Its key waits, everything else goes on, and when the lock is gone the message is settled
-// once and its key goes on in order.
-// Also covers G4.
+// Somebody has locked the row of one message. Its key waits, everything else goes on, and when the
+// lock is gone the message is settled once and its key goes on in order. Also covers G4.
 func TestDrainer_G3_a_locked_row_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	const others, behind = 200, 400 // more of the key than a drainer has in memory
@@ -112,9 +113,8 @@ func TestDrainer_G3_a_locked_row_holds_up_only_its_key(t *testing.T) {
 	}
 }
 
-// Reads leave out the key of a message that is held, and go past what a transaction has committed late meanwhile. When the lock is gone, that is
-// handled before what came after it.
-// Also covers F4.
+// Reads leave out the key of a message that is held, and go past what a transaction has committed
+// late meanwhile. When the lock is gone, that is handled before what came after it. Also covers F4.
 func TestDrainer_G3_handles_a_late_committer_of_a_key_whose_head_is_locked(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"done": false, "tried again": true} {
@@ -153,8 +153,8 @@ func TestDrainer_G3_handles_a_late_committer_of_a_key_whose_head_is_locked(t *te
 	}
 }
 
-// A message that is held keeps its lane, so that nobody else handles it again. The other messages of the lane go on.
-// Also covers G4.
+// A message that is held keeps its lane, so that nobody else handles it again. The other messages
+// of the lane go on. Also covers G4.
 func TestDrainer_G3_hands_back_a_lane_with_a_locked_row_later(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -175,8 +175,9 @@ func TestDrainer_G3_hands_back_a_lane_with_a_locked_row_later(t *testing.T) {
 	})
 }
 
-// A drainer that stops tries until its time is over. If the row is locked all the time, the message stays in the table, and the log says how
-// many such messages there are. A message that was not handled is not waited for.
+// A drainer that stops tries until its time is over. If the row is locked all the time, the message
+// stays in the table, and the log says how many such messages there are. A message that was not
+// handled is not waited for.
 func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
 	t.Parallel()
 	for _, c := range lockedCases {
@@ -217,7 +218,8 @@ func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
 	}
 }
 
-// A transaction that was given up ends in the server a little later than in its client. What it has locked is not named.
+// A transaction that was given up ends in the server a little later than in its client. What it has
+// locked is not named.
 func TestLocked_G4_names_no_rows_of_a_transaction_that_is_about_to_end(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Messages that are ready and messages that wait come in one statement, or one commit: each is there once, and the ready
-// ones do not wait for the others.
+// Messages that are ready and messages that wait come in one statement, or one commit: each is
+// there once, and the ready ones do not wait for the others.
 func TestSpool_G1_ready_and_delayed_messages_come_together(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// modelCall is a call that a process has made to the broker: for one message that failed for an unknown reason, or for messages that
-// got through.
+// modelCall is a call that a process has made to the broker: for one message that failed for an
+// unknown reason, or for messages that got through.
 type modelCall struct {
 	began, ended int64 // by the world's count of what happens
 	at           time.Time
@@ -32,8 +32,8 @@ var (
 	errComesBack    = errors.New("it counts within a minute after it was seen that there was an outage")
 )
 
-// mayCount judges an attempt that is counted for an unknown failure, by what docs/guarantees.md says of whose fault it is, and by
-// nothing but what the process has seen.
+// mayCount judges an attempt that is counted for an unknown failure, by what docs/guarantees.md
+// says of whose fault it is, and by nothing but what the process has seen.
 func (s *modelCalls) mayCount(failed modelCall, limit time.Duration) error {
 	if s.quiet(failed) >= limit {
 		return nil
@@ -67,7 +67,8 @@ func (s *modelCalls) quiet(failed modelCall) time.Duration {
 	return 0
 }
 
-// failures are those of a message up to this one, since it got through the last time, if it ever did.
+// failures are those of a message up to this one, since it got through the last time, if it ever
+// did.
 func (s *modelCalls) failures(failed modelCall) (failures []modelCall) {
 	for _, c := range *s {
 		switch {
@@ -88,7 +89,8 @@ func (s *modelCalls) lives(before, after modelCall) bool {
 	})
 }
 
-// wasOutage says whether a message that failed together with another one before got through later, so that it was no fault of theirs.
+// wasOutage says whether a message that failed together with another one before got through later,
+// so that it was no fault of theirs.
 func (s *modelCalls) wasOutage(before modelCall) bool {
 	for _, c := range *s {
 		if c.through || c.topic != before.topic || s.lives(before, c) || s.lives(c, before) {

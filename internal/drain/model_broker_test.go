@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// modelBroker is where an outbox's messages go, in some of the runs. Each topic has two parts, which may be away each by itself, and
-// its errors do not say whose fault they are.
+// modelBroker is where an outbox's messages go, in some of the runs. Each topic has two parts,
+// which may be away each by itself, and its errors do not say whose fault they are.
 type modelBroker struct {
 	now   time.Time // by which all circuits go
 	parts map[modelPart]modelState
@@ -60,7 +60,8 @@ func (w *world) clockGoesOn(pause time.Duration) {
 	}
 }
 
-// publishRound advances the clock and publishes all messages that are due. Random actions alone rarely reach that state.
+// publishRound advances the clock and publishes all messages that are due. Random actions alone
+// rarely reach that state.
 func (p *modelProcess) publishRound() {
 	if !p.stepping {
 		p.passTime()
@@ -119,7 +120,8 @@ func (p *modelProcess) publish(run *modelRun) {
 	}
 }
 
-// publishAll publishes a batch in one call. If the broker does not take one of them, it fails, which is nobody's failure yet.
+// publishAll publishes a batch in one call. If the broker does not take one of them, it fails,
+// which is nobody's failure yet.
 func (p *modelProcess) publishAll(run *modelRun) bool {
 	for _, message := range run.messages {
 		if p.answer(p.named(message)) != nil {
@@ -197,8 +199,9 @@ func (w *world) named(message *spool.Message) *modelMessage {
 	return w.messages[slices.IndexFunc(w.messages, func(m *modelMessage) bool { return m.name == message.MessageID })]
 }
 
-// brokerIsBack ends all trouble with the broker, but for the poison. What is innocent gets through, and the poison comes to its end: while
-// other messages keep coming, or without any, after the limit for outages. Then the poison is cured.
+// brokerIsBack ends all trouble with the broker, but for the poison. What is innocent gets through,
+// and the poison comes to its end: while other messages keep coming, or without any, after the
+// limit for outages. Then the poison is cured.
 func (p *modelProcess) brokerIsBack() {
 	p.broker.parts, p.broker.calm = map[modelPart]modelState{}, true
 	var innocent, poison []*modelMessage
@@ -232,7 +235,8 @@ func (p *modelProcess) brokerIsBack() {
 	}
 }
 
-// keepComing writes another message for each topic that still has poison and nothing else that can get through.
+// keepComing writes another message for each topic that still has poison and nothing else that can
+// get through.
 func (p *modelProcess) keepComing(poison []*modelMessage) {
 	for _, topic := range []string{"x", "y"} {
 		left := slices.ContainsFunc(poison, func(m *modelMessage) bool { return m.topic == topic && !p.hasEnded(m) })
@@ -249,8 +253,8 @@ func (p *modelProcess) isOver(messages []*modelMessage) bool {
 	return !slices.ContainsFunc(messages, func(m *modelMessage) bool { return !p.hasEnded(m) })
 }
 
-// hasEnded says whether a message is done or dead, or waits for an operator, as the policy for the head of a key has it, or is behind one
-// that does.
+// hasEnded says whether a message is done or dead, or waits for an operator, as the policy for the
+// head of a key has it, or is behind one that does.
 func (p *modelProcess) hasEnded(m *modelMessage) bool {
 	switch {
 	case m.place != pending || m.parked || p.settings.Head != HeadSkip && p.isBehind(m):

@@ -169,7 +169,8 @@ func (w *world) uncommitted() int {
 	return n
 }
 
-// finale ends all trouble and lets one process work: one that has seen it all, or a new one. Soon nothing is left.
+// finale ends all trouble and lets one process work: one that has seen it all, or a new one. Soon
+// nothing is left.
 func (w *world) finale() {
 	for len(w.late) > 0 {
 		w.commitLate()

@@ -19,8 +19,9 @@ type modelLock struct {
 	message *modelMessage
 }
 
-// modelPatience is how long a removal waits for a lock on PostgreSQL. MariaDB's server waits for a second. A removal that takes longer without a lock, since the
-// machine is busy, is given up. Its rows may then seem to be locked, until the server has noticed that.
+// modelPatience is how long a removal waits for a lock on PostgreSQL. MariaDB's server waits for a
+// second. A removal that takes longer without a lock, since the machine is busy, is given up. Its
+// rows may then seem to be locked, until the server has noticed that.
 const modelPatience = 200 * time.Millisecond
 
 // lockChanges ends the lock that there is, or locks the row of a message.
@@ -61,8 +62,8 @@ func (w *world) unlock() {
 
 func (w *world) isLocked(m *modelMessage) bool { return w.lock != nil && w.lock.message == m }
 
-// holdLocked keeps those of a process's turns that cannot be settled now, since the row is locked, or since a message before it in its key
-// failed and its row is. It returns the others.
+// holdLocked keeps those of a process's turns that cannot be settled now, since the row is locked,
+// or since a message before it in its key failed and its row is. It returns the others.
 func (p *modelProcess) holdLocked(turns []turn) (free []turn) {
 	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.message.Ref.ID, b.message.Ref.ID) })
 	closed := map[int64]bool{} // keys

@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// modelLog is the log of the database: what transactions inserted, in the order of their commits. One process at a time
-// receives it.
+// modelLog is the log of the database: what transactions inserted, in the order of their commits.
+// One process at a time receives it.
 type modelLog struct {
 	logged   map[int64]bool
 	waits    []tail.Change // not received yet
@@ -18,7 +18,8 @@ type modelLog struct {
 
 func newModelLog() *modelLog { return &modelLog{logged: map[int64]bool{}} }
 
-// logCommit adds to the log what was committed since the last call: by this transaction, or by one without savepoints.
+// logCommit adds to the log what was committed since the last call: by this transaction, or by one
+// without savepoints.
 func (w *world) logCommit(transaction int64) {
 	if w.wal == nil {
 		return
@@ -42,7 +43,8 @@ func (w *world) logCommit(transaction int64) {
 		})
 }
 
-// receive lets the receiver have a part of the log. Without a receiver, or with one that has failed meanwhile, it is lost.
+// receive lets the receiver have a part of the log. Without a receiver, or with one that has failed
+// meanwhile, it is lost.
 func (w *world) receive() {
 	if len(w.wal.waits) == 0 {
 		return

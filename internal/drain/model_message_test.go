@@ -112,8 +112,9 @@ func (w *world) byID(id int64) *modelMessage {
 	return nil
 }
 
-// mayRun checks that a process may hand out a message now: it holds the lane, knows the message as it is, and nobody
-// who must go first is left behind. Those of the process that are done but not settled are not.
+// mayRun checks that a process may hand out a message now: it holds the lane, knows the message as
+// it is, and nobody who must go first is left behind. Those of the process that are done but not
+// settled are not.
 func (w *world) mayRun(p *modelProcess, before []*schedule.Entry, e *schedule.Entry, lanes map[int]modelLane) {
 	message := e.Message
 	lane := lanes[message.Ref.Lane]
@@ -165,9 +166,10 @@ func (w *world) mayRun(p *modelProcess, before []*schedule.Entry, e *schedule.En
 
 func (w *world) keyOf(e *schedule.Entry) string { return e.Message.Key }
 
-// goesBefore says that a message must be through before another one of its key: it is older, and was committed before
-// the other's transaction began. What its producer scheduled for later holds nobody back until it has failed, and one
-// that a paused topic, or one in an outage, has left behind does not hold back other topics.
+// goesBefore says that a message must be through before another one of its key: it is older, and
+// was committed before the other's transaction began. What its producer scheduled for later holds
+// nobody back until it has failed, and one that a paused topic, or one in an outage, has left
+// behind does not hold back other topics.
 func (w *world) goesBefore(older, m *modelMessage) bool {
 	return older.place == pending && older.key == m.key && older.id < m.id && older.committed < m.begun &&
 		older.state != dialect.StateScheduled && (older.topic == m.topic || !w.excluding)

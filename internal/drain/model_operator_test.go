@@ -56,7 +56,8 @@ func (w *world) pauseKey() {
 	}
 }
 
-// pauseTopic pauses a topic, or resumes it. From then on the order of a key counts within each topic alone.
+// pauseTopic pauses a topic, or resumes it. From then on the order of a key counts within each
+// topic alone.
 func (w *world) pauseTopic() {
 	topic := rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "topic")
 	w.excluding = true

@@ -40,7 +40,8 @@ var (
 	errConflict = errors.New("transaction conflicts with another one")
 )
 
-// effect writes the effect of a message and settles it in one transaction. That works for whoever holds its lane.
+// effect writes the effect of a message and settles it in one transaction. That works for whoever
+// holds its lane.
 func (p *modelProcess) effect(message *spool.Message) spool.Verdict {
 	m := p.byID(message.Ref.ID)
 	if m != nil && p.isLocked(m) {
@@ -67,7 +68,8 @@ func (p *modelProcess) effect(message *spool.Message) spool.Verdict {
 	return spool.Settled
 }
 
-// conflict writes the effect of a message in a transaction that the database takes back, since it conflicts with another one.
+// conflict writes the effect of a message in a transaction that the database takes back, since it
+// conflicts with another one.
 func (p *modelProcess) conflict(message *spool.Message) {
 	if m := p.byID(message.Ref.ID); !p.effective || m != nil && p.isLocked(m) {
 		return
@@ -86,8 +88,8 @@ func (p *modelProcess) conflict(message *spool.Message) {
 	}
 }
 
-// beginSettling says what must come of the turns that have ended, which the drainer settles next. The pause of those that met a conflict is
-// the longest, so that it does not end before putOff.
+// beginSettling says what must come of the turns that have ended, which the drainer settles next.
+// The pause of those that met a conflict is the longest, so that it does not end before putOff.
 func (p *modelProcess) beginSettling() []turn {
 	p.beImpatient()
 	ended := p.ended
@@ -106,7 +108,8 @@ func (p *modelProcess) beginSettling() []turn {
 	return ended
 }
 
-// putOff lets messages that met a conflict, or were not settled, wait until the model lets time pass.
+// putOff lets messages that met a conflict, or were not settled, wait until the model lets time
+// pass.
 func (p *modelProcess) putOff(ended []turn) {
 	p.restUntil(time.Now().Add(time.Hour))
 	for _, t := range ended {

@@ -104,8 +104,8 @@ func (p *modelProcess) Handle(_ context.Context, batch []*spool.Message) []spool
 	return <-run.reply
 }
 
-// Excluded is called between what a step settles and what it reads. What others do meanwhile, and this process's own
-// workers, may happen then.
+// Excluded is called between what a step settles and what it reads. What others do meanwhile, and
+// this process's own workers, may happen then.
 func (p *modelProcess) Excluded() []string {
 	if !p.stepping || p.within {
 		return p.leftOut()
@@ -133,7 +133,8 @@ func (p *modelProcess) leftOut() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.excluded, away))))
 }
 
-// step is a turn of the drainer's loop. What is due by then, rapid decides, unless the drainer wants it at once.
+// step is a turn of the drainer's loop. What is due by then, rapid decides, unless the drainer
+// wants it at once.
 func (p *modelProcess) step() {
 	if p.stepping {
 		return
@@ -164,7 +165,8 @@ func (p *modelProcess) due(at *time.Time, names ...string) {
 	}
 }
 
-// stepNow is a step without such decisions. Then it tries no locked row again, also on a machine on which a second has passed since it found the row locked.
+// stepNow is a step without such decisions. Then it tries no locked row again, also on a machine on
+// which a second has passed since it found the row locked.
 func (p *modelProcess) stepNow() {
 	if !p.d.settle.setbacks.lockedUntil.IsZero() {
 		p.d.settle.setbacks.lockedUntil = time.Now().Add(time.Hour)
@@ -219,8 +221,8 @@ func (p *modelProcess) take() {
 	}
 }
 
-// countStart checks whether a start was counted, and whether a message that may have brought processes down is handled
-// again.
+// countStart checks whether a start was counted, and whether a message that may have brought
+// processes down is handled again.
 func (p *modelProcess) countStart(m *modelMessage, message *spool.Message, handled bool) {
 	failed := message.Starts
 	if p.settings.Head != HeadBlock {
@@ -244,7 +246,8 @@ func (p *modelProcess) inMemory() (ids []int64) {
 	return ids
 }
 
-// finish lets the handler of a batch go on: first its transactions end, and some time later it returns.
+// finish lets the handler of a batch go on: first its transactions end, and some time later it
+// returns.
 func (p *modelProcess) finish() {
 	if len(p.runs) == 0 {
 		return
@@ -279,8 +282,8 @@ func (p *modelProcess) end(batch []*schedule.Entry, outcomes []spool.Outcome) {
 	p.d.scheduler.Finish(batch, outcomes)
 }
 
-// through says whether a message is before another one in a batch, or has ended well in this process, which holds its
-// lane since then, and is only not settled.
+// through says whether a message is before another one in a batch, or has ended well in this
+// process, which holds its lane since then, and is only not settled.
 func (p *modelProcess) through(before []*schedule.Entry, m *modelMessage, token int64) bool {
 	for _, e := range before {
 		if e.Message.Ref.ID == m.id {
@@ -303,8 +306,8 @@ func (p *modelProcess) exclude() {
 	p.log("leaves out %v", p.excluded)
 }
 
-// loseLease lets the leases of a process end, which stands still as long. It knows that it must not hand out anything,
-// and nothing else.
+// loseLease lets the leases of a process end, which stands still as long. It knows that it must not
+// hand out anything, and nothing else.
 func (p *modelProcess) loseLease() {
 	if p.stepping {
 		return

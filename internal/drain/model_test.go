@@ -13,9 +13,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The model drives the engine with random actions of random processes, one at a time, on a real database, and knows what
-// must have become of each message. There are no workers and no clocks: what a worker does is an action, and time passes
-// by an action too, so each interleaving is a matter of what rapid draws, and it shrinks the ones that fail.
+// The model drives the engine with random actions of random processes, one at a time, on a real
+// database, and knows what must have become of each message. There are no workers and no clocks:
+// what a worker does is an action, and time passes by an action too, so each interleaving is a
+// matter of what rapid draws, and it shrinks the ones that fail.
 //
 //	model_test.go          the runs, and the actions
 //	model_world_test.go    the database, and what surrounds the processes
@@ -72,8 +73,8 @@ func TestModel_G3_on_PostgreSQL(t *testing.T) {
 	rapid.Check(t, m.run)
 }
 
-// With a log, from which processes take messages beside polling. Its receiver comes and goes, and lags behind.
-// Also covers G2, G4, G6, G9 and F4.
+// With a log, from which processes take messages beside polling. Its receiver comes and goes, and
+// lags behind. Also covers G2, G4, G6, G9 and F4.
 func TestModel_G3_with_a_log_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
@@ -110,7 +111,8 @@ func TestModel_G3_on_MariaDB(t *testing.T) {
 	rapid.Check(t, m.run)
 }
 
-// bound sets the size of a run, unless the command line does: -rapid.checks=10000 is a search for an afternoon.
+// bound sets the size of a run, unless the command line does: -rapid.checks=10000 is a search for
+// an afternoon.
 var bound = sync.OnceValue(func() (bounded bool) {
 	checks := modelChecks
 	if testing.Short() {
@@ -144,8 +146,8 @@ func (m *model) run(rt *rapid.T) {
 	well = true
 }
 
-// actions are what may happen. Some stand there more than once, and the first ones are drawn more often: trouble is
-// worth something only where work is done.
+// actions are what may happen. Some stand there more than once, and the first ones are drawn more
+// often: trouble is worth something only where work is done.
 func (w *world) actions() []func() {
 	process := w.withProcess
 	work := []func(){

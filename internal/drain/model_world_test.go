@@ -207,7 +207,8 @@ func (w *world) committed(messages []*modelMessage) {
 	w.learnIDs()
 }
 
-// lateAppend is a transaction that is open while others go on. It may have written messages, or be unrelated so far.
+// lateAppend is a transaction that is open while others go on. It may have written messages, or be
+// unrelated so far.
 type lateAppend struct {
 	tx       *sql.Tx
 	id       int64
@@ -224,8 +225,8 @@ func (w *world) openLate() *lateAppend {
 	return late
 }
 
-// appendLate writes messages in a new transaction or in one that is open, or opens one and writes none. Part of what it writes
-// it may take back to a savepoint.
+// appendLate writes messages in a new transaction or in one that is open, or opens one and writes
+// none. Part of what it writes it may take back to a savepoint.
 func (w *world) appendLate() {
 	var late *lateAppend
 	switch at := rapid.IntRange(0, 3).Draw(w.T, "late"); {
@@ -292,8 +293,8 @@ func (w *world) passTime() {
 // longAgo is later than all times of the model, and earlier than all others.
 const longAgo = 1 << 40
 
-// makeDue makes a message due that waits for its time. What has waited for longer goes first, or else what fails again and again would
-// keep the others away.
+// makeDue makes a message due that waits for its time. What has waited for longer goes first, or
+// else what fails again and again would keep the others away.
 func (w *world) makeDue(m *modelMessage) {
 	if w.isLocked(m) {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A message that waits among the ready ones, and does not arrive where such messages wait, stays where it is until it does.
+// A message that waits among the ready ones, and does not arrive where such messages wait, stays
+// where it is until it does.
 func TestDrainer_does_not_lose_a_message_that_a_trigger_keeps_out_of_the_waiting_table(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

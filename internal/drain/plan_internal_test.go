@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What the server knows of a table that fills and empties is old, here that no message has a key. It concluded that each may
-// as well be compared with all others, and so 40,000 took 300 µs each.
+// What the server knows of a table that fills and empties is old, here that no message has a key.
+// It concluded that each may as well be compared with all others, and so 40,000 took 300 µs each.
 func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
@@ -84,8 +84,8 @@ func usedIndexes(t *testing.T, db *sql.DB, query dialect.Query) (used []string) 
 	return used
 }
 
-// PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that takes 5. With
-// statistics of a backlog, a page of the default size must stay below that.
+// PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that
+// takes 5. With statistics of a backlog, a page of the default size must stay below that.
 func TestFetch_costs_too_little_for_PostgreSQL_to_compile_it_on_postgres(t *testing.T) {
 	t.Parallel()
 	const lanes, page, perPage = 32, 2000, 1000
@@ -122,8 +122,9 @@ func TestFetch_costs_too_little_for_PostgreSQL_to_compile_it_on_postgres(t *test
 	require.Less(t, plans[0].Plan.Cost, compiled)
 }
 
-// The planner took what is due for a third of all that waits, or for nothing where it had no statistics: it compiled the statement, or
-// read all that waits, or all that is due and sorted it, 30 to 130 ms for each page.
+// The planner took what is due for a third of all that waits, or for nothing where it had no
+// statistics: it compiled the statement, or read all that waits, or all that is due and sorted it,
+// 30 to 130 ms for each page.
 func TestFetch_reads_what_is_due_in_its_order_on_postgres(t *testing.T) {
 	t.Parallel()
 	const lanes, page, waiting = 32, 2000, 100_000

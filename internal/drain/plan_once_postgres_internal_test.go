@@ -10,11 +10,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// plannedAnew is how often PostgreSQL plans a prepared statement for its arguments before it compares that with one plan for all.
+// plannedAnew is how often PostgreSQL plans a prepared statement for its arguments before it
+// compares that with one plan for all.
 const plannedAnew = 5
 
-// A poll of a few lanes was planned anew each time, which took longer than its execution: as far as the planner saw the lists of lanes and the limits, it expected less of them than of any others.
-// So was the read of a single payload, whose state it saw. The same holds for all statements that are sent often.
+// A poll of a few lanes was planned anew each time, which took longer than its execution: as far as
+// the planner saw the lists of lanes and the limits, it expected less of them than of any others.
+// So was the read of a single payload, whose state it saw. The same holds for all statements that
+// are sent often.
 func TestPolls_are_planned_once_on_postgres(t *testing.T) {
 	t.Parallel()
 	for _, state := range plannedStates {

@@ -27,8 +27,8 @@ const (
 	plannedPage    = 20 * plannedLanes
 )
 
-// maxBuffers is what a statement may read and write for each message: a descent in an index, the row, and the
-// indexes of another table or of the row's next version.
+// maxBuffers is what a statement may read and write for each message: a descent in an index, the
+// row, and the indexes of another table or of the row's next version.
 const maxBuffers = 20
 
 // Each state is a way in which statistics come to be wrong, and ends with the same messages.
@@ -70,8 +70,9 @@ var plannedStates = []struct {
 	}},
 }
 
-// The planner took statistics of an empty table for the truth, and for each message read a lane, or all of them: 1,000 messages
-// were removed in seconds. Or it took those of another spool for ours, and compiled each read, for 90 ms.
+// The planner took statistics of an empty table for the truth, and for each message read a lane, or
+// all of them: 1,000 messages were removed in seconds. Or it took those of another spool for ours,
+// and compiled each read, for 90 ms.
 func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 	t.Parallel()
 	for _, state := range plannedStates {
@@ -93,7 +94,8 @@ func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 	}
 }
 
-// A plan that was made while the table had no page or few read all of it for each lane or message, until the table was analyzed.
+// A plan that was made while the table had no page or few read all of it for each lane or message,
+// until the table was analyzed.
 func TestPlans_hold_while_a_table_grows_on_postgres(t *testing.T) {
 	t.Parallel()
 	for how, analyze := range map[string]string{
@@ -158,7 +160,8 @@ func TestRemove_spares_a_message_that_changed_meanwhile_on_postgres(t *testing.T
 	require.Equal(t, 1, w.db.Count(t, "SELECT COUNT(*) FROM postbox_waiting WHERE id = ?", refs[0].ID))
 }
 
-// Messages that wait have a table of their own, in which another message may stand at the same place.
+// Messages that wait have a table of their own, in which another message may stand at the same
+// place.
 func TestRemove_spares_a_message_at_the_same_place_of_another_table_on_postgres(t *testing.T) {
 	t.Parallel()
 	w := newPlannedTables(t)
@@ -254,7 +257,8 @@ type planned struct {
 	buffers int  // that it may read and write; 0 for maxBuffers a message
 }
 
-// maxOfOne is for a statement of one message, which looks in both tables and may write to all indexes of another one. The whole table has more pages.
+// maxOfOne is for a statement of one message, which looks in both tables and may write to all
+// indexes of another one. The whole table has more pages.
 const maxOfOne = 300
 
 // maxOfFailed is for each of many failed messages, which are written to the indexes of two other
@@ -265,7 +269,8 @@ func (s planned) most() int { return cmp.Or(s.buffers, maxBuffers*s.rows) }
 
 func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	mixed := append(append([]dialect.Ref{}, ready[:plannedRefs/2]...), retrying[:plannedRefs/2]...)
-	// A transaction of another test may keep VACUUM from clearing away what is before the first one.
+	// A transaction of another test may keep VACUUM from clearing away what is before the first
+	// one.
 	first := int64(w.db.Count(w.t, "SELECT COALESCE(MIN(id), 1) FROM ONLY postbox_messages WHERE spool = ?", w.spool))
 	read := asRead(mixed)
 	fetch := func(change func(p *dialect.FetchParams)) dialect.Query {
@@ -347,7 +352,8 @@ type explained struct {
 
 func (e explained) buffers() int { return e.Plan.Hit + e.Plan.Read }
 
-// measure executes a statement, and once more if it read too much: the session may have read catalogs, too, since other tests make tables, which empties its caches.
+// measure executes a statement, and once more if it read too much: the session may have read
+// catalogs, too, since other tests make tables, which empties its caches.
 func (w *plannedTables) measure(name string, s planned) explained {
 	if seen := w.execute(name, s); seen.buffers() <= s.most() {
 		return seen

@@ -4,14 +4,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// maxOfUnique is what a statement of one unique key may read and write: the rows of the key, of its message and of the new one, with
-// all indexes of two tables.
+// maxOfUnique is what a statement of one unique key may read and write: the rows of the key, of its
+// message and of the new one, with all indexes of two tables.
 const maxOfUnique = 100
 
 // maxOfLane is what a look into one more lane costs, for messages of three states in both tables.
 const maxOfLane = 15
 
-// unique are the statements that store messages under unique keys: new ones, and those whose message is ready, has failed, or is gone.
+// unique are the statements that store messages under unique keys: new ones, and those whose
+// message is ready, has failed, or is gone.
 func (w *plannedTables) unique() (all []planned) {
 	w.t.Helper()
 	w.exec("DELETE FROM postbox_unique_keys")

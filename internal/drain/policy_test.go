@@ -136,8 +136,8 @@ func TestDrainer_G3_a_parked_head_and_its_key_wait_for_an_operator(t *testing.T)
 	}
 }
 
-// In one batch with messages of its key behind it, a message that cannot be decoded holds these back too.
-// Also covers feature N8.
+// In one batch with messages of its key behind it, a message that cannot be decoded holds these
+// back too. Also covers feature N8.
 func TestDrainer_F12_parks_a_broken_row_with_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -157,8 +157,8 @@ func TestDrainer_F12_parks_a_broken_row_with_its_key(t *testing.T) {
 	})
 }
 
-// Messages without an order need not wait for one that fails, nor for one that is parked, although they have a key.
-// Also covers feature N8.
+// Messages without an order need not wait for one that fails, nor for one that is parked, although
+// they have a key. Also covers feature N8.
 func TestDrainer_unordered_messages_of_a_key_pass_a_waiting_one(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A drainer reads any number of lanes together, and leaves out topics and keys in all combinations. On MariaDB nearly each of these reads has
-// a text of its own. What stays prepared on its connection is what docs/scaling.md says of a forwarder or queue.
+// A drainer reads any number of lanes together, and leaves out topics and keys in all combinations.
+// On MariaDB nearly each of these reads has a text of its own. What stays prepared on its
+// connection is what docs/scaling.md says of a forwarder or queue.
 func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *testdb.Database{"postgres-pq": testdb.Postgres, "mariadb": testdb.MySQL} { // pgx prepares by itself
@@ -84,7 +85,8 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 	}
 }
 
-// A read may be prepared and then fail, as where its context ends in between. It stayed prepared, and was not counted.
+// A read may be prepared and then fail, as where its context ends in between. It stayed prepared,
+// and was not counted.
 func TestDrainer_counts_reads_that_are_prepared_and_fail(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

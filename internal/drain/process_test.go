@@ -16,8 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// process is a drainer on a database handle of its own, which can be killed: what its handlers do from then on reaches
-// nobody, and what it holds is handed back by nobody.
+// process is a drainer on a database handle of its own, which can be killed: what its handlers do
+// from then on reaches nobody, and what it holds is handed back by nobody.
 type process struct {
 	*running
 
@@ -28,9 +28,11 @@ type process struct {
 	once sync.Once
 }
 
-// spawn starts a process. It renews nothing by itself, so a lease that a test has ended stays so. After a lease that ends by itself it does nothing more, so a lease is long
-// enough for a busy machine, and still ends before a test gives up: a renewal that was under way may come after [process.kill] has ended the leases. An end of the test
-// ends it at once, whatever its handlers do.
+// spawn starts a process. It renews nothing by itself, so a lease that a test has ended stays so.
+// After a lease that ends by itself it does nothing more, so a lease is long enough for a busy
+// machine, and still ends before a test gives up: a renewal that was under way may come after
+// [process.kill] has ended the leases. An end of the test ends it at once, whatever its handlers
+// do.
 func (b *bench) spawn(name string, handler func(p *process) drain.Handler, change func(c *drain.Config)) *process {
 	b.T.Helper()
 	p := &process{b: b, name: name, db: b.Database.Open(b.T), dead: make(chan struct{})}
@@ -72,7 +74,8 @@ func (p *process) expire() {
 	p.b.Database.Exec(p.b.T, "DELETE FROM postbox_members WHERE holder = ?", p.name)
 }
 
-// effector is a handler whose effect is a row, which is committed together with the end of the message.
+// effector is a handler whose effect is a row, which is committed together with the end of the
+// message.
 type effector struct {
 	recorder
 
@@ -145,7 +148,8 @@ func (e *effector) one(ctx context.Context, m *spool.Message) spool.Outcome {
 	}
 }
 
-// work counts an attempt, and ends only with the test once the process is dead. A dead process begins no attempt, although it still has messages in memory.
+// work counts an attempt, and ends only with the test once the process is dead. A dead process
+// begins no attempt, although it still has messages in memory.
 func (e *effector) work(ctx context.Context, m *spool.Message) error {
 	if err := e.p.afterDeath(ctx); err != nil {
 		return err
@@ -163,7 +167,8 @@ func (e *effector) work(ctx context.Context, m *spool.Message) error {
 	return cmp.Or(e.p.afterDeath(ctx), err)
 }
 
-// never watches for a while that something does not happen. It asks itself, and has asked when it returns.
+// never watches for a while that something does not happen. It asks itself, and has asked when it
+// returns.
 func (b *bench) never(condition func() bool, span time.Duration, what string) {
 	b.T.Helper()
 	end := time.NewTimer(span)

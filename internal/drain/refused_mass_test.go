@@ -20,8 +20,9 @@ func (b *bench) refuseKeyed(after time.Duration) (end func()) {
 	return func() { b.Database.Exec(b.T, "DROP TRIGGER refuse ON postbox_messages") }
 }
 
-// countUnrenewed makes PostgreSQL count the tries to remove a message that has a key, and those among them before which no lease was renewed since the try
-// before. Sequences keep their values when a transaction is rolled back.
+// countUnrenewed makes PostgreSQL count the tries to remove a message that has a key, and those
+// among them before which no lease was renewed since the try before. Sequences keep their values
+// when a transaction is rolled back.
 func (b *bench) countUnrenewed() (counts func() (tries, unrenewed int)) {
 	b.T.Helper()
 	for _, statement := range []string{
@@ -66,7 +67,8 @@ func TestDrainer_G6_leases_are_renewed_while_many_failures_are_refused(t *testin
 	b.Eventually(func() bool { return b.Dead() == messages }, "all are written down")
 }
 
-// Messages that cannot be removed stay in memory. When they fill it, the log says why nothing is read.
+// Messages that cannot be removed stay in memory. When they fill it, the log says why nothing is
+// read.
 func TestDrainer_says_that_messages_it_cannot_remove_fill_its_memory(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)

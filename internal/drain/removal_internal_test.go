@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What stands behind a message is read again when it has given its key free, and not while it goes on waiting: a key that
-// is stuck for long has much behind it.
+// What stands behind a message is read again when it has given its key free, and not while it goes
+// on waiting: a key that is stuck for long has much behind it.
 func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	t.Parallel()
 	const read = 100 // up to there
@@ -54,9 +54,9 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	}
 }
 
-// A row that a trigger of the user keeps is told from one that is gone, and from one whose lane is another's: only the first is removed later without
-// being handled again. Nor is it where the server is one that the process has not read from.
-// Also covers G6.
+// A row that a trigger of the user keeps is told from one that is gone, and from one whose lane is
+// another's: only the first is removed later without being handled again. Nor is it where the
+// server is one that the process has not read from. Also covers G6.
 func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

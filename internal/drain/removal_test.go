@@ -20,7 +20,8 @@ func (b *bench) appendLocked() (unlock func()) {
 	return func() { require.NoError(b.T, tx.Rollback()) }
 }
 
-// Rows that are done and cannot be deleted for a while, here because somebody has locked one, keep nobody from reading.
+// Rows that are done and cannot be deleted for a while, here because somebody has locked one, keep
+// nobody from reading.
 func TestDrainer_reads_while_it_removes_finished_messages(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

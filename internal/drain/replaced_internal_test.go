@@ -13,9 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A database that was restored or promoted gives out ids again. Whatever is known of a message of before must not touch
-// the message that has its id now: each guard is tried on rows whose id, lane, state and token are the known ones, and
-// whose time is another one.
+// A database that was restored or promoted gives out ids again. Whatever is known of a message of
+// before must not touch the message that has its id now: each guard is tried on rows whose id,
+// lane, state and token are the known ones, and whose time is another one.
 func TestGuards_spare_a_message_with_a_reused_id(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

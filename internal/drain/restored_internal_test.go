@@ -11,10 +11,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Messages of a queue are handled, and their removal is under way when the drainer learns that their database was
-// replaced. The new one has the messages, and not what their handlers wrote. However the removal ends, it is not tried
-// again there: the messages are handled again.
-// Also covers F27.
+// Messages of a queue are handled, and their removal is under way when the drainer learns that
+// their database was replaced. The new one has the messages, and not what their handlers wrote.
+// However the removal ends, it is not tried again there: the messages are handled again. Also
+// covers F27.
 func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_the_next(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(entries []*schedule.Entry) removed{

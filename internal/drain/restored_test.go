@@ -35,8 +35,9 @@ func (b *bench) startLogged(db *sql.DB, handler drain.Handler, config drain.Conf
 	return logger
 }
 
-// goBack makes the database what it was when it had given out so many ids: empty by then, with new messages of the same
-// ids, and all in one commit, as a drainer meets a promoted standby or a restored backup.
+// goBack makes the database what it was when it had given out so many ids: empty by then, with new
+// messages of the same ids, and all in one commit, as a drainer meets a promoted standby or a
+// restored backup.
 func (b *bench) goBack(given int, drafts ...spool.Draft) {
 	b.T.Helper()
 	tx, err := b.Database.DB.BeginTx(b.T.Context(), nil)
@@ -64,8 +65,8 @@ func (b *bench) goBack(given int, drafts ...spool.Draft) {
 	require.NoError(b.T, tx.Commit())
 }
 
-// What the new database has is handled, each message once and in the order of its key, although the drainer has messages
-// of the same ids in memory, and is handling some of the same keys.
+// What the new database has is handled, each message once and in the order of its key, although the
+// drainer has messages of the same ids in memory, and is handling some of the same keys.
 func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_no_present_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -119,12 +120,14 @@ func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_no_present_mess
 			}
 			require.Equal(t, want, got, "of key %d", i)
 		}
-		// PostgreSQL's sequence goes back before the commit that replaces the rows, so a read can come in between.
+		// PostgreSQL's sequence goes back before the commit that replaces the rows, so a read can
+		// come in between.
 		require.LessOrEqual(t, logger.Said("starts over"), 2, "it says so once")
 	})
 }
 
-// The same where nothing is in memory by which the drainer could tell: its reads begin beyond what the database gives out again.
+// The same where nothing is in memory by which the drainer could tell: its reads begin beyond what
+// the database gives out again.
 func TestDrainer_G3_an_idle_drainer_notices_that_a_database_has_gone_back(t *testing.T) {
 	t.Parallel()
 	restore := map[string][]string{

@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// settlesItself is a handler that settles in a transaction of its own, as a transactional queue does.
+// settlesItself is a handler that settles in a transaction of its own, as a transactional queue
+// does.
 type settlesItself struct {
 	recorder
 	b       *bench
@@ -42,8 +43,8 @@ func (s *settlesItself) Handle(ctx context.Context, batch []*spool.Message) []sp
 	return outcomes
 }
 
-// A message that was retried is gone with its handler's commit. What stood behind it, and was passed over while it
-// waited, must be read before what comes after that commit.
+// A message that was retried is gone with its handler's commit. What stood behind it, and was
+// passed over while it waited, must be read before what comes after that commit.
 func TestDrainer_G3_messages_behind_a_retried_one_go_before_later_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// blocking is a handler that keeps large messages until it is told to let go, and counts what it has.
+// blocking is a handler that keeps large messages until it is told to let go, and counts what it
+// has.
 type blocking struct {
 	recorder
 
@@ -63,8 +64,8 @@ func (b *blocking) inFlight() int {
 	return len(b.bytes)
 }
 
-// Payloads that workers load one by one are bounded in bytes beside the number of workers. Small messages pass by those that
-// wait for room, and a message larger than the bound is handled alone.
+// Payloads that workers load one by one are bounded in bytes beside the number of workers. Small
+// messages pass by those that wait for room, and a message larger than the bound is handled alone.
 func TestDrainer_G8_bounds_the_bytes_in_flight(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -27,8 +27,8 @@ func TestSetbacks_pauses_double_up_to_ten_seconds(t *testing.T) {
 	require.LessOrEqual(t, len(s.known), maxSetbacks, "the memory is bounded")
 }
 
-// Messages that were deleted, or whose lane was lost, are heard of no more. They do not count for ever among those that the log names, and
-// one that came while there were enough is named later.
+// Messages that were deleted, or whose lane was lost, are heard of no more. They do not count for
+// ever among those that the log names, and one that came while there were enough is named later.
 func TestSetbacks_names_other_messages_when_the_named_ones_are_gone(t *testing.T) {
 	t.Parallel()
 	var s setbacks

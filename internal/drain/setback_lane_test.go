@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Another process joins while the database refuses to remove a message that is done. Half of the lanes go to that process, but not the lane of the message: it would be
-// handled again.
+// Another process joins while the database refuses to remove a message that is done. Half of the
+// lanes go to that process, but not the lane of the message: it would be handled again.
 func TestDrainer_G2_hands_back_a_lane_with_a_refused_outcome_later(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// refusal is a way in which a database never removes a message: with a conflict, with another error, or without a word.
+// refusal is a way in which a database never removes a message: with a conflict, with another
+// error, or without a word.
 type refusal string
 
 const (
@@ -71,7 +72,8 @@ const (
 	conflictLogged = "Postbox is blocked by conflicts with other transactions"
 )
 
-// The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
+// The database never removes one message, and its drainer, or its handler's transaction, tries for
+// ever.
 func TestDrainer_G7_lasting_conflict_of_one_message_holds_up_no_other(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -142,8 +144,8 @@ func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, tran
 	require.Zero(t, b.Dead())
 }
 
-// A failure that the database refuses to write keeps the key closed for as long. What stands behind it may be more than a read takes of a lane,
-// and the other keys of that lane go on all the same.
+// A failure that the database refuses to write keeps the key closed for as long. What stands behind
+// it may be more than a read takes of a lane, and the other keys of that lane go on all the same.
 // Also covers G7.
 func TestDrainer_G3_a_failure_that_cannot_be_written_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
@@ -177,7 +179,8 @@ func TestDrainer_G3_a_failure_that_cannot_be_written_holds_up_only_its_key(t *te
 	})
 }
 
-// What the drainer writes by itself conflicts for ever: it slows down, says so once, and goes on as soon as it can.
+// What the drainer writes by itself conflicts for ever: it slows down, says so once, and goes on as
+// soon as it can.
 func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -202,7 +205,8 @@ func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 	})
 }
 
-// The message waited for another attempt before, and so is not removed together with those that are simply done.
+// The message waited for another attempt before, and so is not removed together with those that are
+// simply done.
 func TestDrainer_G7_lasting_conflict_of_a_retried_message_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

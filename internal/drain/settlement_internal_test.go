@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Many messages end at once, and the database refuses to write the failure of one. What was written of the others stays so, and the one is
-// found in few transactions.
+// Many messages end at once, and the database refuses to write the failure of one. What was written
+// of the others stays so, and the one is found in few transactions.
 func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -95,7 +95,8 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 	})
 }
 
-// The database answers neither a settlement nor the removal that began before. When the time is over, the removal ends, too, and its message still counts.
+// The database answers neither a settlement nor the removal that began before. When the time is
+// over, the removal ends, too, and its message still counts.
 func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
@@ -122,7 +123,8 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	require.Equal(t, 2, unrecorded(d.unsettledYet()))
 }
 
-// The outbox for dead letters refuses one after another, and each is loaded for it: they must not stay in memory.
+// The outbox for dead letters refuses one after another, and each is loaded for it: they must not
+// stay in memory.
 func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
@@ -147,7 +149,8 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	require.Nil(t, m.Payload)
 }
 
-// A panic outside the handler, such as one of a driver, ends the process. Until then the batch must not pass for one that is done.
+// A panic outside the handler, such as one of a driver, ends the process. Until then the batch must
+// not pass for one that is done.
 func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))

@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// slowStarter is a drainer of a spool with so many messages that wait and are overdue, and as many that are ready.
-// Its clock is that of the test.
+// slowStarter is a drainer of a spool with so many messages that wait and are overdue, and as many
+// that are ready. Its clock is that of the test.
 func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, now *time.Time) {
 	t.Helper()
 	own := newOutbox(t, database)
@@ -35,7 +35,8 @@ func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, no
 	return d, now
 }
 
-// read takes a drainer through a step that reads, and returns how many messages it has of those that waited, and of others.
+// read takes a drainer through a step that reads, and returns how many messages it has of those
+// that waited, and of others.
 func (d *Drainer) read(t *testing.T) (waited, others int) {
 	t.Helper()
 	d.pace.at = time.Time{}

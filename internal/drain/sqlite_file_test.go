@@ -21,8 +21,8 @@ func fileOf(t *testing.T, database *testdb.Database) (path string) {
 	return path
 }
 
-// A drainer whose file is not at its path any more would go on with a file that no other process sees. It ends with an error instead, and
-// hands out nothing more.
+// A drainer whose file is not at its path any more would go on with a file that no other process
+// sees. It ends with an error instead, and hands out nothing more.
 func TestDrainer_ends_when_its_file_is_moved_away_or_replaced(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(t *testing.T, path string) error{

@@ -10,10 +10,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A pause of the machine cannot be made here. To a process it looks like a wall clock that is suddenly ahead of the monotonic one,
-// which is what these tests inject.
+// A pause of the machine cannot be made here. To a process it looks like a wall clock that is
+// suddenly ahead of the monotonic one, which is what these tests inject.
 
-// sleeper is a drainer that has read a message, handed out nothing, and stands still when the test says so.
+// sleeper is a drainer that has read a message, handed out nothing, and stands still when the test
+// says so.
 func sleeper(t *testing.T, database *testdb.Database) (d *Drainer, still *time.Duration) {
 	t.Helper()
 	own := newOutbox(t, database)

@@ -54,7 +54,8 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	return c
 }
 
-// together counts all suspects at a time, the first group of which has all of them, and returns what was said of each.
+// together counts all suspects at a time, the first group of which has all of them, and returns
+// what was said of each.
 func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.Helper()
 	results = make([]bool, len(c.suspects))
@@ -112,8 +113,8 @@ func TestStarts_F5_counts_all_but_a_message_that_is_gone(t *testing.T) {
 	})
 }
 
-// The lane was lost while the message was handled, so its outcome cannot be written. It stays in memory for another step, and meanwhile the
-// next holder may have counted a start of its own.
+// The lane was lost while the message was handled, so its outcome cannot be written. It stays in
+// memory for another step, and meanwhile the next holder may have counted a start of its own.
 func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -180,7 +181,8 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 	})
 }
 
-// A transaction that was rolled back is run again, and what it counted the first time is not counted then.
+// A transaction that was rolled back is run again, and what it counted the first time is not
+// counted then.
 func TestStarts_F5_a_start_that_a_conflict_rolled_back_is_not_counted(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)

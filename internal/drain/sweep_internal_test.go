@@ -67,7 +67,8 @@ func (l *sweepLog) Error(msg string, err error, _ watermill.LogFields) {
 	}
 }
 
-// A step fails since the pool has no connection for it, or since its statement waits for a lock on the table.
+// A step fails since the pool has no connection for it, or since its statement waits for a lock on
+// the table.
 func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 	t.Parallel()
 	lock := map[postbox.Dialect]string{
@@ -118,7 +119,8 @@ func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 	})
 }
 
-// A search must not delay a message that was just committed. What it finds is read immediately afterwards.
+// A search must not delay a message that was just committed. What it finds is read immediately
+// afterwards.
 func TestSweep_comes_after_the_read(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -155,8 +157,8 @@ func TestSweep_comes_after_the_read(t *testing.T) {
 	})
 }
 
-// An open transaction keeps the index entries of all that went through. Passing over them takes longer than the role may take
-// for a statement; a read from the cursor does not.
+// An open transaction keeps the index entries of all that went through. Passing over them takes
+// longer than the role may take for a statement; a read from the cursor does not.
 func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testing.T) {
 	t.Parallel()
 	const entries = 300_000

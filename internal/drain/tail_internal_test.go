@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// tailed is a drainer with a feed, whose steps a test takes and which has no workers. The test puts into the feed what
-// the log would tell.
+// tailed is a drainer with a feed, whose steps a test takes and which has no workers. The test puts
+// into the feed what the log would tell.
 type tailed struct {
 	*testing.T
 	*Drainer

@@ -36,9 +36,9 @@ func startingWith(ids []string, topic string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, topic+" ") })
 }
 
-// Far more messages of the paused topic wait than a drainer has in memory, before, among and after those of others, in
-// the same lanes and of the same keys. Another process goes on with them after the first has ended.
-// Also covers feature W14.
+// Far more messages of the paused topic wait than a drainer has in memory, before, among and after
+// those of others, in the same lanes and of the same keys. Another process goes on with them after
+// the first has ended. Also covers feature W14.
 func TestDrainer_G3_a_paused_topic_holds_up_no_other_and_keeps_its_order(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -84,8 +84,8 @@ func TestDrainer_G3_a_paused_topic_holds_up_no_other_and_keeps_its_order(t *test
 	})
 }
 
-// The topic is paused while one of its messages runs and others wait in the memory of the drainer behind it.
-// Also covers feature W14.
+// The topic is paused while one of its messages runs and others wait in the memory of the drainer
+// behind it. Also covers feature W14.
 func TestDrainer_with_a_paused_topic_finishes_running_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -112,8 +112,8 @@ func TestDrainer_with_a_paused_topic_finishes_running_messages(t *testing.T) {
 	})
 }
 
-// A message of the paused topic that waits for its next attempt is not tried, and holds back its key in other topics.
-// Also covers feature W14.
+// A message of the paused topic that waits for its next attempt is not tried, and holds back its
+// key in other topics. Also covers feature W14.
 func TestDrainer_G3_a_failed_message_of_a_paused_topic_keeps_its_key_waiting(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -124,9 +124,9 @@ func TestSettle_G4_settles_all_messages_of_a_batch_or_none(t *testing.T) {
 	})
 }
 
-// The lease ends while a handler is at work, another process handles the message, and then the first one is through.
-// What it wrote is rolled back. The other order, that it settles first, is the second process's to notice.
-// Also covers F15.
+// The lease ends while a handler is at work, another process handles the message, and then the
+// first one is through. What it wrote is rolled back. The other order, that it settles first, is
+// the second process's to notice. Also covers F15.
 func TestSettle_F10_a_process_that_lost_the_lease_leaves_no_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -156,8 +156,8 @@ func TestSettle_F10_a_process_that_lost_the_lease_leaves_no_effect(t *testing.T)
 	})
 }
 
-// The first process has removed the message and not yet committed when it loses the lease. The effect is its own, and
-// whoever gets the message meanwhile has none.
+// The first process has removed the message and not yet committed when it loses the lease. The
+// effect is its own, and whoever gets the message meanwhile has none.
 func TestSettle_F10_a_lease_lost_between_settle_and_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -195,9 +195,8 @@ func TestSettle_F10_a_lease_lost_between_settle_and_commit_leaves_one_effect(t *
 	})
 }
 
-// Whoever holds the lanes changes all the time, and nobody is told. Each message has its effect once, in the order of
-// its key, and none is lost.
-// Also covers G3, G6 and F10.
+// Whoever holds the lanes changes all the time, and nobody is told. Each message has its effect
+// once, in the order of its key, and none is lost. Also covers G3, G6 and F10.
 func TestSettle_G4_each_message_has_its_effect_once_while_leases_are_lost(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -227,7 +226,8 @@ func TestSettle_G4_each_message_has_its_effect_once_while_leases_are_lost(t *tes
 		}
 		spoolID := database.Count(t, "SELECT MAX(id) FROM postbox_spools")
 		for b.Pending() > 0 {
-			// As if the holder had been too slow: its lease ends, and whoever looks next takes the lane.
+			// As if the holder had been too slow: its lease ends, and whoever looks next takes the
+			// lane.
 			database.Exec(t, "UPDATE postbox_lanes SET holder = 'nobody', token = token + 1 WHERE spool = ? AND lane = ?",
 				spoolID, rand.IntN(lanes)) //nolint:gosec // chance is enough
 			before := b.Pending()

@@ -78,7 +78,8 @@ func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
 	})
 }
 
-// What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
+// What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the
+// leases are renewed in time.
 func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	statements, err := dialect.For(dialect.PostgreSQL, "", "", "")
@@ -128,8 +129,9 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 	}
 }
 
-// A drainer that is hindered rests for longer than its leases last. It renews them in time all the same, and what conflicts is tried at the
-// end of each pause and not before, whatever wakes the drainer.
+// A drainer that is hindered rests for longer than its leases last. It renews them in time all the
+// same, and what conflicts is tried at the end of each pause and not before, whatever wakes the
+// drainer.
 func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -52,7 +52,8 @@ func (f *failedOver) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// The server is read-only for a while, as an old primary is after a failover. What has been handled is settled afterwards.
+// The server is read-only for a while, as an old primary is after a failover. What has been handled
+// is settled afterwards.
 func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -157,8 +158,8 @@ func TestDrainer_says_once_that_its_reads_fail(t *testing.T) {
 	})
 }
 
-// The sessions become read-only, and the leases need no renewal. The drainer reads, and cannot remove what has been handled, which it
-// does beside its reads.
+// The sessions become read-only, and the leases need no renewal. The drainer reads, and cannot
+// remove what has been handled, which it does beside its reads.
 func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -192,7 +193,8 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 	})
 }
 
-// The table of waiting messages takes no rows, so the drainer fails to move a message there after each renewal of its leases. Everything else works.
+// The table of waiting messages takes no rows, so the drainer fails to move a message there after
+// each renewal of its leases. Everything else works.
 func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

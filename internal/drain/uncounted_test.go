@@ -10,7 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// refuseStart lets the database refuse to count the start of the message "bad". What it returns ends that.
+// refuseStart lets the database refuse to count the start of the message "bad". What it returns
+// ends that.
 func (b *bench) refuseStart(kind refusal) (end func()) {
 	b.T.Helper()
 	table := ""
@@ -34,8 +35,8 @@ func (b *bench) refuseStart(kind refusal) (end func()) {
 	return func() { b.Database.Exec(b.T, "DROP TRIGGER refuse"+table) }
 }
 
-// A suspect whose start cannot be counted is not handled, and tried again after longer and longer pauses. Its key waits, and the others go on. When its
-// start can be counted, it is.
+// A suspect whose start cannot be counted is not handled, and tried again after longer and longer
+// pauses. Its key waits, and the others go on. When its start can be counted, it is.
 func TestDrainer_F5_a_suspect_whose_start_cannot_be_counted_waits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A settlement that takes long keeps the messages that wait for it in memory: not so their payloads where they are
-// large. Whoever is told of a death gets the payload all the same.
+// A settlement that takes long keeps the messages that wait for it in memory: not so their payloads
+// where they are large. Whoever is told of a death gets the payload all the same.
 func TestDrainer_G8_large_payloads_leave_memory_before_their_settlement(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,8 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// MariaDB looks for a message that is gone by any index that may have it. By some it comes to the rows of other messages, and waits for those that a
-// transaction of the user has locked.
+// MariaDB looks for a message that is gone by any index that may have it. By some it comes to the
+// rows of other messages, and waits for those that a transaction of the user has locked.
 func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

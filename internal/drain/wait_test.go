@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// waiting is a handler that lets one message wait as often as it is told, and counts how often it saw each message.
+// waiting is a handler that lets one message wait as often as it is told, and counts how often it
+// saw each message.
 type waiting struct {
 	mu      sync.Mutex
 	id      string
@@ -110,7 +111,8 @@ func TestDrainer_message_that_waits_after_failures_keeps_its_attempts(t *testing
 	})
 }
 
-// The start that the crash guard counted is taken back when the message waits, the first time and later.
+// The start that the crash guard counted is taken back when the message waits, the first time and
+// later.
 func TestDrainer_start_of_a_message_that_waits_is_taken_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

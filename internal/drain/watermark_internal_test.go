@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// The first read of a drainer knows what is final, so the second begins behind what the first has passed over.
+// The first read of a drainer knows what is final, so the second begins behind what the first has
+// passed over.
 func TestWatermark_has_a_mark_before_the_first_read(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
@@ -26,8 +27,8 @@ func TestWatermark_has_a_mark_before_the_first_read(t *testing.T) {
 	database.MoveWaiting(t)
 	last := database.Count(t, "SELECT MAX(id) FROM postbox_messages")
 
-	// A transaction of any database of the server holds the watermark back, so of other tests too: what counts is a first step in
-	// whose two reads none was open.
+	// A transaction of any database of the server holds the watermark back, so of other tests too:
+	// what counts is a first step in whose two reads none was open.
 	require.Eventually(t, func() bool { return hintAfterOneStep(t, database.DB, own) == last }, time.Minute, time.Millisecond)
 }
 
@@ -61,7 +62,8 @@ func TestWatermark_moves_when_those_that_ran_have_ended(t *testing.T) {
 	require.EqualValues(t, 12, h.observe([]int64{1}, 15, 1, now), "it never goes back")
 }
 
-// What was given before the mark is final as soon as all that ran have ended, also what nobody has read yet.
+// What was given before the mark is final as soon as all that ran have ended, also what nobody has
+// read yet.
 func TestWatermark_may_be_ahead_of_the_ids_read(t *testing.T) {
 	t.Parallel()
 	var h watermark
@@ -180,7 +182,8 @@ func TestWatermark_watches_a_transaction_that_has_written(t *testing.T) {
 	require.EqualValues(t, 7, place, "where the watermark was when it was passed")
 }
 
-// Each late transaction that ends costs a read, so there is more patience where many last long, and less when they are gone.
+// Each late transaction that ends costs a read, so there is more patience where many last long, and
+// less when they are gone.
 func TestLate_waits_longer_while_many_transactions_are_late(t *testing.T) {
 	t.Parallel()
 	var l late

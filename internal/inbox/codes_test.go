@@ -25,8 +25,8 @@ func (e codedError) Error() string    { return fmt.Sprint("code ", e.number, e.s
 func (e codedError) Code() int        { return e.number }
 func (e codedError) SQLState() string { return e.state }
 
-// codes are errors of applications. To SQLite, 5 is a busy file and 13 a full disk; to PostgreSQL, 40001 is a conflict and 57P01 a server
-// that shuts down.
+// codes are errors of applications. To SQLite, 5 is a busy file and 13 a full disk; to PostgreSQL,
+// 40001 is a conflict and 57P01 a server that shuts down.
 var codes = map[string]error{
 	"5": codedError{number: 5}, "13": codedError{number: 13}, "40001": codedError{state: "40001"}, "57P01": codedError{state: "57P01"},
 }

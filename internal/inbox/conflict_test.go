@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// However often a message conflicts with others, it is neither an attempt nor an outage: others go on, and in the end it is done.
+// However often a message conflicts with others, it is neither an attempt nor an outage: others go
+// on, and in the end it is done.
 func TestQueue_G7_conflicts_in_all_tries_count_no_attempt_and_pause_no_other_message(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*queue.Config){
@@ -95,7 +96,8 @@ func (b *queueBench) places() map[string]func(fn func(ctx context.Context) error
 	}
 }
 
-// A caller of the store must not count a conflict as an attempt, so a conflict is not the handler's error.
+// A caller of the store must not count a conflict as an attempt, so a conflict is not the handler's
+// error.
 func TestStore_G7_conflicts_in_all_tries_are_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

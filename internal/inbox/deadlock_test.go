@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// MySQL gives the statement that removes a message no way to ask whether the transaction of its handler is still there. It would remove the message in a
-// transaction of its own, and what the handler wrote is gone.
+// MySQL gives the statement that removes a message no way to ask whether the transaction of its
+// handler is still there. It would remove the message in a transaction of its own, and what the
+// handler wrote is gone.
 func TestStore_G4_a_deadlock_that_a_handler_swallows_keeps_its_message(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)

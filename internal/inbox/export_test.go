@@ -5,7 +5,8 @@ import (
 	"database/sql"
 )
 
-// TransactUnguarded runs a handler in a transaction whose last statement does not notice that there is none any more, as on MySQL.
+// TransactUnguarded runs a handler in a transaction whose last statement does not notice that there
+// is none any more, as on MySQL.
 func (c *Core) TransactUnguarded(ctx context.Context, handle func(ctx context.Context) error, settle func(ctx context.Context, tx *sql.Tx) error) error {
 	return c.Transact(ctx, ctx, Work{Handle: func(ctx context.Context, _ func() error) error { return handle(ctx) }, Settle: settle})
 }

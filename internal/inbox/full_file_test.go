@@ -20,7 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// limit leaves so many pages of room in the file of SQLite, through the only connection of the store.
+// limit leaves so many pages of room in the file of SQLite, through the only connection of the
+// store.
 func (b *queueBench) limit(pages int) {
 	b.T.Helper()
 	var used int
@@ -29,7 +30,8 @@ func (b *queueBench) limit(pages int) {
 	require.NoError(b.T, b.Pool.QueryRowContext(b.T.Context(), "PRAGMA max_page_count = "+fmt.Sprint(used+pages)).Scan(&limit))
 }
 
-// large writes an effect, and more than there is room for in a full file. SQLite then ends the transaction by itself.
+// large writes an effect, and more than there is room for in a full file. SQLite then ends the
+// transaction by itself.
 func (b *queueBench) large(ctx context.Context, msg *message.Message) error {
 	if err := b.Effect(ctx, msg); err != nil {
 		return err
@@ -67,7 +69,8 @@ func TestQueue_G7_a_full_file_of_sqlite_counts_no_attempt(t *testing.T) {
 	}
 }
 
-// There is room for what a handler writes, and for the removal of its message, which writes a history, but not for both.
+// There is room for what a handler writes, and for the removal of its message, which writes a
+// history, but not for both.
 func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))

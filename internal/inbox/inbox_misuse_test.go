@@ -30,7 +30,8 @@ func (b *queueBench) inbox() *middleware.Inbox {
 // deliveries are more than a message can need: three attempts, and one that is forgiven.
 const deliveries = 10
 
-// deliver delivers a message until it is acked, and returns the error of a last delivery that was not.
+// deliver delivers a message until it is acked, and returns the error of a last delivery that was
+// not.
 func deliver(ctx context.Context, inbox *middleware.Inbox, id string, handle func(ctx context.Context, msg *message.Message) error) (err error) {
 	for range deliveries {
 		_, err = inbox.Process(ctx, message.NewMessage(id, nil), func(msg *message.Message) ([]*message.Message, error) {
@@ -43,8 +44,8 @@ func deliver(ctx context.Context, inbox *middleware.Inbox, id string, handle fun
 	return err
 }
 
-// Whatever a handler does to the transaction of its inbox is an attempt of its message, which is recorded and, in the end, dead. If the
-// handler commits, its message is a duplicate from then on.
+// Whatever a handler does to the transaction of its inbox is an attempt of its message, which is
+// recorded and, in the end, dead. If the handler commits, its message is a duplicate from then on.
 func TestInbox_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

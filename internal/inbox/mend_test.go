@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// leavings are statements of a handler that leave its session in a state in which others cannot work.
+// leavings are statements of a handler that leave its session in a state in which others cannot
+// work.
 var leavings = map[string]map[postbox.Dialect][]string{
 	"read-only": {
 		postbox.PostgreSQL: {"COMMIT", "SET default_transaction_read_only = on"},

@@ -34,8 +34,8 @@ type misuse struct {
 	commits bool
 }
 
-// ends says that there is no transaction any more, and no error tells of it: what a handler writes for other messages of its batch
-// then is committed at once.
+// ends says that there is no transaction any more, and no error tells of it: what a handler writes
+// for other messages of its batch then is committed at once.
 func (m misuse) ends(dialect postbox.Dialect) bool {
 	return m.name == "ROLLBACK" || m.name == "swallowed deadlock" || m.name == "swallowed OR ROLLBACK" ||
 		dialect == postbox.SQLite && m.name == "own time-out, error ignored"
@@ -122,7 +122,8 @@ func temporaryFiles(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
 	return tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT n FROM generate_series(1, 100000) n ORDER BY n DESC OFFSET 1) sorted").Scan(&rows)
 }
 
-// sessionMemory aggregates more than the session may hold in memory, which is the error of a server that is read-only.
+// sessionMemory aggregates more than the session may hold in memory, which is the error of a server
+// that is read-only.
 func sessionMemory(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "SET SESSION max_session_mem_used = 8192"); err != nil {
 		return err
@@ -140,7 +141,8 @@ func swallow(statement string) func(context.Context, *queueBench, *sql.Tx) error
 	}
 }
 
-// swallowDeadlock lets the server choose this transaction as the victim of a deadlock, since the other one has changed more.
+// swallowDeadlock lets the server choose this transaction as the victim of a deadlock, since the
+// other one has changed more.
 func swallowDeadlock(ctx context.Context, b *queueBench, tx *sql.Tx) error {
 	other, err := b.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -208,7 +210,8 @@ func (b *queueBench) misusing(all []misuse) func(ctx context.Context, msg *messa
 	}
 }
 
-// requireBlamed checks that each misuse was an attempt of its message, three times, and that the neighbours had their effect once.
+// requireBlamed checks that each misuse was an attempt of its message, three times, and that the
+// neighbours had their effect once.
 func (b *queueBench) requireBlamed(all []misuse, neighbours []string) {
 	b.T.Helper()
 	var names []string
@@ -233,7 +236,8 @@ func (b *queueBench) requireBlamed(all []misuse, neighbours []string) {
 	require.Zero(b.T, inboxtest.Count(b.Effects(), "slow"))
 }
 
-// Whatever a handler does to its own transaction is an attempt of its message, and holds up no other.
+// Whatever a handler does to its own transaction is an attempt of its message, and holds up no
+// other.
 func TestQueue_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []struct {
@@ -242,7 +246,8 @@ func TestQueue_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) 
 		fits   func(misuse) bool
 	}{
 		{"single", inboxtest.Transactional, func(misuse) bool { return true }},
-		// A handler that commits commits what others wrote before it in the same transaction: nothing can undo that.
+		// A handler that commits commits what others wrote before it in the same transaction:
+		// nothing can undo that.
 		{"micro-batch", func(c *queue.Config) { c.MicroBatch = 4 }, func(m misuse) bool { return !m.commits }},
 	} {
 		t.Run(mode.name, func(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 // patient is inboxtest.Transactional, with a lease that need not be renewed while a test runs.
 func patient(c *queue.Config) { c.Transactional, c.Lease = true, 5*time.Minute }
 
-// sessions are the connections of a pool that a test changes: a handler has one, and the engine the other.
+// sessions are the connections of a pool that a test changes: a handler has one, and the engine the
+// other.
 const sessions = 2
 
 // fewSessions returns the queue through a pool of these connections.
@@ -101,7 +102,8 @@ func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *t
 	})
 }
 
-// A handler that makes its own transaction read-only must not look like an outage, which would stop its queue.
+// A handler that makes its own transaction read-only must not look like an outage, which would stop
+// its queue.
 func TestQueue_G7_a_transaction_that_the_handler_made_read_only_is_its_failure(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
@@ -177,8 +179,8 @@ func TestQueue_G7_a_statement_of_the_handler_that_the_server_ended_is_its_failur
 	}
 }
 
-// Nothing can be written in the transaction of an inbox, as on a standby: the claim, which comes first, says so. lib/pq says of each
-// transaction whether it writes.
+// Nothing can be written in the transaction of an inbox, as on a standby: the claim, which comes
+// first, says so. lib/pq says of each transaction whether it writes.
 func TestInbox_G7_a_server_that_is_read_only_is_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

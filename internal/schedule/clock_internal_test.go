@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A worker that would hand out something notices first, and the drainer need not wait for its next poll.
+// A worker that would hand out something notices first, and the drainer need not wait for its next
+// poll.
 func TestScheduler_asks_for_a_renewal_when_it_stood_still(t *testing.T) {
 	t.Parallel()
 	s := ready(1)

@@ -143,7 +143,8 @@ func TestGather_lost_lane_leaves_the_batch(t *testing.T) {
 	require.Empty(t, s.keys)
 }
 
-// Nobody calls, and no message comes: the time alone completes a batch, also after the lease was away.
+// Nobody calls, and no message comes: the time alone completes a batch, also after the lease was
+// away.
 func TestGather_batch_is_handed_out_when_it_is_due(t *testing.T) {
 	t.Parallel()
 	s := gathering(Gather{})

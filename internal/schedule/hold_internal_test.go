@@ -9,8 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A message that is done gives its key free before it is removed. When its row turns out to be locked, the key is closed again, behind what
-// runs by then, and nothing but that message opens it.
+// A message that is done gives its key free before it is removed. When its row turns out to be
+// locked, the key is closed again, behind what runs by then, and nothing but that message opens it.
 func TestScheduler_hold_closes_the_key_again(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
@@ -32,8 +32,8 @@ func TestScheduler_hold_closes_the_key_again(t *testing.T) {
 	require.Equal(t, []int64{3}, ids(s.TryTake()))
 }
 
-// The lock goes while the next message of the key runs, perhaps for hours. What is read then goes behind that one: if it were left out, it
-// would be read again and again.
+// The lock goes while the next message of the key runs, perhaps for hours. What is read then goes
+// behind that one: if it were left out, it would be read again and again.
 func TestScheduler_hold_ends_while_a_later_message_runs(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
@@ -67,7 +67,8 @@ func TestScheduler_hold_takes_back_what_was_offered(t *testing.T) {
 	require.Equal(t, []int64{2}, ids(s.TryTake()))
 }
 
-// A message that must run alone lets the next one of its kind run when it is held: the lock may last.
+// A message that must run alone lets the next one of its kind run when it is held: the lock may
+// last.
 func TestScheduler_hold_lets_the_next_suspect_run(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
@@ -82,7 +83,8 @@ func TestScheduler_hold_lets_the_next_suspect_run(t *testing.T) {
 	require.Nil(t, s.TryTake())
 }
 
-// Messages of a key may rest for different times. Its key stays closed until the last one of them is settled.
+// Messages of a key may rest for different times. Its key stays closed until the last one of them
+// is settled.
 func TestScheduler_G3_a_key_stays_closed_while_one_of_its_messages_rests(t *testing.T) {
 	t.Parallel()
 	s := ready(3)

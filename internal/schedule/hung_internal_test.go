@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// All workers hang, and then all that have replaced them, on a topic that was idle before. Others replace these, too, but not at once.
+// All workers hang, and then all that have replaced them, on a topic that was idle before. Others
+// replace these, too, but not at once.
 func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 	t.Parallel()
 	const most = 2
@@ -100,7 +101,8 @@ func TestScheduler_a_message_that_is_held_keeps_no_others_in_memory(t *testing.T
 	s.Settled([]*Entry{held})
 }
 
-// Calls for a topic with a limit hang, and have more of its messages than may wait for the limit. Reads leave the topic out only as long as others of its messages fill the memory.
+// Calls for a topic with a limit hang, and have more of its messages than may wait for the limit.
+// Reads leave the topic out only as long as others of its messages fill the memory.
 func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
 	t.Parallel()
 	const page = 8
@@ -126,8 +128,9 @@ func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
 	require.Empty(t, s.LeftOut(page))
 }
 
-// Reads leave out the key of a call that hangs in all topics, but in a topic with a limit the key has an order of its own. So what says that it is left out holds until what the reads have left out
-// is read again, and not only until the call returns.
+// Reads leave out the key of a call that hangs in all topics, but in a topic with a limit the key
+// has an order of its own. So what says that it is left out holds until what the reads have left
+// out is read again, and not only until the call returns.
 func TestScheduler_G3_a_message_is_lost_until_it_is_settled(t *testing.T) {
 	t.Parallel()
 	s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(32)}})

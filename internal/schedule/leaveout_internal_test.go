@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// reader reads pages of messages for a scheduler, as the drainer does, from a list instead of a database. The list is in the
-// order of ids.
+// reader reads pages of messages for a scheduler, as the drainer does, from a list instead of a
+// database. The list is in the order of ids.
 type reader struct {
 	*Scheduler
 
@@ -25,7 +25,8 @@ type reader struct {
 	handled map[int64]bool
 }
 
-// full is the number of messages in memory beyond which the drainer reads nothing: see its roomBeside.
+// full is the number of messages in memory beyond which the drainer reads nothing: see its
+// roomBeside.
 func (r *reader) full() int { return r.page * 3 / 2 }
 
 // step makes room, reads a page and hands out everything that may start.
@@ -67,7 +68,8 @@ func (r *reader) read(left []string) {
 	r.Load(found)
 }
 
-// crowded returns a reader with a page of random size, and several limited topics with long queues of random length.
+// crowded returns a reader with a page of random size, and several limited topics with long queues
+// of random length.
 func crowded(t *testing.T, random *rand.Rand) *reader {
 	t.Helper()
 	page, groups := 8+random.IntN(50), 1+random.IntN(30)
@@ -94,8 +96,8 @@ func crowded(t *testing.T, random *rand.Rand) *reader {
 	return &reader{Scheduler: s, t: t, page: page, stored: list, handled: map[int64]bool{}}
 }
 
-// Whatever waits for limits, an unlimited message is handed out after few reads, and each limited topic and key goes on in its
-// order.
+// Whatever waits for limits, an unlimited message is handed out after few reads, and each limited
+// topic and key goes on in its order.
 func TestLimits_that_hold_up_many_topics_and_keys_leave_room_for_all_others(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -150,7 +152,8 @@ func TestLimits_G3_messages_that_made_room_come_back_in_their_order(t *testing.T
 	})
 }
 
-// A limit that is not reached costs no reads: messages of its topic and keys fill the memory as those without a limit do.
+// A limit that is not reached costs no reads: messages of its topic and keys fill the memory as
+// those without a limit do.
 func TestLimits_that_hold_up_no_message_leave_nothing_out(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]postbox.Limits{

@@ -162,7 +162,8 @@ func (r *record) list() []int64 {
 	return slices.Clone(r.ids)
 }
 
-// inBounds checks each time between two starts: no more than the limit allows, and what may be saved up.
+// inBounds checks each time between two starts: no more than the limit allows, and what may be
+// saved up.
 func (r *record) inBounds(t *testing.T, perSecond, savedUp float64) {
 	t.Helper()
 	r.mu.Lock()
@@ -242,8 +243,8 @@ func TestLimits_G8_processes_share_the_whole_rate_and_take_no_more(t *testing.T)
 	}
 }
 
-// Each of three processes gets its turn, however few slots there are, and no more run than there are slots. One that is alone
-// with its work has nearly all of the time.
+// Each of three processes gets its turn, however few slots there are, and no more run than there
+// are slots. One that is alone with its work has nearly all of the time.
 func TestLimits_at_once_let_each_process_have_its_turn(t *testing.T) {
 	t.Parallel()
 	for _, slots := range []int{1, 2, 5, 40} {

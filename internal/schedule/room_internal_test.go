@@ -70,7 +70,8 @@ func TestRoom_gathered_batch_has_fewer_messages_rather_than_more_bytes(t *testin
 	require.Equal(t, []int64{4}, ids(s.batchAt(5)))
 }
 
-// A message that waits for room leaves with its lane, and one that becomes the head of its key takes its place.
+// A message that waits for room leaves with its lane, and one that becomes the head of its key
+// takes its place.
 func TestRoom_a_lost_lane_and_a_late_committer_change_which_message_waits(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
@@ -87,7 +88,8 @@ func TestRoom_a_lost_lane_and_a_late_committer_change_which_message_waits(t *tes
 	require.Nil(t, s.keys[orderOf{key: "7"}])
 }
 
-// A suspect that was started before waits for room like others, and runs beside no other such message.
+// A suspect that was started before waits for room like others, and runs beside no other such
+// message.
 func TestRoom_suspect_messages_wait_for_room_too(t *testing.T) {
 	t.Parallel()
 	s := ready(1)

@@ -32,8 +32,8 @@ func TestScheduler_suspects_run_one_at_a_time(t *testing.T) {
 	require.Nil(t, s.TryTake())
 }
 
-// The outcome of a suspect must be written before the next one runs: if that one brings the process down, the
-// innocent has not been started once more without an outcome.
+// The outcome of a suspect must be written before the next one runs: if that one brings the process
+// down, the innocent has not been started once more without an outcome.
 func TestScheduler_a_suspect_waits_until_the_one_before_it_is_settled(t *testing.T) {
 	t.Parallel()
 	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Dead, spool.Wait, spool.Postpone, spool.Settled} {

@@ -22,5 +22,6 @@ func (s *Spool) Age(by time.Duration) {
 	s.readAt = s.readAt.Add(-by)
 }
 
-// AskUnaware asks for the identity of the place like a caller that has found none, shortly before another one read it.
+// AskUnaware asks for the identity of the place like a caller that has found none, shortly before
+// another one read it.
 func (p *Place) AskUnaware(ctx context.Context) (identity string, err error) { return p.ask(ctx, "") }

@@ -34,7 +34,8 @@ func FuzzMetadata_roundtrip(f *testing.F) {
 	})
 }
 
-// What stands in the table may be anything: an error is an answer, and what can be read can be written again.
+// What stands in the table may be anything: an error is an answer, and what can be read can be
+// written again.
 func FuzzMetadata_decode(f *testing.F) {
 	for _, stored := range []string{
 		``, ` `, `{}`, `null`, `[]`, `{"a":"b"}`, `{"a":1}`, `{"a":null}`, `{"a":"b","c":""}`, `{"a":"b",}`, `{"a":"b"`, `{"a`, `{"a":`, `{"a":"b"}x`, `{"a":"\n"}`, `{"a":"b","a":"c"}`, "\x00", "\x00[]", "\x00null", "\x00[\"YQ==\"]", "\x00[\"YQ==\",\"/w==\"]", "{\"\xff\":\"\"}",

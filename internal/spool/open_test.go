@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A user's transaction has read something, a forwarder registers the outbox, and then the transaction publishes: on
-// MySQL its reads still show the database without the outbox.
+// A user's transaction has read something, a forwarder registers the outbox, and then the
+// transaction publishes: on MySQL its reads still show the database without the outbox.
 func TestOpen_finds_a_spool_that_was_registered_after_the_transaction_began(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -39,9 +39,9 @@ func TestOpen_finds_a_spool_that_was_registered_after_the_transaction_began(t *t
 	})
 }
 
-// What one transaction has seen, through however many wrappers, and has rolled back, is not there for the next one: a message that went there
-// would never be read, or go out of the spool that SQLite gives the id to.
-// Also covers G2.
+// What one transaction has seen, through however many wrappers, and has rolled back, is not there
+// for the next one: a message that went there would never be read, or go out of the spool that
+// SQLite gives the id to. Also covers G2.
 func TestOpen_G1_a_spool_registered_by_a_rolled_back_transaction_is_forgotten(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -93,7 +93,8 @@ func TestOpen_G1_a_spool_registered_in_a_rolled_back_savepoint_is_forgotten(t *t
 	})
 }
 
-// A process that stores messages only in transactions of others asks for the id in each transaction, until the id is known to be committed.
+// A process that stores messages only in transactions of others asks for the id in each
+// transaction, until the id is known to be committed.
 func TestFinder_finds_only_committed_spools(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

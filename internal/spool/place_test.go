@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Several callers ask at the same time, and one of them gets the only connection first: the others use its answer.
+// Several callers ask at the same time, and one of them gets the only connection first: the others
+// use its answer.
 func TestPlace_G4_tells_databases_apart_while_others_ask(t *testing.T) {
 	t.Parallel()
 	ours := testdb.SQLite(t).Migrate(t)
@@ -54,8 +55,8 @@ func TestPlace_G4_tells_databases_apart_while_others_ask(t *testing.T) {
 	}
 }
 
-// Another goroutine reads the identity just after the caller has found none, and then needs the only connection, perhaps until the
-// transaction of the caller ends.
+// Another goroutine reads the identity just after the caller has found none, and then needs the
+// only connection, perhaps until the transaction of the caller ends.
 func TestPlace_G4_needs_no_connection_for_what_another_has_just_read(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A publisher may be closed in a transaction that has the only connection of the pool, for which the statement that it prepares waits.
+// A publisher may be closed in a transaction that has the only connection of the pool, for which
+// the statement that it prepares waits.
 func TestPrepared_G10_closes_while_the_caller_has_the_only_connection(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// What runs in a transaction may be a user's hook. Its panic must reach whoever recovers, and not keep the only
-// connection.
+// What runs in a transaction may be a user's hook. Its panic must reach whoever recovers, and not
+// keep the only connection.
 func TestInTx_G10_panic_gives_the_connection_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,8 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// On MySQL and MariaDB the values of several messages are part of a statement's text, and those of one message are arguments. What is stored is the
-// same, whatever bytes there are and whatever a session makes of quotes, backslashes and bytes above 127.
+// On MySQL and MariaDB the values of several messages are part of a statement's text, and those of
+// one message are arguments. What is stored is the same, whatever bytes there are and whatever a
+// session makes of quotes, backslashes and bytes above 127.
 func TestAppend_on_MariaDB_stores_messages_together_as_it_stores_each(t *testing.T) {
 	t.Parallel()
 	every := make([]byte, 256)

@@ -21,7 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics/otelmetrics"
 )
 
-// collected returns the values of all series, by name and attributes. Of a histogram that is the number of values.
+// collected returns the values of all series, by name and attributes. Of a histogram that is the
+// number of values.
 func collected(t *testing.T, reader *sdk.ManualReader) (values map[string]float64, err error) {
 	t.Helper()
 	var all metricdata.ResourceMetrics

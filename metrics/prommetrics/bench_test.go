@@ -19,7 +19,8 @@ import (
 // settled is the number of messages that a settlement records.
 const settled = 100
 
-// events are what a forwarder reports of a settlement and of a call of the publisher, and an inbox of a message.
+// events are what a forwarder reports of a settlement and of a call of the publisher, and an inbox
+// of a message.
 func events(recorder metrics.Recorder) map[string]func() {
 	outbox, now := meter.Of(recorder, "outbox", watermill.NopLogger{}), time.Now()
 	inboxes := meter.OfInboxes(recorder, watermill.NopLogger{})
@@ -46,7 +47,8 @@ func TestRecorder_allocates_nothing_for_each_message(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, reported["delivered"]))
 }
 
-// "settled" is for a hundred messages. "labels" gives the labels with each measurement, as to a recorder that cannot look series up.
+// "settled" is for a hundred messages. "labels" gives the labels with each measurement, as to a
+// recorder that cannot look series up.
 func BenchmarkRecorder(b *testing.B) {
 	database := testdb.SQLiteBenchmark(b)
 	recorder, err := prommetrics.New(describe(database), prommetrics.Config{ProcessOnly: true})

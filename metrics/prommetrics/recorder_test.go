@@ -63,7 +63,8 @@ func scraped(t *testing.T, registry *prometheus.Registry) string {
 	return answer.Body.String()
 }
 
-// value returns the value of a series, which is named as Prometheus writes it; found is false if there is none.
+// value returns the value of a series, which is named as Prometheus writes it; found is false if
+// there is none.
 func value(t *testing.T, registry *prometheus.Registry, series string) (text string, found bool) {
 	t.Helper()
 	for line := range strings.Lines(scraped(t, registry)) {

@@ -89,7 +89,8 @@ func (w *world) place(number int, publish func(ctx context.Context, tx *sql.Tx, 
 	}
 }
 
-// arrived waits until the broker has all orders, each at its first time in the order in which they were placed.
+// arrived waits until the broker has all orders, each at its first time in the order in which they
+// were placed.
 func (w *world) arrived(b *broker, what string) {
 	w.Helper()
 	w.eventually(func() bool { return len(b.first()) == len(w.placed) }, what)

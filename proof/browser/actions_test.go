@@ -262,7 +262,8 @@ func TestHostile_names_and_contents_run_nowhere(t *testing.T) {
 	b.sees("No key is paused.")
 }
 
-// A page that is open updates itself, unless the user pauses that or works with it. While the database is away it says so.
+// A page that is open updates itself, unless the user pauses that or works with it. While the
+// database is away it says so.
 func TestPages_update_themselves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, dashboard.Config{Refresh: time.Second, Timeout: 2 * time.Second})

@@ -43,7 +43,8 @@ type browser struct {
 	problems []string
 }
 
-// open starts Chromium. The test fails at its end if a page wrote an error to the console, opened a dialog or threw an exception.
+// open starts Chromium. The test fails at its end if a page wrote an error to the console, opened a
+// dialog or threw an exception.
 func open(t *testing.T, base string) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],

@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
 )
 
-// Nothing tells that a table scrolls, so at its usual width the page has all columns, and in a narrow window it has the buttons.
+// Nothing tells that a table scrolls, so at its usual width the page has all columns, and in a
+// narrow window it has the buttons.
 func TestKeys_have_all_columns_in_a_wide_window_and_the_buttons_in_a_narrow_one(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, dashboard.Config{})
@@ -28,7 +29,8 @@ func TestKeys_have_all_columns_in_a_wide_window_and_the_buttons_in_a_narrow_one(
 	require.Empty(t, evaluate[[]string](b, outside(`.scroll button`)), "at %d pixels", narrow)
 }
 
-// outside lists the elements in a box that scrolls which cannot be seen as a whole until it is scrolled.
+// outside lists the elements in a box that scrolls which cannot be seen as a whole until it is
+// scrolled.
 func outside(selector string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(%q)].filter(e =>
 		e.getBoundingClientRect().right > e.closest(".scroll").getBoundingClientRect().right).map(e => e.textContent)`, selector)

@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/dashboard"
 )
 
-// Each page, in a wide and a narrow window, in light and dark colours. A screenshot of each is in a folder that the test names.
+// Each page, in a wide and a narrow window, in light and dark colours. A screenshot of each is in a
+// folder that the test names.
 func TestPages_fit_into_the_window_and_report_no_error(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, dashboard.Config{Title: "Shop, production"})
@@ -33,7 +34,8 @@ func TestPages_fit_into_the_window_and_report_no_error(t *testing.T) {
 	}
 }
 
-// What a screen reader needs, on each page: one main heading, a name for each field, button, link and table, and a contrast that can be read.
+// What a screen reader needs, on each page: one main heading, a name for each field, button, link
+// and table, and a contrast that can be read.
 func TestPages_have_names_headings_and_contrast(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, dashboard.Config{})
@@ -50,7 +52,8 @@ func TestPages_have_names_headings_and_contrast(t *testing.T) {
 	b.told() // the page of the problem has the status 404
 }
 
-// accessibility returns what is wrong with a page. The contrast is that of WCAG 2, level AA: 4.5, or 3 for large text.
+// accessibility returns what is wrong with a page. The contrast is that of WCAG 2, level AA: 4.5,
+// or 3 for large text.
 const accessibility = `(() => {
 	const problems = [];
 	const say = (element, text) => problems.push(text + ": " + element.outerHTML.slice(0, 120));

@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "write the screenshots of docs/dashboard
 // maxPicture is the largest size of a committed screenshot, in bytes.
 const maxPicture = 60_000
 
-// pictures writes screenshots: all of them to a folder of the test, and with -update a few to docs/dashboard.
+// pictures writes screenshots: all of them to a folder of the test, and with -update a few to
+// docs/dashboard.
 type pictures struct {
 	*testing.T
 
@@ -66,7 +67,8 @@ func (p pictures) keep(name string, width int64, colours string, content []byte)
 // maxHeight is how much of a long page a committed picture has.
 const maxHeight = 800
 
-// reduced cuts a picture off and gives it 128 colours, which makes it a quarter as large and looks the same.
+// reduced cuts a picture off and gives it 128 colours, which makes it a quarter as large and looks
+// the same.
 func (p pictures) reduced(content []byte) []byte {
 	p.Helper()
 	full, err := png.Decode(bytes.NewReader(content))

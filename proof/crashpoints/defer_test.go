@@ -80,8 +80,8 @@ func deferInTx(ctx context.Context, p *process) error {
 	})
 }
 
-// stored stores messages whose acks are lost. Two of them are enough that some share their commit with new ones when all
-// are delivered again, so that the database must be asked which ones it has.
+// stored stores messages whose acks are lost. Two of them are enough that some share their commit
+// with new ones when all are delivered again, so that the database must be asked which ones it has.
 func stored(ctx context.Context, p *process, messages ...*message.Message) error {
 	store, err := p.store()
 	if err != nil {

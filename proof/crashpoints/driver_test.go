@@ -11,11 +11,13 @@ import (
 	"strings"
 )
 
-// connector opens connections of a real driver, all of whose calls go through the fate of a process.
+// connector opens connections of a real driver, all of whose calls go through the fate of a
+// process.
 type connector struct {
 	real driver.Driver
 	dsn  string
-	// prepares: the driver prepares what has arguments, as that for MySQL does, so that it is no single call.
+	// prepares: the driver prepares what has arguments, as that for MySQL does, so that it is no
+	// single call.
 	prepares bool
 	fate     *fate
 }
@@ -49,10 +51,12 @@ type conn struct {
 	gone  bool
 }
 
-// upkeep is written by each process in each flow, in the same way: who works on which lanes, and when.
+// upkeep is written by each process in each flow, in the same way: who works on which lanes, and
+// when.
 var upkeep = regexp.MustCompile(`postbox_(lanes|members|spools|chores)\b`)
 
-// lasting says whether a call has an effect that lasts, and that belongs to the flow. The fate's lock is held.
+// lasting says whether a call has an effect that lasts, and that belongs to the flow. The fate's
+// lock is held.
 func (c *conn) lasting(what string) bool {
 	verb, text, _ := strings.Cut(what, " ")
 	switch verb {
@@ -318,7 +322,8 @@ func (r *rows) Next(row []driver.Value) error {
 	return nil
 }
 
-// mortal returns a handle of one connection whose calls go through the fate: no flow may need a second one (G10).
+// mortal returns a handle of one connection whose calls go through the fate: no flow may need a
+// second one (G10).
 func mortal(real driver.Driver, dsn string, prepares bool, f *fate) *sql.DB {
 	db := sql.OpenDB(&connector{real: real, dsn: dsn, prepares: prepares, fate: f})
 	db.SetMaxOpenConns(1)

@@ -18,7 +18,8 @@ const (
 	crashBefore fault = "crash before"
 	// crashAfter ends the process when the call has had its effect, and before it hears so.
 	crashAfter fault = "crash after"
-	// lostBefore breaks the connection before the call has reached the server. The process lives on.
+	// lostBefore breaks the connection before the call has reached the server. The process lives
+	// on.
 	lostBefore fault = "connection lost before"
 	// lostAfter breaks it when the call has had its effect.
 	lostAfter fault = "connection lost after"
@@ -29,12 +30,13 @@ func (f fault) fatal() bool { return f == crashBefore || f == crashAfter }
 // effective says whether the call takes effect.
 func (f fault) effective() bool { return f == crashAfter || f == lostAfter }
 
-// point is one call of a process: the nth that looks like this one. Counting those that look alike, and not all calls,
-// keeps points apart where goroutines take turns in another order.
+// point is one call of a process: the nth that looks like this one. Counting those that look alike,
+// and not all calls, keeps points apart where goroutines take turns in another order.
 type point struct {
 	call string
 	nth  int
-	// lasts: the call may have an effect that outlives the process, unlike a read, or a statement in a transaction.
+	// lasts: the call may have an effect that outlives the process, unlike a read, or a statement
+	// in a transaction.
 	lasts bool
 }
 
@@ -61,7 +63,8 @@ func newFate(at point, f fault) *fate {
 	return &fate{at: at, fault: f, seen: map[string]int{}, open: map[*conn]struct{}{}}
 }
 
-// call is one call to the database, the broker or a handler: do has the effect. c is the connection that it takes, if any.
+// call is one call to the database, the broker or a handler: do has the effect. c is the connection
+// that it takes, if any.
 func (f *fate) call(what string, c *conn, do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +122,8 @@ var (
 // shown is how much of a statement names it.
 const shown = 72
 
-// statementNames are the names that were given, by verb and text: to find one takes as long as a short query.
+// statementNames are the names that were given, by verb and text: to find one takes as long as a
+// short query.
 var statementNames sync.Map
 
 // statement names a statement, whatever the number of its arguments, and of its savepoint.

@@ -19,7 +19,8 @@ import (
 const (
 	// patience is how long anything may take, on a machine that has much else to do.
 	patience = time.Minute
-	// tries is how often a point is aimed at: whether a read in vain comes a fourth time is a matter of luck.
+	// tries is how often a point is aimed at: whether a read in vain comes a fourth time is a
+	// matter of luck.
 	tries = 4
 )
 
@@ -56,7 +57,8 @@ var databases = []database{
 	{"sqlite", sqlite}, {"postgres", testdb.Postgres}, {"mariadb", testdb.MySQL},
 }
 
-// sqlite returns a database that does not wait for the disk: a process crashes here, and not the machine.
+// sqlite returns a database that does not wait for the disk: a process crashes here, and not the
+// machine.
 func sqlite(t *testing.T) *testdb.Database {
 	t.Helper()
 	database := testdb.SQLite(t)
@@ -106,8 +108,8 @@ func on(t *testing.T, d database, flows ...flow) {
 	}
 }
 
-// beside keeps a transaction open that has an id, as a report or a migration elsewhere does: then each drainer on PostgreSQL asks who writes,
-// which would come now and then otherwise.
+// beside keeps a transaction open that has an id, as a report or a migration elsewhere does: then
+// each drainer on PostgreSQL asks who writes, which would come now and then otherwise.
 func beside(t *testing.T, database *testdb.Database) {
 	t.Helper()
 	if database.Dialect != postbox.PostgreSQL {
@@ -151,9 +153,10 @@ func (s *survey) run(t *testing.T) {
 	}
 }
 
-// everything is the variable that `make crashpoints` sets. Without it, servers, and the race detector, which take their
-// time, are spared most: there each flow meets each kind of call whose effect lasts once, after that effect, and each kind
-// of other call, upkeep included, is met in some flow.
+// everything is the variable that `make crashpoints` sets. Without it, servers, and the race
+// detector, which take their time, are spared most: there each flow meets each kind of call whose
+// effect lasts once, after that effect, and each kind of other call, upkeep included, is met in
+// some flow.
 const everything = "POSTBOX_CRASHPOINTS"
 
 func (s *survey) exhaustive() bool {
@@ -244,7 +247,8 @@ func (s *survey) meet(ctx context.Context, t *testing.T, p *process) {
 	}
 }
 
-// heir returns a process that nothing happens to. Where the database stays the same, its handle does, to save time.
+// heir returns a process that nothing happens to. Where the database stays the same, its handle
+// does, to save time.
 func (s *survey) heir(t *testing.T, w *world) *process {
 	t.Helper()
 	switch {

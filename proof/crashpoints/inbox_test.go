@@ -127,7 +127,8 @@ func TestCrash_G4_while_an_inbox_handles(t *testing.T) {
 	})
 }
 
-// consumeInTx claims and handles in transactions that somebody else begins and ends, and writes in too.
+// consumeInTx claims and handles in transactions that somebody else begins and ends, and writes in
+// too.
 func consumeInTx(ctx context.Context, p *process) error {
 	store, err := p.store()
 	if err != nil {

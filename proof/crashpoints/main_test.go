@@ -11,7 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain ends with the account of all points, and makes sure that a dead process leaves no goroutine behind.
+// TestMain ends with the account of all points, and makes sure that a dead process leaves no
+// goroutine behind.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		report.print()
@@ -28,23 +29,26 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// mostUnmet: one kind of call of this many may come by luck alone, such as a search for late transactions in a life that a
-// busy machine slowed down. More mean that the faults do not happen where they are aimed at.
+// mostUnmet: one kind of call of this many may come by luck alone, such as a search for late
+// transactions in a life that a busy machine slowed down. More mean that the faults do not happen
+// where they are aimed at.
 const mostUnmet = 20
 
 // account counts points.
 type account struct {
 	mu    sync.Mutex
 	flows map[string]*score
-	// kinds are those of calls on a database with what happens at them: whether it ever did, in any flow.
+	// kinds are those of calls on a database with what happens at them: whether it ever did, in any
+	// flow.
 	kinds map[string]bool
 	// claimed are the kinds of calls that a flow has met or is about to.
 	claimed map[string]bool
 }
 
-// score is what became of the points of a flow on a database. Those that were missed came in the first life, and then,
-// however often it was tried, not again: a read in vain more or less, or a row that was removed alone the first time.
-// Those elsewhere were left to other flows that meet their kind on this database.
+// score is what became of the points of a flow on a database. Those that were missed came in the
+// first life, and then, however often it was tried, not again: a read in vain more or less, or a
+// row that was removed alone the first time. Those elsewhere were left to other flows that meet
+// their kind on this database.
 type score struct{ points, recovered, missed, elsewhere int }
 
 func (s *score) String() string {
@@ -82,7 +86,8 @@ func (a *account) missed(s *score, kind string) {
 	delete(a.claimed, kind) // for the next flow
 }
 
-// unmet returns the kinds of calls that were seen, and at which nothing ever happened, and the number of all kinds.
+// unmet returns the kinds of calls that were seen, and at which nothing ever happened, and the
+// number of all kinds.
 func (a *account) unmet() (kinds []string, all int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

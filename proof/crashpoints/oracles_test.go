@@ -11,8 +11,8 @@ import (
 // attempts is the bound that all flows set.
 const attempts = 3
 
-// published: of the topic, the broker got these messages and no others, those of one key in this order: the first time
-// that it got each. Unless something happened, it got each once.
+// published: of the topic, the broker got these messages and no others, those of one key in this
+// order: the first time that it got each. Unless something happened, it got each once.
 func (c *check) published(topic string, want ...string) {
 	c.Helper()
 	c.w.mu.Lock()
@@ -78,8 +78,8 @@ func (c *check) letters() map[string]admin.DeadLetter {
 	return letters
 }
 
-// dead: these messages are dead letters, and no others, none of them after more attempts than it has. A crash between
-// the last failure and the burial may have cost one more.
+// dead: these messages are dead letters, and no others, none of them after more attempts than it
+// has. A crash between the last failure and the burial may have cost one more.
 func (c *check) dead(want ...string) {
 	c.Helper()
 	letters := c.letters()
@@ -107,8 +107,8 @@ func (c *check) once() int {
 	return 1
 }
 
-// runs: a handler ran for each of these messages, and not more often than so many times in all; a fault repeats what was
-// under way, which is so many messages at most.
+// runs: a handler ran for each of these messages, and not more often than so many times in all; a
+// fault repeats what was under way, which is so many messages at most.
 func (c *check) runs(want map[string]int, underWay int) {
 	c.Helper()
 	c.w.mu.Lock()
@@ -144,7 +144,8 @@ func (c *check) account(target admin.Target, want admin.Account) {
 	c.require().Equal(want, got)
 }
 
-// told: who heard that it is done finds it done; who heard an error that leaves no doubt finds nothing.
+// told: who heard that it is done finds it done; who heard an error that leaves no doubt finds
+// nothing.
 func (c *check) told(what string, done bool) {
 	c.Helper()
 	c.w.mu.Lock()

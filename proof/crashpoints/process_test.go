@@ -179,7 +179,8 @@ func TestCrash_G4_while_a_queue_processes_in_transactions(t *testing.T) {
 		life: processing{config: transactional, poison: true}.life,
 		check: func(c *check) {
 			mixedOnce(c)
-			// Failures that are not written down yet come again, at most one of each message that fails.
+			// Failures that are not written down yet come again, at most one of each message that
+			// fails.
 			c.runs(map[string]int{"a1": 1, flaky: 2, "a3": 1, bad: attempts, "b2": 1, fatal: 1}, 3)
 			c.pending(outboxName, append([]string{bad, fatal}, mixedReceipts...)...)
 			c.account(admin.Queue(queueName), admin.Account{Written: 6, Done: 4, Dead: 2})

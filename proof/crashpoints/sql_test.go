@@ -12,8 +12,8 @@ import (
 
 // All SQL of these tests stands here.
 
-// createEffects returns the statement that makes the table in which handlers have their effects. It has no unique key: a
-// second effect must show, not fail.
+// createEffects returns the statement that makes the table in which handlers have their effects. It
+// has no unique key: a second effect must show, not fail.
 func createEffects(dialect postbox.Dialect) string {
 	id := map[postbox.Dialect]string{
 		postbox.SQLite:     "INTEGER PRIMARY KEY AUTOINCREMENT",

@@ -21,8 +21,8 @@ import (
 // inProcess begins the names of calls that use no connection.
 const inProcess = "CALL "
 
-// world is what outlasts a process: the database, and the broker, which has what was published and what it still has to
-// deliver.
+// world is what outlasts a process: the database, and the broker, which has what was published and
+// what it still has to deliver.
 type world struct {
 	database *testdb.Database
 
@@ -80,7 +80,8 @@ func (p *process) hears(what string, err error) {
 	p.w.heard[what] = err
 }
 
-// lookPause is how often a life is looked at. Each millisecond would be a third of what the servers have to do.
+// lookPause is how often a life is looked at. Each millisecond would be a third of what the servers
+// have to do.
 const lookPause = 5 * time.Millisecond
 
 // until runs something until nothing is left to do.

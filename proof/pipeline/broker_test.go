@@ -20,10 +20,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
 
-// broker is a real one, set up with the helpers that Postbox has for it. Its functions return errors, not test
-// failures, since a process that a test kills uses them too.
+// broker is a real one, set up with the helpers that Postbox has for it. Its functions return
+// errors, not test failures, since a process that a test kills uses them too.
 type broker struct {
-	// ensure makes the topic, and what the groups of its consumers need, before anything is published.
+	// ensure makes the topic, and what the groups of its consumers need, before anything is
+	// published.
 	ensure     func(topic string, groups ...string) error
 	publisher  func() (message.Publisher, error)
 	subscriber func(group string) (message.Subscriber, error)

@@ -19,7 +19,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-// eachLoss runs a test on each server, reached through a pool of one connection, for each way to lose a COMMIT.
+// eachLoss runs a test on each server, reached through a pool of one connection, for each way to
+// lose a COMMIT.
 func eachLoss(t *testing.T, test func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss)) {
 	t.Helper()
 	for _, how := range []loss{answerLost, commitLost} {
@@ -48,9 +49,8 @@ func (how loss) rows() int {
 	return 0
 }
 
-// Nobody may guess: the caller is told that the outcome is unknown, and finds both the row and the message, or
-// neither.
-// Also covers F26.
+// Nobody may guess: the caller is told that the outcome is unknown, and finds both the row and the
+// message, or neither. Also covers F26.
 func TestCommitUnknown_G1_InTx_returns_an_error_that_says_so(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {
@@ -73,9 +73,8 @@ func TestCommitUnknown_G1_InTx_returns_an_error_that_says_so(t *testing.T) {
 	})
 }
 
-// An inbox can find out by itself: the claim tells. What was committed is acked and not done again; what was not is
-// delivered again. Neither is a failure of the message.
-// Also covers G7 and F26.
+// An inbox can find out by itself: the claim tells. What was committed is acked and not done again;
+// what was not is delivered again. Neither is a failure of the message. Also covers G7 and F26.
 func TestCommitUnknown_G4_inbox_asks_the_database(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {

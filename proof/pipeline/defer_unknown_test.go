@@ -12,9 +12,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// Whatever Defer says of a message whose COMMIT went wrong: delivered again until it is acked, it is stored once.
-// PostgreSQL is told to commit with the statement itself, and so there is no COMMIT to lose.
-// Also covers G2 and F26.
+// Whatever Defer says of a message whose COMMIT went wrong: delivered again until it is acked, it
+// is stored once. PostgreSQL is told to commit with the statement itself, and so there is no COMMIT
+// to lose. Also covers G2 and F26.
 func TestCommitUnknown_G5_deferred_message_is_stored_once(t *testing.T) {
 	t.Parallel()
 	for _, how := range []loss{answerLost, commitLost} {

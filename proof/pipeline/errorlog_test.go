@@ -8,7 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// errorLog keeps the errors of a log. It may be read while it is written to, which Watermill's CaptureLoggerAdapter may not.
+// errorLog keeps the errors of a log. It may be read while it is written to, which Watermill's
+// CaptureLoggerAdapter may not.
 type errorLog struct {
 	watermill.NopLogger
 

@@ -23,7 +23,8 @@ func behind(t *testing.T, dialect postbox.Dialect, driver, dsn string) *testdb.D
 	return database
 }
 
-// A standby that lagged takes over. What it never had is lost; all else is published, has its effect once, and in order.
+// A standby that lagged takes over. What it never had is lost; all else is published, has its
+// effect once, and in order.
 func TestFailover_PostgreSQL_G2_promotes_a_standby_that_lags(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
@@ -100,8 +101,9 @@ func TestRestore_MariaDB_G2_goes_back_in_time(t *testing.T) {
 	})
 }
 
-// The file gets the content of an older copy while it is open, as the command ".restore" of SQLite's shell does it. Under a
-// file that is moved away, open handles would go on writing to the one that is gone.
+// The file gets the content of an older copy while it is open, as the command ".restore" of
+// SQLite's shell does it. Under a file that is moved away, open handles would go on writing to the
+// one that is gone.
 func TestRestore_SQLite_G2_goes_back_in_time(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
@@ -110,8 +112,9 @@ func TestRestore_SQLite_G2_goes_back_in_time(t *testing.T) {
 	s.live(t, replacement{
 		fork: func(t *testing.T) { database.Exec(t, "VACUUM INTO ?", copied) },
 		replace: func(t *testing.T) {
-			// A server that is replaced ends its connections. A delivery here could begin on the one file and go on upon the other: its effect
-			// would be there before those that the broker replays.
+			// A server that is replaced ends its connections. A delivery here could begin on the
+			// one file and go on upon the other: its effect would be there before those that the
+			// broker replays.
 			s.awaitIdle(t)
 			restoreSQLite(t, database.Open(t), copied)
 		},

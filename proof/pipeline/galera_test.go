@@ -21,8 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
-// Both nodes of a cluster take transactions, and both have forwarders. The second forwarder of the first node begins when the session of
-// its pool has statements that the first one keeps prepared.
+// Both nodes of a cluster take transactions, and both have forwarders. The second forwarder of the
+// first node begins when the session of its pool has statements that the first one keeps prepared.
 func TestGalera_G2_G3_two_nodes_that_both_write(t *testing.T) {
 	t.Parallel()
 	g, err := testcluster.StartGalera(t.Context())

@@ -35,10 +35,9 @@ type childConfig struct {
 	Orders, Receipts   string
 }
 
-// F5: whatever instant it dies at, between any two statements and between broker and database, nothing is lost
-// or done twice. The process is both a forwarder and a consumer, so it is killed in both roles, and on
-// PostgreSQL only its connections die.
-// Also covers G3 and G4.
+// F5: whatever instant it dies at, between any two statements and between broker and database,
+// nothing is lost or done twice. The process is both a forwarder and a consumer, so it is killed in
+// both roles, and on PostgreSQL only its connections die. Also covers G3 and G4.
 func TestKill_PostgreSQL_G2_killed_processes_lose_nothing(t *testing.T) {
 	t.Parallel()
 	runKills(t, testdb.Postgres, 10)
@@ -119,8 +118,8 @@ func (c *child) killAfter(t *testing.T, after time.Duration) {
 	require.NotContains(t, strings.ToLower(said), "dead letters", said)
 }
 
-// runChild is the process: two forwarders and a consumer. It ends when it is killed, or when the test that
-// started it is gone, which closes its standard input.
+// runChild is the process: two forwarders and a consumer. It ends when it is killed, or when the
+// test that started it is gone, which closes its standard input.
 func runChild(text string) int {
 	if err := work(text); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -7,7 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests, or, where a test has started this binary again, the process that it will kill.
+// TestMain runs the tests, or, where a test has started this binary again, the process that it will
+// kill.
 func TestMain(m *testing.M) {
 	if config := os.Getenv(childVariable); config != "" {
 		os.Exit(runChild(config))

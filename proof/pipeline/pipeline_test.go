@@ -19,12 +19,13 @@ type scenario struct {
 	broker broker
 	// processes of the consuming service at a time.
 	processes int
-	// unordered is for processes that share one queue of RabbitMQ, which hands neighbours to different ones.
+	// unordered is for processes that share one queue of RabbitMQ, which hands neighbours to
+	// different ones.
 	unordered bool
 }
 
-// PostgreSQL → RabbitMQ → PostgreSQL, one consuming process at a time, so its queue keeps the order.
-// Also covers G1, G3, G4, F2, F16, F17, F21 and F24.
+// PostgreSQL → RabbitMQ → PostgreSQL, one consuming process at a time, so its queue keeps the
+// order. Also covers G1, G3, G4, F2, F16, F17, F21 and F24.
 func TestPipeline_RabbitMQ_G2_delivers_from_outbox_to_inbox_under_faults(t *testing.T) {
 	t.Parallel()
 	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 1})
@@ -37,8 +38,8 @@ func TestPipeline_RabbitMQ_G4_consumers_share_a_queue(t *testing.T) {
 	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 2, unordered: true})
 }
 
-// PostgreSQL → Kafka → PostgreSQL. Partitions move between two processes when one of them closes and comes back.
-// Also covers G1, G3, G4, F2, F6, F16, F21, F24 and F25.
+// PostgreSQL → Kafka → PostgreSQL. Partitions move between two processes when one of them closes
+// and comes back. Also covers G1, G3, G4, F2, F6, F16, F21, F24 and F25.
 func TestPipeline_Kafka_G2_delivers_from_outbox_to_inbox_under_faults(t *testing.T) {
 	t.Parallel()
 	runScenario(t, scenario{broker: apacheKafka(testservice.Address(t, testservice.KafkaVariable)), processes: 2})
@@ -94,8 +95,9 @@ func runScenario(t *testing.T, s scenario) {
 	}
 	w.check(t, !s.unordered)
 
-	// The faults did happen, and a failed handler has left a record and nothing else. The forwarder of the ledger's
-	// outbox has records in the same table: of messages that wait, also because the call that probed a topic failed.
+	// The faults did happen, and a failed handler has left a record and nothing else. The forwarder
+	// of the ledger's outbox has records in the same table: of messages that wait, also because the
+	// call that probed a topic failed.
 	require.Positive(t, tr.doubled)
 	require.Positive(t, tr.lied)
 	require.Positive(t, injected)

@@ -35,7 +35,8 @@ func TestPooler_an_option_that_PgBouncer_refuses_says_what_to_do(t *testing.T) {
 	}
 }
 
-// pgx prepares each statement unless it is told not to. lib/pq is left out: behind a pooler it may execute a statement of another test.
+// pgx prepares each statement unless it is told not to. lib/pq is left out: behind a pooler it may
+// execute a statement of another test.
 func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	direct := testdb.Postgres(t)

@@ -23,7 +23,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// pooled are the ways in which docs/poolers.md says to open a database behind a pooler in transaction mode.
+// pooled are the ways in which docs/poolers.md says to open a database behind a pooler in
+// transaction mode.
 var pooled = map[string]struct{ driver, options string }{
 	"lib/pq":              {"postgres", "binary_parameters=yes"},
 	"pgx exec":            {"pgx", "default_query_exec_mode=exec"},
@@ -44,7 +45,8 @@ type behindPooler struct {
 	fail      atomic.Bool
 }
 
-// Publish is in the place of a broker: it hands each message to an inbox, and stores it in two queues.
+// Publish is in the place of a broker: it hands each message to an inbox, and stores it in two
+// queues.
 func (b *behindPooler) Publish(topic string, messages ...*message.Message) error {
 	for _, msg := range messages {
 		if _, err := b.inbox.Process(msg.Context(), msg, func(msg *message.Message) ([]*message.Message, error) {
@@ -128,7 +130,8 @@ func newBehindPooler(t *testing.T, driver, options string) *behindPooler {
 	return b
 }
 
-// migrate does it from several starters at the same time, and leaves no lock behind in a connection of the pooler.
+// migrate does it from several starters at the same time, and leaves no lock behind in a connection
+// of the pooler.
 func (b *behindPooler) migrate(t *testing.T) {
 	t.Helper()
 	var starters sync.WaitGroup

@@ -18,9 +18,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// A handler of a queue has written its effect to the database that was lost. Its word that the message is done counts there alone: in the database
-// that took over the message waits, and is handled.
-// Also covers G4.
+// A handler of a queue has written its effect to the database that was lost. Its word that the
+// message is done counts there alone: in the database that took over the message waits, and is
+// handled. Also covers G4.
 func TestFailover_PostgreSQL_G2_a_message_finished_only_in_the_lost_database_runs_again(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())

@@ -24,7 +24,8 @@ const (
 	// shopKeys are written side by side, a message of each at every beat.
 	shopKeys = 12
 	beat     = 60 * time.Millisecond
-	// publishing is how long the broker takes, so that a forwarder has messages in flight at any time.
+	// publishing is how long the broker takes, so that a forwarder has messages in flight at any
+	// time.
 	publishing = 100 * time.Millisecond
 	// lag is how far the database that takes over is behind.
 	lag = 700 * time.Millisecond
@@ -36,9 +37,10 @@ type sale struct {
 	Seq     int
 }
 
-// shop is a service whose database is replaced while it works: by a replica that lagged, or by an older copy of itself. It
-// writes orders and messages, forwards the messages to a broker that is slow, and handles them with an inbox. The numbers of
-// a key come from the database, so they are given out again after the orders that the new database does not have.
+// shop is a service whose database is replaced while it works: by a replica that lagged, or by an
+// older copy of itself. It writes orders and messages, forwards the messages to a broker that is
+// slow, and handles them with an inbox. The numbers of a key come from the database, so they are
+// given out again after the orders that the new database does not have.
 type shop struct {
 	*testdb.Database
 	outbox *forwarder.Publisher
@@ -51,8 +53,9 @@ type shop struct {
 	busy      int               // deliveries under way
 	closed    bool              // nothing is delivered
 	replaced  bool              // the database is being replaced, or has been
-	// across are the messages whose delivery began with the one database and ended with the other. They were handled before the broker delivered
-	// the messages before them once more, so no inbox could keep them in order.
+	// across are the messages whose delivery began with the one database and ended with the other.
+	// They were handled before the broker delivered the messages before them once more, so no inbox
+	// could keep them in order.
 	across map[string]bool
 }
 
@@ -99,7 +102,8 @@ func (s *shop) Publish(_ string, messages ...*message.Message) error {
 // Close is the broker's.
 func (s *shop) Close() error { return nil }
 
-// sell writes an order and its message. An error is that of a database that is away: there will be another order.
+// sell writes an order and its message. An error is that of a database that is away: there will be
+// another order.
 func (s *shop) sell(ctx context.Context, key string) error {
 	o := sale{ID: postbox.NewMessageID(), Key: key}
 	err := postbox.InTx(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
@@ -193,8 +197,8 @@ func (s *shop) gate(closed bool) {
 	s.closed = closed
 }
 
-// replay lets the broker deliver once more all that it ever had, in its order: that an inbox has acked a message to it means
-// nothing when the database has forgotten the effect.
+// replay lets the broker deliver once more all that it ever had, in its order: that an inbox has
+// acked a message to it means nothing when the database has forgotten the effect.
 func (s *shop) replay(t *testing.T) {
 	t.Helper()
 	s.awaitIdle(t)
@@ -292,8 +296,9 @@ func (s *shop) awaitMore(t *testing.T, number int) {
 	require.Eventually(t, func() bool { return s.committed() >= want }, patience, 10*time.Millisecond)
 }
 
-// judge compares what was confirmed before the fork and after the database was replaced, and all else that the new one
-// has, with what was published and done. It returns how many orders the old one confirmed that the new one lacks.
+// judge compares what was confirmed before the fork and after the database was replaced, and all
+// else that the new one has, with what was published and done. It returns how many orders the old
+// one confirmed that the new one lacks.
 func (s *shop) judge(t *testing.T, before, after int, lossless bool) (lost int) {
 	t.Helper()
 	s.mu.Lock()

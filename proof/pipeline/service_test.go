@@ -61,7 +61,8 @@ func (s *service) start() error {
 			return fmt.Errorf("subscribe %s: %w", consumer, err)
 		}
 	}
-	// The router closes a handler's publisher as soon as the handler ends; the outbox is used again.
+	// The router closes a handler's publisher as soon as the handler ends; the outbox is used
+	// again.
 	outbox := forwarder.KeepOpen(s.outbox)
 	router.AddHandler("ledger", s.world.orders, subscribers["ledger"], s.world.receipts, outbox, s.apply("ledger")).
 		AddMiddleware(s.inbox.Middleware)
@@ -91,7 +92,8 @@ func (s *service) close() error {
 	return errors.Join(s.outbox.Close(), s.store.Close())
 }
 
-// apply is a handler: it writes its effect, may fail after that, and returns a message with the same id.
+// apply is a handler: it writes its effect, may fail after that, and returns a message with the
+// same id.
 func (s *service) apply(consumer string) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		if err := s.applyOnly(consumer)(msg); err != nil {
@@ -158,8 +160,8 @@ type relay struct {
 	ended     chan error
 }
 
-// startRelay forwards from the database, through a handle of its own. Its lease is the shortest that there is, as
-// some tests kill processes and wait for it.
+// startRelay forwards from the database, through a handle of its own. Its lease is the shortest
+// that there is, as some tests kill processes and wait for it.
 func startRelay(b broker, database *testdb.Database, db *sql.DB, decorate message.PublisherDecorator, logger watermill.LoggerAdapter) (*relay, error) {
 	publisher, err := b.publisher()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The address of the database leads to a hot standby for a while, as it does where clients follow a name or a proxy. That is an outage: no
-// attempt counts, no message is dead, and the log says why.
+// The address of the database leads to a hot standby for a while, as it does where clients follow a
+// name or a proxy. That is an outage: no attempt counts, no message is dead, and the log says why.
 func TestStandby_PostgreSQL_G7_an_address_that_leads_to_a_standby_is_an_outage(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"postgres", "pgx"} {

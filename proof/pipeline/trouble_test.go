@@ -9,8 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// trouble is what stands between forwarders and the broker: it delivers twice, at once and much later, and it
-// reports errors for what has arrived in part or in full. It is shared by the forwarders of a test.
+// trouble is what stands between forwarders and the broker: it delivers twice, at once and much
+// later, and it reports errors for what has arrived in part or in full. It is shared by the
+// forwarders of a test.
 type trouble struct {
 	mu      sync.Mutex
 	calls   int

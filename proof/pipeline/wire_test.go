@@ -26,8 +26,8 @@ const (
 	commitLost loss = "the COMMIT is lost"
 )
 
-// wire stands between a client and its database server, knows enough of the protocol to see a COMMIT pass, and
-// cuts the connection there when it is told to, once.
+// wire stands between a client and its database server, knows enough of the protocol to see a
+// COMMIT pass, and cuts the connection there when it is told to, once.
 type wire struct {
 	server   string
 	dialect  postbox.Dialect

@@ -21,11 +21,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// patience is how long a test waits for everything to be through, on a machine that has much else to do.
+// patience is how long a test waits for everything to be through, on a machine that has much else
+// to do.
 const patience = time.Minute
 
-// consumers are the handlers of the consuming service, each with what makes its messages easy to mix up: two
-// handlers get the same message, and a third one a message with the same id on another topic.
+// consumers are the handlers of the consuming service, each with what makes its messages easy to
+// mix up: two handlers get the same message, and a third one a message with the same id on another
+// topic.
 var consumers = []string{"ledger", "audit", "mail"}
 
 // order is the business of the producer.
@@ -121,8 +123,8 @@ func (w *world) transact(ctx context.Context, key string) error {
 	return err
 }
 
-// produce runs transactions of all keys side by side, one after the other for each. The pause between two is for
-// those who want it to take a while.
+// produce runs transactions of all keys side by side, one after the other for each. The pause
+// between two is for those who want it to take a while.
 func (w *world) produce(ctx context.Context, keys, each int, pause time.Duration) error {
 	var producers errgroup.Group
 	for k := range keys {
@@ -181,8 +183,8 @@ func (w *world) awaitAll(t *testing.T) {
 	t.Log(state)
 }
 
-// flush sends one more message of each key and waits for it: it arrives behind whatever copies of earlier ones
-// still stand in the broker, which have then had their chance to do harm.
+// flush sends one more message of each key and waits for it: it arrives behind whatever copies of
+// earlier ones still stand in the broker, which have then had their chance to do harm.
 func (w *world) flush(t *testing.T, keys int) {
 	t.Helper()
 	w.awaitAll(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-// The features are those of Watermill's own run of the suite on Kafka. The run on RabbitMQ has the full size.
-// Also covers G2.
+// The features are those of Watermill's own run of the suite on Kafka. The run on RabbitMQ has the
+// full size. Also covers G2.
 func TestPubSub_G3_from_outbox_to_Kafka(t *testing.T) {
 	t.Parallel()
 	testPubSub(t, chain{database: testdb.Postgres(t).Migrate(t), destination: newKafka(t)}, tests.Features{
@@ -50,11 +50,12 @@ func newKafka(t *testing.T) *apacheKafka {
 
 func (k *apacheKafka) publisher(*testing.T) message.Publisher { return k.shared }
 
-// classify matters: a topic that was just made has no leader yet, and then sarama refuses messages at once, for ten seconds.
+// classify matters: a topic that was just made has no leader yet, and then sarama refuses messages
+// at once, for ten seconds.
 func (k *apacheKafka) classify(err error) postbox.ErrorClass { return kafkabroker.Classify(err) }
 
-// subscriber returns one in a group of the test's own: Kafka deals partitions out again whenever a member of a group comes
-// or goes, and the suite's tests run side by side.
+// subscriber returns one in a group of the test's own: Kafka deals partitions out again whenever a
+// member of a group comes or goes, and the suite's tests run side by side.
 func (k *apacheKafka) subscriber(t *testing.T, group string) message.Subscriber {
 	t.Helper()
 	config := kafkabroker.DefaultSubscriberConfig(k.brokers, group+"-"+strings.ReplaceAll(t.Name(), "/", "-"))
@@ -65,9 +66,9 @@ func (k *apacheKafka) subscriber(t *testing.T, group string) message.Subscriber 
 	return subscriber
 }
 
-// The forwarder hands over whole batches, and repeats them when they fail: the one that is too large must not take others
-// with it, nor let those behind it overtake those before it.
-// Also covers G2.
+// The forwarder hands over whole batches, and repeats them when they fail: the one that is too
+// large must not take others with it, nor let those behind it overtake those before it. Also covers
+// G2.
 func TestForwarder_G3_to_Kafka_buries_a_message_that_is_too_large(t *testing.T) {
 	t.Parallel()
 	const keys, each, large = 10, 20, 7 // the one that is too large, of each key

@@ -29,7 +29,8 @@ func (l *theLog) follow(config *forwarder.Config) {
 	}
 }
 
-// measured returns the database for a forwarder. Its recorder counts the messages that the forwarder takes from the log.
+// measured returns the database for a forwarder. Its recorder counts the messages that the
+// forwarder takes from the log.
 func (l *theLog) measured(database *testdb.Database) postbox.Database {
 	measured := database.Postbox()
 	if l != nil {

@@ -24,11 +24,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-// Watermill's own suite, which every Pub/Sub should pass, over outbox, forwarder and a real destination: the
-// outbox must not be noticed.
+// Watermill's own suite, which every Pub/Sub should pass, over outbox, forwarder and a real
+// destination: the outbox must not be noticed.
 
-// With exactly-once delivery a duplicate fails the suite. Neither the outbox nor any broker promises that: it is
-// that each message goes out once as long as nothing fails. The suite then leaves two tests out, so it runs both ways.
+// With exactly-once delivery a duplicate fails the suite. Neither the outbox nor any broker
+// promises that: it is that each message goes out once as long as nothing fails. The suite then
+// leaves two tests out, so it runs both ways.
 //
 // It is short: the run on RabbitMQ has the full size.
 func TestPubSub_G2_from_every_database(t *testing.T) {
@@ -49,8 +50,8 @@ func TestPubSub_G2_from_every_database(t *testing.T) {
 	}
 }
 
-// The features are those of Watermill's own run of the suite on RabbitMQ; the order of a key survives the outbox.
-// Also covers G2.
+// The features are those of Watermill's own run of the suite on RabbitMQ; the order of a key
+// survives the outbox. Also covers G2.
 func TestPubSub_G3_from_outbox_to_RabbitMQ(t *testing.T) {
 	t.Parallel()
 	testPubSub(t, chain{database: testdb.Postgres(t).Migrate(t), destination: newRabbit(t)}, tests.Features{
@@ -87,14 +88,15 @@ type chain struct {
 
 var outboxes atomic.Int64
 
-// pair is what the suite asks for, many times a test. Each publisher has an outbox of its own, so that the
-// ten thousand messages of one test do not stand before the ten of another.
+// pair is what the suite asks for, many times a test. Each publisher has an outbox of its own, so
+// that the ten thousand messages of one test do not stand before the ten of another.
 func (c chain) pair(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
 	outbox := fmt.Sprintf("o%d", outboxes.Add(1))
 	publisher := publisherFor(t, c.database, func(config *forwarder.PublisherConfig) {
 		config.Outbox, config.AllowAutocommit = outbox, true
-		// The suite checks the order of messages with equal payloads, so that is what a key means here.
+		// The suite checks the order of messages with equal payloads, so that is what a key means
+		// here.
 		config.OrderingKey = func(_ string, msg *message.Message) string { return string(msg.Payload) }
 	})
 	start := sync.OnceFunc(func() {
@@ -107,8 +109,9 @@ func (c chain) pair(t *testing.T, group string) (message.Publisher, message.Subs
 	return forwardedPublisher{publisher, start}, c.destination.subscriber(t, group)
 }
 
-// forwardedPublisher starts the forwarder of its outbox with the first message. That one runs to the end of the
-// test: Close of the publisher, which the suite calls early and twice, is none of its business.
+// forwardedPublisher starts the forwarder of its outbox with the first message. That one runs to
+// the end of the test: Close of the publisher, which the suite calls early and twice, is none of
+// its business.
 type forwardedPublisher struct {
 	*forwarder.Publisher
 	start func()
@@ -119,9 +122,9 @@ func (p forwardedPublisher) Publish(topic string, messages ...*message.Message) 
 	return p.Publisher.Publish(topic, messages...)
 }
 
-// goChannels is one GoChannel a test, since the suite runs its tests side by side. Messages outlive publishers and
-// subscribers, since it is shared within a test. It gives each subscription every message that the topic ever
-// had, in no order, so it has neither consumer groups nor order.
+// goChannels is one GoChannel a test, since the suite runs its tests side by side. Messages outlive
+// publishers and subscribers, since it is shared within a test. It gives each subscription every
+// message that the topic ever had, in no order, so it has neither consumer groups nor order.
 type goChannels struct {
 	mu     sync.Mutex
 	byTest map[string]*gochannel.GoChannel

@@ -19,7 +19,8 @@ const mainModule = "github.com/postbox-go/watermill-postbox"
 // version is one that no other run has: Go keeps each version that it has downloaded.
 var version = fmt.Sprintf("v0.0.0-test.%d", time.Now().UnixNano())
 
-// The modules that users import build from the published main module, and from the one that the command line needs, and the others still build in the repository.
+// The modules that users import build from the published main module, and from the one that the
+// command line needs, and the others still build in the repository.
 func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves this out: it copies and builds the repository")
@@ -69,7 +70,8 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	}
 }
 
-// checkService makes a service that uses the outbox and the inbox, as the README says, and looks at what it has to download and verify.
+// checkService makes a service that uses the outbox and the inbox, as the README says, and looks at
+// what it has to download and verify.
 func checkService(t *testing.T, environment []string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -121,7 +123,8 @@ func copyRepository(t *testing.T) string {
 	return folder
 }
 
-// published makes a module proxy of files that has the main module in the version, before the proxies that there are, and returns the environment of commands that use it.
+// published makes a module proxy of files that has the main module in the version, before the
+// proxies that there are, and returns the environment of commands that use it.
 func published(t *testing.T, repository string) []string {
 	t.Helper()
 	root := t.TempDir()
@@ -179,7 +182,8 @@ func forget(t *testing.T, path string) {
 	}
 }
 
-// files returns the paths of all files in a folder, without those of Git and of built tools, and without those of modules inside if only the main one is asked for.
+// files returns the paths of all files in a folder, without those of Git and of built tools, and
+// without those of modules inside if only the main one is asked for.
 func files(t *testing.T, root string, mainAlone bool) []string {
 	t.Helper()
 	var found []string

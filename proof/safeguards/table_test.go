@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The sources move on, and the edits with them: each must find its place. The sources are files of other modules, which Go's test cache does not
-// watch: run this with -count=1.
+// The sources move on, and the edits with them: each must find its place. The sources are files of
+// other modules, which Go's test cache does not watch: run this with -count=1.
 func TestSafeguards_edits_find_their_places(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -72,8 +72,8 @@ func testsIn(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// An edit whose place is found may still not build, when what it names has moved. Edits of different files are built together, since most of the
-// time goes to what imports them.
+// An edit whose place is found may still not build, when what it names has moved. Edits of
+// different files are built together, since most of the time goes to what imports them.
 func TestSafeguards_edits_build(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves this out: it builds what the safeguards change")

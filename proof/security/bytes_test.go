@@ -20,8 +20,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Payload, metadata, id and key come out as they went in, whatever bytes they have: through an outbox, through a queue,
-// and in the dead letters.
+// Payload, metadata, id and key come out as they went in, whatever bytes they have: through an
+// outbox, through a queue, and in the dead letters.
 func TestBytes_survive_every_store(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -114,7 +114,8 @@ func (w *wire) throughOutbox(r *rapid.T, msg *message.Message) {
 	same(r, msg, receive(r, w.published), msg.UUID)
 }
 
-// key returns the key of a message. A message without an id has one from its handler, as from middleware.PayloadHash.
+// key returns the key of a message. A message without an id has one from its handler, as from
+// middleware.PayloadHash.
 func (w *wire) key(msg *message.Message) inboxstore.Key {
 	w.count++
 	return inboxstore.Key{Consumer: "billing", Topic: fmt.Sprint("orders ", w.count), MessageID: cmp.Or(msg.UUID, "\xff")}

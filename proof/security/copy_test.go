@@ -16,7 +16,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// Tables that carry the name of a deployment are worked off by processes that are configured with it, and by no others.
+// Tables that carry the name of a deployment are worked off by processes that are configured with
+// it, and by no others.
 func TestDeployment_a_copy_sends_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -46,7 +47,8 @@ func TestDeployment_a_copy_sends_nothing(t *testing.T) {
 	})
 }
 
-// A name is given to tables by Migrate alone: a process that expects one finds out that they have none.
+// A name is given to tables by Migrate alone: a process that expects one finds out that they have
+// none.
 func TestDeployment_a_process_with_a_name_refuses_tables_without_one(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

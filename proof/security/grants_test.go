@@ -21,8 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// cast is the roles of one test on one database: a user of the server for each role of docs/security.md, with the
-// rights that the document grants it and no others.
+// cast is the roles of one test on one database: a user of the server for each role of
+// docs/security.md, with the rights that the document grants it and no others.
 type cast struct {
 	database *testdb.Database
 	suffix   string
@@ -44,7 +44,8 @@ func newCast(t *testing.T, database *testdb.Database) *cast {
 // headings of roles that are not named by their heading.
 var headings = map[string]string{"sources": "forwarder with sources", "unique_producer": "producer of unique keys", "history": "consumer with a history"}
 
-// grants returns the statements of the document for a role: those in the first block of SQL under its heading.
+// grants returns the statements of the document for a role: those in the first block of SQL under
+// its heading.
 func grants(t *testing.T, role string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/security.md")
@@ -67,7 +68,8 @@ var foreign = map[postbox.Dialect]*regexp.Regexp{
 // to finds the role in a statement.
 var to = regexp.MustCompile(` TO (\w+)$`)
 
-// as returns a handle of somebody who has these roles, and may do with the table of orders what mine says.
+// as returns a handle of somebody who has these roles, and may do with the table of orders what
+// mine says.
 func (c *cast) as(t *testing.T, mine, name string, roles ...string) *sql.DB {
 	t.Helper()
 	var all []string
@@ -80,7 +82,8 @@ func (c *cast) as(t *testing.T, mine, name string, roles ...string) *sql.DB {
 	return c.granted(t, mine, name, all)
 }
 
-// granted returns a handle of a user who has these rights, as far as the database knows them, and may do with the table of orders what mine says.
+// granted returns a handle of a user who has these rights, as far as the database knows them, and
+// may do with the table of orders what mine says.
 func (c *cast) granted(t *testing.T, mine, name string, grants []string) *sql.DB {
 	t.Helper()
 	user := name + c.suffix

@@ -31,8 +31,9 @@ const (
 	secretMark     = "5ecret"
 )
 
-// Messages go well, fail, panic, meet outages, cannot be read and die, in every part of Postbox. What they hold stays out
-// of the log and of the failure records; errors of handlers and brokers are there as they are.
+// Messages go well, fail, panic, meet outages, cannot be read and die, in every part of Postbox.
+// What they hold stays out of the log and of the failure records; errors of handlers and brokers
+// are there as they are.
 func TestLogs_hold_no_contents(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -94,7 +95,8 @@ func (f *flows) forward(t *testing.T, outbox string, dead int, sources ...forwar
 	f.dead += dead
 	fwd, err := forwarder.New(f.Postbox(), &moody{}, forwarder.Config{
 		Outbox: outbox, Retry: impatient(), Tuning: postbox.Tuning{ProbeMin: time.Millisecond, OutageLimit: time.Millisecond}, Sources: sources,
-		// each failure counts after it: nothing else gets through that could prove the broker to work
+		// each failure counts after it: nothing else gets through that could prove the broker to
+		// work
 	}, f.logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -176,7 +178,8 @@ func (f *flows) source(t *testing.T) {
 	f.forward(t, "taken over", 4, forwarder.Source{Topic: "events", Envelope: true, PollMin: time.Millisecond})
 }
 
-// inbox runs handlers that fail, panic and cannot read where a message comes from, in Watermill's router.
+// inbox runs handlers that fail, panic and cannot read where a message comes from, in Watermill's
+// router.
 func (f *flows) inbox(t *testing.T) {
 	t.Helper()
 	store := f.store(t)

@@ -19,7 +19,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// hostile are names that end a quotation, a statement, a line or a text, or are none on some database.
+// hostile are names that end a quotation, a statement, a line or a text, or are none on some
+// database.
 var hostile = []string{
 	`'; DROP TABLE orders; --`, `"; DROP TABLE orders; --`, "`; DROP TABLE orders; --", `\'; DROP TABLE orders; --`, `orders\`,
 	"x\n; DROP TABLE orders", "nul\x00byte", "no\xfftext", "größer 🐘 Ａ＇；", "%", "_", "{messages}", "?", "$1", ":a", "@a", "inbox queue",

@@ -23,8 +23,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/receipts"
 )
 
-// Each role does its whole work with the rights that docs/security.md grants it, one after the other, so that each has
-// the chores of cleaning up for itself; and the database refuses what it may not do.
+// Each role does its whole work with the rights that docs/security.md grants it, one after the
+// other, so that each has the chores of cleaning up for itself; and the database refuses what it
+// may not do.
 func TestRoles_are_enough_and_no_more(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *testdb.Database{"postgres": testdb.Postgres, "mariadb": testdb.MySQL} {
@@ -169,8 +170,9 @@ func (p *play) produceUnique(t *testing.T) {
 	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
 }
 
-// produceUniqueAtOnce skips and replaces messages with the fewest rights: those that the document leaves out for a producer that never delays a message
-// and awaits no receipts, and none to delete for one that replaces no message.
+// produceUniqueAtOnce skips and replaces messages with the fewest rights: those that the document
+// leaves out for a producer that never delays a message and awaits no receipts, and none to delete
+// for one that replaces no message.
 func (p *play) produceUniqueAtOnce(t *testing.T) {
 	t.Helper()
 	producer := without(grants(t, "producer"), " postbox_waiting ", " postbox_receipts ", " SEQUENCE ")
@@ -220,7 +222,8 @@ func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {
 	return store
 }
 
-// receive takes a receipt of one of the producer's messages, and reports that the other one is missing.
+// receive takes a receipt of one of the producer's messages, and reports that the other one is
+// missing.
 func (p *play) receive(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "", "receiver", "receiver")
@@ -244,8 +247,8 @@ func (p *play) receive(t *testing.T) {
 	p.refused(t, db, readMessages, readDead, readClaims, countOrders, intrude, pauseOthers, createTable, dropTable)
 }
 
-// consume handles a message, with an order and a message of its own, hears it again, handles one that fails for good,
-// and stores three for later.
+// consume handles a message, with an order and a message of its own, hears it again, handles one
+// that fails for good, and stores three for later.
 func (p *play) consume(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "INSERT", "consumer", "consumer", "producer")

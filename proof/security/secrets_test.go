@@ -104,7 +104,8 @@ func refuse(conn net.Conn) {
 	_, _ = conn.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(fields)+4)), fields...)) //nolint:gosec // it is short
 }
 
-// Whatever is wrong with an address, its password is in no error and in no line of the log, at any level.
+// Whatever is wrong with an address, its password is in no error and in no line of the log, at any
+// level.
 func TestErrors_hold_no_passwords(t *testing.T) {
 	t.Parallel()
 	for name, where := range addresses(t) {
@@ -128,7 +129,8 @@ func TestErrors_hold_no_passwords_of_MariaDB(t *testing.T) {
 	clean(t, everywhere(t, database.Open(t), database.Dialect, "")...)
 }
 
-// everywhere does everything that speaks to the database first, and returns the texts of all errors and of the log.
+// everywhere does everything that speaks to the database first, and returns the texts of all errors
+// and of the log.
 func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string) []string {
 	t.Helper()
 	logger, ctx := newCapture(), t.Context()

@@ -53,7 +53,8 @@ func goChannel() broker {
 func apacheKafka(t *testing.T, addresses string) broker {
 	t.Helper()
 	brokers, name := strings.Split(addresses, ","), "tracing."+postbox.NewMessageID()
-	// A group for each topic: in a shared one, the second subscription would make Kafka deliver messages again.
+	// A group for each topic: in a shared one, the second subscription would make Kafka deliver
+	// messages again.
 	subscribe := func(topic string) message.Subscriber {
 		config := kafkabroker.DefaultSubscriberConfig(brokers, topic)
 		config.InitializeTopicDetails.NumPartitions = 1

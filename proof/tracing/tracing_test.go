@@ -24,7 +24,8 @@ func TestTracing_Kafka_one_trace_leads_from_the_request_to_the_payment(t *testin
 	follow(t, func(t *testing.T) broker { t.Helper(); return apacheKafka(t, address) })
 }
 
-// expected is what a span must be. The parent, or the link if spans have no parents, is another one by its place in the list, which is in the order of the way.
+// expected is what a span must be. The parent, or the link if spans have no parents, is another one
+// by its place in the list, which is in the order of the way.
 type expected struct {
 	name    string
 	kind    trace.SpanKind

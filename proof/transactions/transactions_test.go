@@ -133,8 +133,8 @@ func gormTransaction(t *testing.T, database *testdb.Database, prepare bool) tran
 // Placed is an event.
 type Placed struct{ ID string }
 
-// In each library: what is published in its transaction is there if and only if that commits, by Bind, by the context and by a CQRS bus, also where nobody has
-// registered the outbox before.
+// In each library: what is published in its transaction is there if and only if that commits, by
+// Bind, by the context and by a CQRS bus, also where nobody has registered the outbox before.
 func TestTransactions_G1_of_other_libraries(t *testing.T) {
 	t.Parallel()
 	for name, begin := range libraries {
@@ -190,7 +190,8 @@ func publishAll(t *testing.T, outbox *forwarder.Publisher, tx postbox.Executor, 
 	)
 }
 
-// forwarded runs a forwarder until it has published so many messages, and returns their ids in that order.
+// forwarded runs a forwarder until it has published so many messages, and returns their ids in that
+// order.
 func forwarded(t *testing.T, database *testdb.Database, wanted int) (ids []string) {
 	t.Helper()
 	sent := make(chan string, 2*wanted)
@@ -224,7 +225,8 @@ func (b broker) Publish(_ string, messages ...*message.Message) error {
 
 func (broker) Close() error { return nil }
 
-// A pool of a library stands where the transaction should be: each message would be committed by itself.
+// A pool of a library stands where the transaction should be: each message would be committed by
+// itself.
 func TestTransactions_G1_pools_of_other_libraries_are_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// speaks waits until the process that reads from a slot has told the server again and again that it lives. The server ends a connection that is silent for as long as
-// a statement may take.
+// speaks waits until the process that reads from a slot has told the server again and again that it
+// lives. The server ends a connection that is silent for as long as a statement may take.
 func (w *world) speaks(slot string) {
 	w.Helper()
 	said := func() int {
@@ -25,7 +25,8 @@ func (w *world) speaks(slot string) {
 	}
 }
 
-// A reader looks at its publication before it takes messages that follow a change of it. Its pool has no connection for that.
+// A reader looks at its publication before it takes messages that follow a change of it. Its pool
+// has no connection for that.
 func TestTail_is_not_silent_while_it_looks_at_its_publication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

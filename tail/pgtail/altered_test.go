@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// A message that was committed while the log did not have it is published before the next one of its key, which the log has. The
-// publication has another table, and so lasts.
+// A message that was committed while the log did not have it is published before the next one of
+// its key, which the log has. The publication has another table, and so lasts.
 func TestTail_G3_notices_that_the_publication_was_altered(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world) (back func()){

@@ -23,7 +23,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// patience is how long a test waits for what must happen. To make a slot, the server waits for the transactions of the other tests.
+// patience is how long a test waits for what must happen. To make a slot, the server waits for the
+// transactions of the other tests.
 const patience = 2 * time.Minute
 
 var errBroker = errors.New("broker says no")
@@ -36,7 +37,8 @@ type world struct {
 	recorder *recorder
 }
 
-// newWorld returns a migrated database with a publication, or skips the test if there is no server for it.
+// newWorld returns a migrated database with a publication, or skips the test if there is no server
+// for it.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, Database: testdb.PostgresLog(t), recorder: &recorder{values: map[string]float64{}}}
@@ -76,7 +78,8 @@ type running struct {
 	ended  chan error
 }
 
-// start runs a forwarder that polls once an hour, unless it is woken, or the configuration says something else.
+// start runs a forwarder that polls once an hour, unless it is woken, or the configuration says
+// something else.
 func (w *world) start(broker message.Publisher, config forwarder.Config) *running {
 	w.Helper()
 	if config.PollMax == 0 {
@@ -104,8 +107,8 @@ func (r *running) stop(t *testing.T) {
 	require.NoError(t, <-r.ended)
 }
 
-// follows waits until the forwarder takes messages from the log: then a message reaches the broker without a poll. Of forwarders that share
-// a reader, the one that began first logs it.
+// follows waits until the forwarder takes messages from the log: then a message reaches the broker
+// without a poll. Of forwarders that share a reader, the one that began first logs it.
 func (w *world) follows(sharing ...*running) {
 	w.Helper()
 	w.eventually(func() bool {

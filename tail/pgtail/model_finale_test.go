@@ -18,7 +18,8 @@ func (h *history) settle() {
 	h.until(func() bool { return len(h.judge.missing()) == 0 || !h.judge.calm() || len(h.alive) == 0 }, "all messages are published")
 }
 
-// finale lets all that is wrong end. One forwarder goes on, and everything that was committed must come.
+// finale lets all that is wrong end. One forwarder goes on, and everything that was committed must
+// come.
 func (h *history) finale() {
 	h.say("FINALE")
 	for len(h.open) > 0 {
@@ -56,7 +57,8 @@ func (h *history) finale() {
 	h.check()
 }
 
-// serve runs a forwarder that reads the log until a condition holds. If a message kills it, the next one follows.
+// serve runs a forwarder that reads the log until a condition holds. If a message kills it, the
+// next one follows.
 func (h *history) serve(condition func() bool, what string) {
 	h.Helper()
 	h.until(func() bool {

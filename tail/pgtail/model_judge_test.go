@@ -273,7 +273,8 @@ func (j *judge) takeFallen() (fallen []*modelProcess) {
 	return fallen
 }
 
-// holdMost is for how long a call of the broker takes at most, or a process is held, so that nothing waits for long. A forwarder waits for a call for 5 s.
+// holdMost is for how long a call of the broker takes at most, or a process is held, so that
+// nothing waits for long. A forwarder waits for a call for 5 s.
 const holdMost = time.Second
 
 // hold lets calls with messages of a key wait.
@@ -325,7 +326,8 @@ func (j *judge) calm() bool {
 	return len(j.paused) == 0 && len(j.failing) == 0 && !j.away
 }
 
-// missing returns which committed messages were not published. It leaves out those that are dead, or must become it.
+// missing returns which committed messages were not published. It leaves out those that are dead,
+// or must become it.
 func (j *judge) missing() (ids []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

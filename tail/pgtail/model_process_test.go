@@ -22,11 +22,13 @@ import (
 const (
 	// modelAttempts is how many attempts a message has, and how many processes it may end.
 	modelAttempts = 3
-	// modelLease outlasts what a busy machine does to a test. The leases of a process that was killed are ended by the model.
+	// modelLease outlasts what a busy machine does to a test. The leases of a process that was
+	// killed are ended by the model.
 	modelLease = 15 * time.Second
 )
 
-// modelProcess is a forwarder of the model with connections of its own, which can be ended as if the process had been killed.
+// modelProcess is a forwarder of the model with connections of its own, which can be ended as if
+// the process had been killed.
 type modelProcess struct {
 	*history
 
@@ -153,7 +155,8 @@ func (p *modelProcess) leave() {
 	p.alive = slices.DeleteFunc(p.alive, func(other *modelProcess) bool { return other == p })
 }
 
-// expire ends the leases of processes that were killed. A statement that was under way may have renewed them since.
+// expire ends the leases of processes that were killed. A statement that was under way may have
+// renewed them since.
 func (h *history) expire() {
 	var holders []string
 	for _, p := range h.alive {
@@ -165,7 +168,8 @@ func (h *history) expire() {
 	h.Exec(h.T, "UPDATE postbox_members SET expires_at = 0 WHERE expires_at > 0 AND NOT holder = ANY (string_to_array(?, ','))", strings.Join(holders, ","))
 }
 
-// forget waits until the goroutines have ended of processes that were killed: in all they do, no server answers.
+// forget waits until the goroutines have ended of processes that were killed: in all they do, no
+// server answers.
 func (m *model) forget() {
 	for _, p := range m.dead {
 		select {
@@ -179,7 +183,8 @@ func (m *model) forget() {
 	m.dead = nil
 }
 
-// hold stops a process for a while, as a busy machine does. It may have a lock that others wait for, so it goes on by itself.
+// hold stops a process for a while, as a busy machine does. It may have a lock that others wait
+// for, so it goes on by itself.
 func (p *modelProcess) hold() {
 	p.say("hold %s", p.name)
 	p.judge.disturb()

@@ -21,8 +21,9 @@ import (
 // to the log. At the end of a history nothing is wrong any more, one forwarder runs, and all that
 // was committed must come.
 //
-// rapid draws the actions. But forwarders run beside them, so a seed tells what was done, and not in which order things happened in between: a history that
-// has failed may not fail again, and is not made shorter. It is printed instead, with what the broker got.
+// rapid draws the actions. But forwarders run beside them, so a seed tells what was done, and not
+// in which order things happened in between: a history that has failed may not fail again, and is
+// not made shorter. It is printed instead, with what the broker got.
 //
 //	model_test.go          the run, and the actions of operators and of the world
 //	model_producer_test.go what producers do
@@ -32,7 +33,8 @@ import (
 //	model_valve_test.go    a proxy between a process and the server, which can hold or cut connections
 
 const (
-	// modelChecks histories of modelSteps actions take some ten seconds. make test leaves the model out, and make proof asks for more histories.
+	// modelChecks histories of modelSteps actions take some ten seconds. make test leaves the model
+	// out, and make proof asks for more histories.
 	modelChecks, modelSteps = 4, 50
 	// modelProcesses run at a time at most.
 	modelProcesses = 3
@@ -331,7 +333,8 @@ func (h *history) letters() map[int64]*posted {
 	return letters
 }
 
-// bury lets an operator make a message that has a row a dead letter. It may be published as well at that moment.
+// bury lets an operator make a message that has a row a dead letter. It may be published as well at
+// that moment.
 func (h *history) bury() {
 	var id int64
 	var message []byte

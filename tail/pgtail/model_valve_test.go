@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// valve stands between a process of the model and the server. When it is shut, the server sees what it sees of a process that was killed: all connections
-// end, and nothing follows. When it is held, it sees a process that does not run, and goes on later with what it had in mind.
+// valve stands between a process of the model and the server. When it is shut, the server sees what
+// it sees of a process that was killed: all connections end, and nothing follows. When it is held,
+// it sees a process that does not run, and goes on later with what it had in mind.
 type valve struct {
 	server   string
 	listener net.Listener

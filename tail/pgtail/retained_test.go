@@ -39,8 +39,9 @@ func TestTail_keeps_no_log_of_other_databases(t *testing.T) {
 	require.Zero(t, w.recorder.value(metrics.LogRetained))
 }
 
-// It runs alone: the other tests would wait for its transaction to make their slots. Those of other processes write log, too, which counts, since the server keeps one log
-// for all databases. So the limit is beyond what they write while the forwarder begins, which takes longer on a busy machine.
+// It runs alone: the other tests would wait for its transaction to make their slots. Those of other
+// processes write log, too, which counts, since the server keeps one log for all databases. So the
+// limit is beyond what they write while the forwarder begins, which takes longer on a busy machine.
 func TestTail_gives_its_slot_up_when_the_server_keeps_too_much_log(t *testing.T) { //nolint:paralleltest // see above
 	w, b := newWorld(t), &broker{}
 	follower := w.tail(func(c *pgtail.Config) { c.MaxRetained = 64 << 20 })

@@ -25,7 +25,8 @@ func about(status pgtail.Status, subject string) (found []pgtail.Finding) {
 	return found
 }
 
-// Without USAGE on the schema the server says that the table is missing or, if the tables are named with their schema, that the role may not look into it.
+// Without USAGE on the schema the server says that the table is missing or, if the tables are named
+// with their schema, that the role may not look into it.
 func TestTail_says_that_its_role_may_not_look_into_the_schema(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +50,8 @@ func TestTail_says_that_its_role_may_not_look_into_the_schema(t *testing.T) {
 	require.ErrorContains(t, <-f.ended, grant)
 }
 
-// Each role has the rights of docs/security.md and no others: one makes the tables and sets the log up, one reads the log, and one looks.
+// Each role has the rights of docs/security.md and no others: one makes the tables and sets the log
+// up, one reads the log, and one looks.
 func TestSetup_needs_few_rights(t *testing.T) {
 	t.Parallel()
 	w := &world{T: t, Database: testdb.PostgresLog(t)}

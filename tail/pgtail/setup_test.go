@@ -47,7 +47,8 @@ func TestSetup_can_be_repeated_and_undone(t *testing.T) {
 	require.ErrorContains(t, pgtail.Check(ctx, w.Postbox(), pgtail.Config{DSN: w.DSN, Publication: name}), "run pgtail.Setup")
 }
 
-// tables returns how many tables are in the publication. The table of waiting messages, which inherits, is among them once.
+// tables returns how many tables are in the publication. The table of waiting messages, which
+// inherits, is among them once.
 func (w *world) tables() int {
 	return w.Count(w.T, "SELECT COUNT(*) FROM pg_publication_tables WHERE pubname = ?", w.publication())
 }
@@ -153,8 +154,8 @@ func TestSetup_says_which_right_is_missing(t *testing.T) {
 	require.ErrorContains(t, err, "as the owner of the table")
 }
 
-// A server whose wal_level is too low for the log. That of the tests may have any, so a function of this schema, which comes before that of
-// PostgreSQL, answers for the setting.
+// A server whose wal_level is too low for the log. That of the tests may have any, so a function of
+// this schema, which comes before that of PostgreSQL, answers for the setting.
 func TestTail_says_that_wal_level_must_be_logical(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)

@@ -21,7 +21,8 @@ func (w *world) slots() int {
 // slotName is the name that the slot of the table has.
 const slotName = `(SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
-// cut ends the connection that sends the log, as a server does that restarts, or that invalidates the slot.
+// cut ends the connection that sends the log, as a server does that restarts, or that invalidates
+// the slot.
 func (w *world) cut() {
 	w.Exec(w.T, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = "+slotName)
 }

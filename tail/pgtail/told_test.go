@@ -95,7 +95,8 @@ func TestTail_tells_of_changes(t *testing.T) {
 	require.Equal(t, 1, first+left, "what happens in another outbox is not told")
 }
 
-// A publication of an earlier version has the messages alone. Its forwarders poll as they did, until Setup is run again.
+// A publication of an earlier version has the messages alone. Its forwarders poll as they did,
+// until Setup is run again.
 func TestTail_with_a_publication_of_the_messages_alone_polls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +112,8 @@ func TestTail_with_a_publication_of_the_messages_alone_polls(t *testing.T) {
 	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()), "it can be run again")
 }
 
-// A forwarder that has become idle hears at once of what an operator does, and of a message that is due before its next look.
+// A forwarder that has become idle hears at once of what an operator does, and of a message that is
+// due before its next look.
 func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
@@ -144,7 +146,8 @@ func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	other.stop(t)
 }
 
-// A later version may add a column or hold a lock for a while. An idle forwarder waits for it and goes on.
+// A later version may add a column or hold a lock for a while. An idle forwarder waits for it and
+// goes on.
 func TestTail_an_idle_forwarder_outlasts_a_migration(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}

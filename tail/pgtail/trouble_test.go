@@ -19,9 +19,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// Forwarders come and go, with and without the log, slots are lost, the broker fails now and then, operators pause keys, and
-// some messages are large. Nothing is lost, and each key is published in order.
-// Also covers G2 and G9.
+// Forwarders come and go, with and without the log, slots are lost, the broker fails now and then,
+// operators pause keys, and some messages are large. Nothing is lost, and each key is published in
+// order. Also covers G2 and G9.
 func TestTail_G3_holds_in_all_kinds_of_trouble(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}

@@ -27,7 +27,8 @@ func configs() map[string]oteltracing.Config {
 	}
 }
 
-// mostAllocations bounds what a message costs in a program without a provider. With the race detector it may cost one more.
+// mostAllocations bounds what a message costs in a program without a provider. With the race
+// detector it may cost one more.
 const mostAllocations = 8
 
 // It counts the allocations of the process, so it does not run in parallel.

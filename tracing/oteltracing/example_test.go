@@ -28,7 +28,8 @@ import (
 
 // An order is written in an HTTP request, and billed by another handler. All of that is one trace.
 func Example() {
-	// A program has an exporter here, and sets provider and propagator with otel.SetTracerProvider and otel.SetTextMapPropagator. Then the Config needs neither.
+	// A program has an exporter here, and sets provider and propagator with otel.SetTracerProvider
+	// and otel.SetTextMapPropagator. Then the Config needs neither.
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	tracing := oteltracing.New(oteltracing.Config{Parent: true, TracerProvider: provider, Propagator: propagation.TraceContext{}})
@@ -79,7 +80,8 @@ func Example() {
 	//     consumer process orders
 }
 
-// printTree prints the spans that have this parent, and those below them, in the order in which they began.
+// printTree prints the spans that have this parent, and those below them, in the order in which
+// they began.
 func printTree(spans tracetest.SpanStubs, parent trace.SpanID, depth int) {
 	slices.SortFunc(spans, func(a, b tracetest.SpanStub) int {
 		return cmp.Or(a.StartTime.Compare(b.StartTime), strings.Compare(a.Name, b.Name))

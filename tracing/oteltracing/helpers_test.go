@@ -84,7 +84,8 @@ func linked(span tracetest.SpanStub) []trace.SpanID {
 	return ids
 }
 
-// attributesOf returns the attributes of a span without the time that a message waited, which differs from run to run, and that time.
+// attributesOf returns the attributes of a span without the time that a message waited, which
+// differs from run to run, and that time.
 func attributesOf(span tracetest.SpanStub) (attributes map[string]any, wait float64) {
 	attributes, wait = map[string]any{}, -1
 	for _, attribute := range span.Attributes {

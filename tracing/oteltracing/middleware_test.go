@@ -130,7 +130,8 @@ func TestMiddleware_a_duplicate_has_a_span(t *testing.T) {
 	}
 }
 
-// An inbox acks a message that it has made a dead letter. The second Middleware, within the inbox, tells the first one why.
+// An inbox acks a message that it has made a dead letter. The second Middleware, within the inbox,
+// tells the first one why.
 func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it(t *testing.T) {
 	t.Parallel()
 	for name, within := range map[string]bool{"outside alone": false, "both": true} {
@@ -153,7 +154,8 @@ func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it(t *testing.T) {
 	}
 }
 
-// An inbox turns the panic of a handler into a failure. The second Middleware tells the first one of it before that.
+// An inbox turns the panic of a handler into a failure. The second Middleware tells the first one
+// of it before that.
 func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it_of_a_panic(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{})
@@ -201,7 +203,8 @@ func TestMiddleware_returned_messages_are_sent_in_the_span_of_the_handler(t *tes
 	}
 }
 
-// A handler may pass its own message on. It is sent in the span of the handler, although the message gets its own context back.
+// A handler may pass its own message on. It is sent in the span of the handler, although the
+// message gets its own context back.
 func TestMiddleware_a_handler_can_return_its_own_message(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{})

@@ -221,7 +221,8 @@ func TestDecoratePublisher_two_destinations_of_one_message_have_a_context_each(t
 	}
 }
 
-// A copy that is a message of its own is created where and when it is published, not where the old message was.
+// A copy that is a message of its own is created where and when it is published, not where the old
+// message was.
 func TestDetach_makes_a_copy_a_message_of_its_own(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{})
@@ -290,7 +291,8 @@ func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
 	}
 }
 
-// A relay may publish messages of several requests with one call. The span has one parent, and links to the other requests.
+// A relay may publish messages of several requests with one call. The span has one parent, and
+// links to the other requests.
 func TestDecoratePublisher_has_a_link_to_each_other_request(t *testing.T) {
 	t.Parallel()
 	for name, parent := range map[string]bool{"parent": true, "link": false} {

@@ -50,7 +50,8 @@ func TestMiddleware_a_deferred_message_has_a_span_when_it_is_stored_and_when_it_
 	}
 }
 
-// A dead letter, its copy in the outbox, and the message that an operator requeues are of the trace that the message began in.
+// A dead letter, its copy in the outbox, and the message that an operator requeues are of the trace
+// that the message began in.
 func TestMetadata_survives_a_dead_letter_and_a_requeue(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{Parent: true})
@@ -109,7 +110,8 @@ func TestBatchHandler_has_a_link_to_each_message(t *testing.T) {
 		})
 		requests = append(requests, request.TraceID())
 	}
-	// The messages have no key, so they may be in any order, and how often a part of the batch is handled depends on it.
+	// The messages have no key, so they may be in any order, and how often a part of the batch is
+	// handled depends on it.
 	ended := func() (handled int, alone bool) {
 		for _, span := range spans.named("process report") {
 			if span.Status.Code != codes.Error {
@@ -139,7 +141,8 @@ func TestBatchHandler_has_a_link_to_each_message(t *testing.T) {
 	}
 }
 
-// Each message of a batch has its own baggage, and gets its own context back: a part of the batch that is handled again may not see the span of the first time.
+// Each message of a batch has its own baggage, and gets its own context back: a part of the batch
+// that is handled again may not see the span of the first time.
 func TestBatchHandler_each_message_has_its_baggage_in_its_context(t *testing.T) {
 	t.Parallel()
 	for name, parent := range map[string]bool{"parent": true, "link": false} {

@@ -65,7 +65,8 @@ func TestAddress_in_each_form(t *testing.T) {
 	}
 }
 
-// An address that is wrong in any way leads to an error that says what to do, and never to one with the password.
+// An address that is wrong in any way leads to an error that says what to do, and never to one with
+// the password.
 func TestAddress_errors_never_have_the_password(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ dsn, kind, says string }{

@@ -45,7 +45,8 @@ func (b *bench) stopped(text string, args ...string) result {
 	return result{out.String(), errs.String(), code}
 }
 
-// A bulk action that is stopped says how far it got. Run again, it goes on, and each letter is acted on once.
+// A bulk action that is stopped says how far it got. Run again, it goes on, and each letter is
+// acted on once.
 func TestBulk_stopped_in_the_middle_goes_on_when_it_is_run_again(t *testing.T) {
 	t.Parallel()
 	const n = 250
@@ -125,7 +126,8 @@ func TestBulk_requeues_in_order(t *testing.T) {
 	}
 }
 
-// A letter that dies after the command has begun is left alone: its message may be one that was requeued and failed again.
+// A letter that dies after the command has begun is left alone: its message may be one that was
+// requeued and failed again.
 func TestBulk_leaves_letters_that_die_meanwhile(t *testing.T) {
 	t.Parallel()
 	b := shop(t)

@@ -131,7 +131,8 @@ func TestCheck_counts_from_when_a_message_is_due(t *testing.T) {
 	})
 }
 
-// An operator wants a pause, but not a forgotten one. Paused topics and keys are no excuse, as in the alert PostboxBacklogOld.
+// An operator wants a pause, but not a forgotten one. Paused topics and keys are no excuse, as in
+// the alert PostboxBacklogOld.
 func TestCheck_a_pause_is_no_problem_until_it_is_forgotten(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

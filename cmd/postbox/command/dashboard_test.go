@@ -28,7 +28,8 @@ func (b *bench) serve(args ...string) (address string) {
 	return address
 }
 
-// serveLogged also returns what the dashboard prints after its address, and the end of it all when the test is over.
+// serveLogged also returns what the dashboard prints after its address, and the end of it all when
+// the test is over.
 func (b *bench) serveLogged(args ...string) (address string, log *printed) {
 	b.Helper()
 	reader, writer := io.Pipe()
@@ -120,7 +121,8 @@ func TestDashboard_that_is_read_only_refuses_an_action(t *testing.T) {
 	require.Regexp(t, `level=INFO method=POST msg="The dashboard refused a request" path=/pause reason="the dashboard is read-only" remote=127.0.0.1:\d+`, sorted(log))
 }
 
-// An operator must see who knocks at the door, and an attacker must not fill the disk. The line is written before the answer.
+// An operator must see who knocks at the door, and an attacker must not fill the disk. The line is
+// written before the answer.
 func TestDashboard_logs_refused_requests_without_secrets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
@@ -155,7 +157,8 @@ func TestDashboard_logs_refused_requests_without_secrets(t *testing.T) {
 	require.NotContains(t, log.String()+guarded.String(), "secret")
 }
 
-// sorted are the fields of the lines in the order of their names: a logger of Watermill gets them in a map.
+// sorted are the fields of the lines in the order of their names: a logger of Watermill gets them
+// in a map.
 func sorted(log *printed) string {
 	var lines []string
 	for line := range strings.Lines(log.String()) {

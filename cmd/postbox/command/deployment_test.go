@@ -11,7 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// With the name of another deployment no command acts on the tables, or shows them as if they were the right ones.
+// With the name of another deployment no command acts on the tables, or shows them as if they were
+// the right ones.
 func TestDeployment_of_others_is_refused_by_each_command(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
@@ -35,7 +36,8 @@ func TestDeployment_of_others_is_refused_by_each_command(t *testing.T) {
 	b.ok("queues")
 }
 
-// Tables that are in use get a name only if the operator confirms it: processes without the name would not start again.
+// Tables that are in use get a name only if the operator confirms it: processes without the name
+// would not start again.
 func TestMigrate_names_existing_tables_after_a_confirmation(t *testing.T) {
 	t.Parallel()
 	b := shop(t)

@@ -14,7 +14,8 @@ import (
 
 var (
 	shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
-	// In the runbook, commands also stand between back quotes, and at the beginning of lines of other blocks.
+	// In the runbook, commands also stand between back quotes, and at the beginning of lines of
+	// other blocks.
 	commandSpan = regexp.MustCompile("`(postbox [^`]+)`")
 	commandLine = regexp.MustCompile(`(?m)^(?:\$ )?(postbox [^#\n]+)`)
 	shellWord   = regexp.MustCompile(`"[^"]*"|\S+`)

@@ -74,7 +74,8 @@ func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	b.ok("check", "--max-age", "1m")
 }
 
-// With another migration tool the tables seemed to have no version, and the advice was to make them a second time.
+// With another migration tool the tables seemed to have no version, and the advice was to make them
+// a second time.
 func TestMigrateSQL_notes_what_has_run(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

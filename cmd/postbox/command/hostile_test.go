@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// hostile has what a terminal acts on: a title, colours, a line of its own, a C1 control, text from right to left, and bytes that are no text.
+// hostile has what a terminal acts on: a title, colours, a line of its own, a C1 control, text from
+// right to left, and bytes that are no text.
 const hostile = "\x1b]0;owned\x07\x1b[31mred\r\n\u009b2J\u202e\U000e0001fake"
 
 func TestHostile_content_never_reaches_a_terminal_as_it_is(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// received writes messages that the inboxes of the consumer billing have handled. Of the first one, the history has not kept all.
+// received writes messages that the inboxes of the consumer billing have handled. Of the first one,
+// the history has not kept all.
 func (b *bench) received(n int) {
 	b.Helper()
 	id, err := spool.New(b.statements, spool.InboxName("billing")).Open(b.Context(), b.database.DB)

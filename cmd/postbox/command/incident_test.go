@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// incident is a queue in which one message is parked, one waits for its next attempt, and a key is paused, with one live and
-// one crashed process.
+// incident is a queue in which one message is parked, one waits for its next attempt, and a key is
+// paused, with one live and one crashed process.
 func incident(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, testdb.SQLite(t))

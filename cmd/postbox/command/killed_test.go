@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// programVariable makes the test binary run the program with these arguments, one a line, instead of its tests.
+// programVariable makes the test binary run the program with these arguments, one a line, instead
+// of its tests.
 const programVariable = "POSTBOX_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -30,8 +31,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A process that is killed in the middle of a bulk action has done its finished transactions, and nothing of the one that it was in. The command goes on when it
-// is run again, and each letter is requeued once. On a server the process waits for a lock when it is killed.
+// A process that is killed in the middle of a bulk action has done its finished transactions, and
+// nothing of the one that it was in. The command goes on when it is run again, and each letter is
+// requeued once. On a server the process waits for a lock when it is killed.
 func TestBulk_of_a_process_that_is_killed_is_done_once(t *testing.T) {
 	t.Parallel()
 	const n, locked = 250, 150

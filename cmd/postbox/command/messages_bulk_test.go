@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A bulk action that is stopped says how far it got. Run again, it goes on, and each message is acted on once.
+// A bulk action that is stopped says how far it got. Run again, it goes on, and each message is
+// acted on once.
 func TestBulkOfMessages_stopped_in_the_middle_goes_on_when_it_is_run_again(t *testing.T) {
 	t.Parallel()
 	const n = 250

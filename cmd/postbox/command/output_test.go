@@ -79,7 +79,8 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 	})
 }
 
-// eachOutput compares the output of commands with the golden files of their names, each on a database of its own.
+// eachOutput compares the output of commands with the golden files of their names, each on a
+// database of its own.
 func eachOutput(t *testing.T, make func(t *testing.T) *bench, commands map[string]string) {
 	t.Helper()
 	for name, args := range commands {

@@ -145,7 +145,8 @@ func TestDead_filters_are_checked(t *testing.T) {
 	}
 }
 
-// The words say which flag chooses the letters of the same outbox, queue or consumer. An outbox and a queue may have the same name.
+// The words say which flag chooses the letters of the same outbox, queue or consumer. An outbox and
+// a queue may have the same name.
 func TestDead_letters_say_where_they_were(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
@@ -238,7 +239,8 @@ func TestExecute_does_not_quote_addresses(t *testing.T) {
 	}
 }
 
-// A command that looks must not change a file, which may be of another program, or a copy that cannot be written to.
+// A command that looks must not change a file, which may be of another program, or a copy that
+// cannot be written to.
 func TestAddress_the_journal_mode_is_only_for_files_that_are_made(t *testing.T) {
 	t.Parallel()
 	mode := func(file string) (mode string) {

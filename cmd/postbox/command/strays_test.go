@@ -32,7 +32,8 @@ func TestDrain_and_check_see_messages_without_an_outbox(t *testing.T) {
 	})
 }
 
-// A message that moves to and fro is never out of sight. Two statements would sooner or later look at each place when it is in the other.
+// A message that moves to and fro is never out of sight. Two statements would sooner or later look
+// at each place when it is in the other.
 func TestDrain_looks_at_all_at_one_moment(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
@@ -99,7 +100,8 @@ func TestKeys_resume_says_that_the_key_was_not_paused(t *testing.T) {
 	require.Empty(t, b.run("keys", "resume", "customer-2").err)
 }
 
-// Requeueing inserts into the messages, which a role may not be allowed. A trigger stands for the missing right.
+// Requeueing inserts into the messages, which a role may not be allowed. A trigger stands for the
+// missing right.
 func TestDoctor_tries_to_insert_messages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -30,7 +30,8 @@ func (w *watched) Write(p []byte) (int, error) {
 // String returns all of it.
 func (w *watched) String() string { return w.text.String() }
 
-// tailed runs tail until the text is printed, and returns what it has printed. It calls first after the first line.
+// tailed runs tail until the text is printed, and returns what it has printed. It calls first after
+// the first line.
 func (b *bench) tailed(first func(), text string, args ...string) (string, int) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -80,7 +81,8 @@ func TestTail_shows_what_is_done_and_what_dies_once(t *testing.T) {
 	})
 }
 
-// The help says which messages are missing: those whose transaction commits after one whose time is more than 5 s later is shown.
+// The help says which messages are missing: those whose transaction commits after one whose time is
+// more than 5 s later is shown.
 func TestTail_shows_messages_that_commit_up_to_five_seconds_late(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Too short for a trend: it shows that the whole of it runs, and that every message has its effects once.
-// Also covers G2 and G4.
+// Too short for a trend: it shows that the whole of it runs, and that every message has its effects
+// once. Also covers G2 and G4.
 func TestSoak_G9_runs_the_whole_pipeline(t *testing.T) {
 	t.Parallel()
 	testservice.Address(t, place.Variable)

@@ -1,4 +1,5 @@
-// Package sqlv4_test tries the inbox behind the subscriber of watermill-sql v4, which the main module does not require.
+// Package sqlv4_test tries the inbox behind the subscriber of watermill-sql v4, which the main
+// module does not require.
 package sqlv4_test
 
 import (
@@ -83,7 +84,8 @@ func TestInbox_refuses_the_subscriber_of_watermill_sql_v4_without_its_transactio
 	})
 }
 
-// bench returns an inbox, and a subscriber and a publisher of watermill-sql v4 in the same database.
+// bench returns an inbox, and a subscriber and a publisher of watermill-sql v4 in the same
+// database.
 func bench(t *testing.T, database *testdb.Database) (*middleware.Inbox, message.Subscriber, message.Publisher) {
 	t.Helper()
 	database.Migrate(t)

@@ -118,7 +118,8 @@ func forward(t *testing.T, database *testdb.Database, to message.Publisher) (sto
 	return stop
 }
 
-// adapters returns a publisher and a subscriber of v4 with its default schema, and what its consumer group has acked.
+// adapters returns a publisher and a subscriber of v4 with its default schema, and what its
+// consumer group has acked.
 func adapters(t *testing.T, database *testdb.Database) (*wmsql.Publisher, *wmsql.Subscriber, func() int) {
 	t.Helper()
 	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{}

@@ -34,7 +34,8 @@ func busy() *world {
 	w.say("producer-1/1", history.Intended, "killed-gone", "")
 	w.produce("undone", ledger.Payments, "k", history.Plain, history.RolledBack)
 
-	// Sent by two processes, one of which was asleep, delivered three times, and begun by one that was killed.
+	// Sent by two processes, one of which was asleep, delivered three times, and begun by one that
+	// was killed.
 	w.produce("often", ledger.Orders, "k", history.Plain, history.Committed)
 	w.say("forwarder-2/1", history.Sending, "often", "")
 	w.through("often", "accountant")

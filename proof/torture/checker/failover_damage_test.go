@@ -9,7 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
 
-// after begins a run with a failover, and goes on with a database of which the damage may take something away.
+// after begins a run with a failover, and goes on with a database of which the damage may take
+// something away.
 func after(damage func(w *world)) func(w *world) {
 	return func(w *world) {
 		*w = *lossy()
@@ -152,7 +153,8 @@ var damagesByFailover = []broken{
 	}), says("one holder a token")},
 }
 
-// loseTransaction is a run whose connection is cut, and counts as an attempt that is recorded as such.
+// loseTransaction is a run whose connection is cut, and counts as an attempt that is recorded as
+// such.
 func loseTransaction(w *world, text string) {
 	w.produce("m", ledger.Receipts, "", history.Plain, history.Committed)
 	w.through("m", "postman")
@@ -162,7 +164,8 @@ func loseTransaction(w *world, text string) {
 	w.apply("consumer-1/1", "postman", "m")
 }
 
-// letter makes a message "m", which dies at the postman before a copy of it is a duplicate. It returns the letters without that one.
+// letter makes a message "m", which dies at the postman before a copy of it is a duplicate. It
+// returns the letters without that one.
 func (w *world) letter() []checker.Letter {
 	w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
 	w.send("forwarder-1/1", "m")
@@ -181,7 +184,8 @@ func (w *world) requeue() {
 	w.send("forwarder-1/1", "m")
 }
 
-// reportApplied lets the postman say that it applied that message. The database that is judged never had the effect.
+// reportApplied lets the postman say that it applied that message. The database that is judged
+// never had the effect.
 func (w *world) reportApplied() {
 	w.say("consumer-1/2", history.Saw, "m", "postman")
 	w.say("consumer-1/2", history.Applied, "m", "postman")

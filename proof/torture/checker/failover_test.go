@@ -66,7 +66,8 @@ func (w *world) failOver(to fork) *checker.Failover {
 // lossy is a run with a failover that loses all kinds of things, and nothing wrong.
 func lossy() *world {
 	w := busy()
-	// The old primary confirms these before the standby is cut off, and they are in its outbox and queues.
+	// The old primary confirms these before the standby is cut off, and they are in its outbox and
+	// queues.
 	w.produce("sent", ledger.Orders, "k", history.Plain, history.Committed)
 	w.send("forwarder-1/1", "sent")
 	w.leave("sent")
@@ -83,7 +84,8 @@ func lossy() *world {
 	w.leave("dies")
 	to := w.sever()
 
-	// Lost with the old primary: messages, some of them published; marks; effects; what was stored; letters.
+	// Lost with the old primary: messages, some of them published; marks; effects; what was stored;
+	// letters.
 	w.through("half")
 	w.plain("gone", ledger.Orders, "k")
 	w.produce("unsent", ledger.Orders, "k", history.Plain, history.Committed)
@@ -98,8 +100,8 @@ func lossy() *world {
 	w.hold("lost", 4, 0)
 	w.failOver(to)
 
-	// The new one knows nothing of it: what it has in its outbox goes out again, what it has in a queue is handled again,
-	// and what the brokers still have is handled as if it were new.
+	// The new one knows nothing of it: what it has in its outbox goes out again, what it has in a
+	// queue is handled again, and what the brokers still have is handled as if it were new.
 	w.Database.Pending = nil
 	w.send("forwarder-2/1", "half")
 	w.leave("half")
@@ -126,8 +128,9 @@ func TestCheck_excuses_losses_that_the_new_primary_never_had(t *testing.T) {
 	require.False(t, lost("reporter", "unsent"), "it was not confirmed at all")
 }
 
-// A message was dead, and a copy of it a duplicate; then it was requeued, and applied in the database that was lost. What was confirmed of it before is no sign
-// that the new one had its effect. Without a failover, or with a letter that was never requeued, it is lost.
+// A message was dead, and a copy of it a duplicate; then it was requeued, and applied in the
+// database that was lost. What was confirmed of it before is no sign that the new one had its
+// effect. Without a failover, or with a letter that was never requeued, it is lost.
 func TestCheck_excuses_requeued_messages_that_were_lost_with_the_old_primary(t *testing.T) {
 	t.Parallel()
 	for name, requeued := range map[string]bool{"requeued": true, "not requeued": false} {
@@ -149,7 +152,8 @@ func TestCheck_excuses_requeued_messages_that_were_lost_with_the_old_primary(t *
 	}
 }
 
-// A letter that was requeued, and applied, in the old primary alone is one in the new primary still. There it may not vanish.
+// A letter that was requeued, and applied, in the old primary alone is one in the new primary
+// still. There it may not vanish.
 func TestCheck_excuses_no_missing_dead_letter_that_the_new_primary_had(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]bool{"kept": true, "lost": false} {

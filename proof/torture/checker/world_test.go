@@ -13,8 +13,8 @@ import (
 // allowed is how many attempts the flows of the ledger allow.
 var allowed = ledger.Flows[0].Attempts
 
-// world makes up a run, record by record and row by row, as processes and a database that keep their promises would
-// leave it. A test then breaks one of them.
+// world makes up a run, record by record and row by row, as processes and a database that keep
+// their promises would leave it. A test then breaks one of them.
 type world struct {
 	checker.Evidence
 	lines map[string]int64

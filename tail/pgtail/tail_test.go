@@ -27,7 +27,8 @@ func TestTail_G2_brings_messages_without_waiting_for_a_poll_and_in_order(t *test
 	}
 	w.eventually(func() bool { return b.has(ids...) }, "all are published")
 	require.Equal(t, ids, b.ids("a"))
-	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-taken) == len(ids) }, "the log has told of all of them")
+	// The log may tell of the last warm-ups only now.
+	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-taken) >= len(ids) }, "the log has told of all of them")
 	require.Equal(t, "payload of a-00000", string(b.got[0].Payload))
 	require.Zero(t, f.log.count("cannot"), f.log.all())
 	f.stop(t)

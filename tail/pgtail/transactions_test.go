@@ -138,7 +138,8 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 	for i, id := range ids {
 		require.Equal(t, id, [][]string{first.ids("a"), second.ids("a")}[i%2][i/2])
 	}
-	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-before) == len(ids) }, "the log has told of all of them")
+	// The log may tell of the last warm-ups only now.
+	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-before) >= len(ids) }, "the log has told of all of them")
 	require.Equal(t, 1, w.slots())
 	one.stop(t)
 	require.Equal(t, 1, w.slots(), "the other one still reads")

@@ -32,7 +32,8 @@ func amqpURI(tb testing.TB) string {
 	return testservice.Address(tb, testservice.AMQPVariable)
 }
 
-// newTopic returns the name of a topic of the test's own. Its exchange and queues are deleted at the end.
+// newTopic returns the name of a topic of the test's own. Its exchange and queues are deleted at
+// the end.
 func newTopic(tb testing.TB) string {
 	tb.Helper()
 	uri := amqpURI(tb)

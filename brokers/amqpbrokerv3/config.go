@@ -4,31 +4,33 @@ package amqpbrokerv3
 
 import "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 
-// orderedPrefetch is the only number of unacknowledged messages that keeps their order: a nacked message goes
-// back to the head of the queue, but behind the messages that were fetched already.
+// orderedPrefetch is the only number of unacknowledged messages that keeps their order: a nacked
+// message goes back to the head of the queue, but behind the messages that were fetched already.
 const orderedPrefetch = 1
 
-// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for publish and subscribe: each
-// topic is a durable fanout exchange, and each group of consumers has a durable queue bound to it. Give it to
-// [NewPublisher]; watermill-amqp's own publisher takes it too. The package comment explains each setting.
+// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for publish and
+// subscribe: each topic is a durable fanout exchange, and each group of consumers has a durable
+// queue bound to it. Give it to [NewPublisher]; watermill-amqp's own publisher takes it too. The
+// package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultPublisherConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, nil))
 }
 
-// DefaultSubscriberConfig returns the configuration of an amqp.Subscriber in front of an inbox, for publish and
-// subscribe. The queue of a topic is named topic_group; all processes with the same group share it. It is
-// also what [EnsureTopology] needs. The package comment explains each setting.
+// DefaultSubscriberConfig returns the configuration of an amqp.Subscriber in front of an inbox, for
+// publish and subscribe. The queue of a topic is named topic_group; all processes with the same
+// group share it. It is also what [EnsureTopology] needs. The package comment explains each
+// setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultSubscriberConfig(uri, group string) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, amqp.GenerateQueueNameTopicNameWithSuffix(group)))
 }
 
-// DefaultQueueConfig returns the configuration of both publisher and subscriber of a work queue: each topic is a
-// durable queue of that name, reached through the default exchange, and each message goes to one of its
-// consumers. The package comment explains each setting.
+// DefaultQueueConfig returns the configuration of both publisher and subscriber of a work queue:
+// each topic is a durable queue of that name, reached through the default exchange, and each
+// message goes to one of its consumers. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultQueueConfig(uri string) amqp.Config {

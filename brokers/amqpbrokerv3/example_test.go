@@ -38,7 +38,8 @@ func ExampleDefaultSubscriberConfig() {
 	// delivery count: 2 <nil>
 }
 
-// The publisher of a work queue. It connects with the first message, so a service starts without RabbitMQ.
+// The publisher of a work queue. It connects with the first message, so a service starts without
+// RabbitMQ.
 func ExampleNewPublisher() {
 	config := amqpbrokerv3.DefaultQueueConfig("amqp://guest:guest@localhost:5672/")
 	publisher, err := amqpbrokerv3.NewPublisher(config, nil)

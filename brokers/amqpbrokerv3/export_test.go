@@ -10,7 +10,8 @@ func (p *Publisher) SetConfirmTimeout(timeout time.Duration) { p.confirmTimeout 
 // IdleChannels returns how many channels are kept for later calls. The publisher must be connected.
 func (p *Publisher) IdleChannels() int { return len(p.open().idle) }
 
-// Windows returns how many messages of a batch with these ordering keys wait for their confirms together.
+// Windows returns how many messages of a batch with these ordering keys wait for their confirms
+// together.
 func Windows(keys ...string) []int {
 	batch := make([]outgoing, len(keys))
 	for i, key := range keys {

@@ -14,7 +14,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// A delivery with any header that AMQP has is read, since one that is refused would come again for ever.
+// A delivery with any header that AMQP has is read, since one that is refused would come again for
+// ever.
 func FuzzMarshaler_Unmarshal(f *testing.F) {
 	f.Add("name", []byte("text"), int64(1), 0.5, uint8(2))
 	f.Add("", []byte(nil), int64(math.MinInt64), math.Inf(1), uint8(255))

@@ -19,13 +19,13 @@ const (
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 5 * time.Second
 
-	// maxIdle bounds the channels kept for later calls. A channel costs a few processes in RabbitMQ, and opening
-	// one in confirm mode costs two round trips.
+	// maxIdle bounds the channels kept for later calls. A channel costs a few processes in
+	// RabbitMQ, and opening one in confirm mode costs two round trips.
 	maxIdle = 64
 )
 
-// link is one connection of a publisher, with the facts that are known about its broker. A lost connection is thrown
-// away together with these facts.
+// link is one connection of a publisher, with the facts that are known about its broker. A lost
+// connection is thrown away together with these facts.
 type link struct {
 	conn           *amqp091.Connection
 	socket         net.Conn // closing it ends the connection whatever the broker does
@@ -96,8 +96,8 @@ func (l *link) close() {
 	_ = l.conn.Close() // closed either way, and every message was confirmed or reported
 }
 
-// publish sends a batch and waits for its confirms. No step lasts longer than the confirm timeout: then the
-// socket is closed, which fails every write and every wait on this connection.
+// publish sends a batch and waits for its confirms. No step lasts longer than the confirm timeout:
+// then the socket is closed, which fails every write and every wait on this connection.
 func (l *link) publish(config amqp.Config, to destination, batch []outgoing) error {
 	if l.blocked.Load() {
 		return ErrBlocked
@@ -135,7 +135,8 @@ func (l *link) publish(config amqp.Config, to destination, batch []outgoing) err
 	return nil
 }
 
-// explain says in the error of a lost connection whether it was dropped here because no answer came.
+// explain says in the error of a lost connection whether it was dropped here because no answer
+// came.
 func (l *link) explain(err error) error {
 	if l.timedOut.Load() {
 		return fmt.Errorf("%w within %s, connection dropped: %w", ErrNotConfirmed, l.confirmTimeout, err)
@@ -143,8 +144,8 @@ func (l *link) explain(err error) error {
 	return err
 }
 
-// declare declares the exchange, once on each connection. It uses a channel of its own, so that an error on a
-// sender's channel is known to be about the messages.
+// declare declares the exchange, once on each connection. It uses a channel of its own, so that an
+// error on a sender's channel is known to be about the messages.
 func (l *link) declare(config amqp.Config, exchange string) error {
 	if exchange == "" || l.isDeclared(exchange) {
 		return nil

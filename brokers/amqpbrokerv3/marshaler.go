@@ -18,13 +18,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Marshaler writes messages as amqp.DefaultMarshaler does, and reads every message that RabbitMQ can
-// deliver. The default one fails on a header that is not a string; the message is then requeued at once and
-// fails again, for ever. RabbitMQ itself adds such headers: x-delivery-count on quorum queues, x-death on
-// dead letters.
+// Marshaler writes messages as amqp.DefaultMarshaler does, and reads every message that RabbitMQ
+// can deliver. The default one fails on a header that is not a string; the message is then requeued
+// at once and fails again, for ever. RabbitMQ itself adds such headers: x-delivery-count on quorum
+// queues, x-death on dead letters.
 //
-// A header that is not a string becomes a readable one: numbers in decimal, times in RFC 3339 and UTC, bytes
-// as they are, tables and arrays as JSON, and a header without a value as the empty string.
+// A header that is not a string becomes a readable one: numbers in decimal, times in RFC 3339 and
+// UTC, bytes as they are, tables and arrays as JSON, and a header without a value as the empty
+// string.
 //
 // The UUID is in the header that Watermill uses and in AMQP's property message-id, which other
 // clients use. A message without that header, from a producer that is not Watermill, gets the
@@ -54,8 +55,9 @@ func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 // errEnded makes watermill-amqp's subscriber subscribe again.
 var errEnded = errors.New("the subscription has ended")
 
-// Unmarshal implements amqp.Marshaler. It fails only for the zero delivery, which RabbitMQ never sends: watermill-amqp reads
-// it from a subscription that has ended, with its connection or with its queue, and would hand it out as an empty message.
+// Unmarshal implements amqp.Marshaler. It fails only for the zero delivery, which RabbitMQ never
+// sends: watermill-amqp reads it from a subscription that has ended, with its connection or with
+// its queue, and would hand it out as an empty message.
 func (m Marshaler) Unmarshal(delivery amqp091.Delivery) (*message.Message, error) {
 	if delivery.Acknowledger == nil && delivery.Headers == nil && delivery.Body == nil {
 		return nil, errEnded
@@ -131,7 +133,8 @@ func number(v float64, bits int) any {
 	return json.Number(text)
 }
 
-// decimal writes an AMQP decimal: an integer and the number of its digits that stand behind the point.
+// decimal writes an AMQP decimal: an integer and the number of its digits that stand behind the
+// point.
 func decimal(v amqp091.Decimal) string {
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(v.Scale)), nil)
 	return new(big.Rat).SetFrac(big.NewInt(int64(v.Value)), power).FloatString(int(v.Scale))

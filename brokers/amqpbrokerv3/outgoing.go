@@ -14,8 +14,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// shortString is the largest number of bytes of a name or property in AMQP. The client silently cuts off longer ones,
-// so that a message would arrive under another name or not at all.
+// shortString is the largest number of bytes of a name or property in AMQP. The client silently
+// cuts off longer ones, so that a message would arrive under another name or not at all.
 const shortString = 255
 
 // destination is where a topic leads.
@@ -88,11 +88,12 @@ func properties(p amqp091.Publishing) []string {
 	}
 }
 
-// fits checks that the headers fit into one frame, as AMQP demands; a larger frame makes RabbitMQ close the
-// connection, for all messages on it. The body may take any number of frames.
+// fits checks that the headers fit into one frame, as AMQP demands; a larger frame makes RabbitMQ
+// close the connection, for all messages on it. The body may take any number of frames.
 func (o outgoing) fits(frameSize int) error {
-	// Frame: 8 bytes around it. Content header: class, weight, body size and property flags in 14 bytes.
-	// Properties of a fixed size, at most: delivery mode, priority and timestamp in 10 bytes.
+	// Frame: 8 bytes around it. Content header: class, weight, body size and property flags in 14
+	// bytes. Properties of a fixed size, at most: delivery mode, priority and timestamp in 10
+	// bytes.
 	size := 8 + 14 + 10 + fieldSize(o.publishing.Headers)
 	for _, property := range properties(o.publishing) {
 		size += 1 + len(property)
@@ -128,9 +129,9 @@ func fieldSize(value any) int {
 	}
 }
 
-// nextWindow cuts a window off a batch: as long as allowed, and at most one message of each key. Some messages of a
-// window may be confirmed and others not. With two messages of a key in it, the later one could then overtake the
-// earlier one that has to be sent again.
+// nextWindow cuts a window off a batch: as long as allowed, and at most one message of each key.
+// Some messages of a window may be confirmed and others not. With two messages of a key in it, the
+// later one could then overtake the earlier one that has to be sent again.
 func nextWindow(batch []outgoing) (window, rest []outgoing) {
 	keys := make(map[string]bool)
 	for i, out := range batch {

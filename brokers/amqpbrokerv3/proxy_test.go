@@ -116,7 +116,8 @@ func (p *proxy) setDeaf(deaf bool) {
 	p.deaf = deaf
 }
 
-// inject sends bytes to the only client as if they came from the broker, which must be silent meanwhile.
+// inject sends bytes to the only client as if they came from the broker, which must be silent
+// meanwhile.
 func (p *proxy) inject(t *testing.T, data []byte) {
 	t.Helper()
 	p.mu.Lock()

@@ -19,26 +19,28 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. After that it considers the connection
-// dead and drops it. A deadline of the messages' context may end the wait for their confirms earlier.
+// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. After that it considers
+// the connection dead and drops it. A deadline of the messages' context may end the wait for their
+// confirms earlier.
 const ConfirmTimeout = 30 * time.Second
 
-// Publisher publishes to RabbitMQ and reports two things that watermill-amqp's publisher does not: that a message reached
-// no queue, and whether an error is the fault of the broker or of the message. It uses the configuration and the
-// marshaler of watermill-amqp.
+// Publisher publishes to RabbitMQ and reports two things that watermill-amqp's publisher does not:
+// that a message reached no queue, and whether an error is the fault of the broker or of the
+// message. It uses the configuration and the marshaler of watermill-amqp.
 //
-// Delivery: when Publish returns nil, RabbitMQ has confirmed every message and, unless Publish.Mandatory is
-// off, put each in at least one queue. When it returns an error, any of the messages may have arrived, unless
-// the error says otherwise; publish all of them again. Messages of one ordering key (metadata
-// partition_key) reach their queues in the order given: if one fails, no later message of its key arrives.
+// Delivery: when Publish returns nil, RabbitMQ has confirmed every message and, unless
+// Publish.Mandatory is off, put each in at least one queue. When it returns an error, any of the
+// messages may have arrived, unless the error says otherwise; publish all of them again. Messages
+// of one ordering key (metadata partition_key) reach their queues in the order given: if one fails,
+// no later message of its key arrives.
 //
-// Cost: the messages of a call go out together and are confirmed together, in one round trip for up to 128
-// messages of different keys, or without a key. Messages of one key cost a round trip each. So give it
-// batches, call it concurrently, or both.
+// Cost: the messages of a call go out together and are confirmed together, in one round trip for up
+// to 128 messages of different keys, or without a key. Messages of one key cost a round trip each.
+// So give it batches, call it concurrently, or both.
 //
-// Connection: the first Publish connects, so a service starts while RabbitMQ is down. A lost connection is
-// opened again by the next Publish; there is no loop in the background, since a forwarder has a backoff of
-// its own.
+// Connection: the first Publish connects, so a service starts while RabbitMQ is down. A lost
+// connection is opened again by the next Publish; there is no loop in the background, since a
+// forwarder has a backoff of its own.
 //
 // A Publisher can be used concurrently.
 type Publisher struct {
@@ -55,12 +57,13 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher with that configuration, usually one of [DefaultPublisherConfig] or
-// [DefaultQueueConfig]. It does not connect yet. A nil logger is allowed.
+// NewPublisher returns a publisher with that configuration, usually one of [DefaultPublisherConfig]
+// or [DefaultQueueConfig]. It does not connect yet. A nil logger is allowed.
 //
-// It refuses settings that would lose messages, and settings that it replaces: Publish.ConfirmDelivery must be on; Transactional,
-// Immediate and ChannelPoolSize must be off. It keeps up to 64 idle channels instead of a pool. The setting
-// Connection.Reconnect and all settings of queues and consumers are for subscribers and are not read.
+// It refuses settings that would lose messages, and settings that it replaces:
+// Publish.ConfirmDelivery must be on; Transactional, Immediate and ChannelPoolSize must be off. It
+// keeps up to 64 idle channels instead of a pool. The setting Connection.Reconnect and all settings
+// of queues and consumers are for subscribers and are not read.
 func NewPublisher(config amqp.Config, logger watermill.LoggerAdapter) (*Publisher, error) {
 	if err := validate(config); err != nil {
 		return nil, fmt.Errorf("invalid config: %w", err)
@@ -92,8 +95,8 @@ func validate(config amqp.Config) error {
 	return errors.Join(problems...)
 }
 
-// validateURI keeps the address, which contains a password, out of the error. The error of url.Parse contains the whole address, and its
-// cause contains the part that it takes for the port.
+// validateURI keeps the address, which contains a password, out of the error. The error of
+// url.Parse contains the whole address, and its cause contains the part that it takes for the port.
 func validateURI(uri string) error {
 	_, err := amqp091.ParseURI(uri)
 	var withPassword *url.Error
@@ -106,11 +109,12 @@ func validateURI(uri string) error {
 	return nil
 }
 
-// Publish sends the messages to the topic's exchange, or queue, and waits for the confirms. The exchange is
-// declared with the first message to it on each connection.
+// Publish sends the messages to the topic's exchange, or queue, and waits for the confirms. The
+// exchange is declared with the first message to it on each connection.
 //
-// All messages are encoded first: if one cannot be encoded, nothing is sent. The errors of this package say what
-// went wrong; [Classify] knows them all. After [Publisher.Close] it returns [postbox.ErrClosed].
+// All messages are encoded first: if one cannot be encoded, nothing is sent. The errors of this
+// package say what went wrong; [Classify] knows them all. After [Publisher.Close] it returns
+// [postbox.ErrClosed].
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := p.calls.Begin(); err != nil {
 		return fmt.Errorf("RabbitMQ publisher: %w", err)
@@ -125,9 +129,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Close waits for the calls of Publish in flight, each at most [ConfirmTimeout] for a round trip, and closes
-// the connection. It may be called any number of times, and concurrently; each call returns when the
-// connection is closed. It always returns nil.
+// Close waits for the calls of Publish in flight, each at most [ConfirmTimeout] for a round trip,
+// and closes the connection. It may be called any number of times, and concurrently; each call
+// returns when the connection is closed. It always returns nil.
 func (p *Publisher) Close() error {
 	return p.calls.Close(func() error {
 		if p.link != nil {

@@ -31,7 +31,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPublishConcurrently has 64 callers with a message each: they share the connection, not the wait.
+// BenchmarkPublishConcurrently has 64 callers with a message each: they share the connection, not
+// the wait.
 func BenchmarkPublishConcurrently(b *testing.B) {
 	topic := newTopic(b)
 	ensureQueue(b, topic)

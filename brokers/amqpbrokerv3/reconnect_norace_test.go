@@ -2,8 +2,8 @@
 
 //go:build !race
 
-// Watermill's AMQP client swaps the state of its connection without a lock when it reconnects, which the race
-// detector reports: these tests run without it.
+// Watermill's AMQP client swaps the state of its connection without a lock when it reconnects,
+// which the race detector reports: these tests run without it.
 
 package amqpbrokerv3_test
 

@@ -83,8 +83,8 @@ func TestLongestNamesArrive(t *testing.T) {
 	require.True(t, sent.Equals(receive(t, subscribe(t, amqpbrokerv3.DefaultQueueConfig(amqpURI(t)), topic), 1)[0]))
 }
 
-// A frame above the agreed size would cost everybody the connection. The largest metadata that is let through
-// must be taken by RabbitMQ, and the refused one nothing but refused.
+// A frame above the agreed size would cost everybody the connection. The largest metadata that is
+// let through must be taken by RabbitMQ, and the refused one nothing but refused.
 func TestMetadataMustFitIntoAFrame(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)

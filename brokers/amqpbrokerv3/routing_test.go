@@ -112,8 +112,8 @@ func TestFullQueueIsAnOutage(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 }
 
-// A channel on which RabbitMQ has rejected a message can go on rejecting, behind a quorum queue that has lost its leader, when
-// a new one works.
+// A channel on which RabbitMQ has rejected a message can go on rejecting, behind a quorum queue
+// that has lost its leader, when a new one works.
 func TestChannelIsReplacedAfterRabbitMQRejectedAMessage(t *testing.T) {
 	t.Parallel()
 	full, good := newTopic(t), newTopic(t)

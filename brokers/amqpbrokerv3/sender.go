@@ -8,8 +8,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// maxWindow bounds the messages that wait for their confirms together. More gain little, and room is kept for
-// the return of each.
+// maxWindow bounds the messages that wait for their confirms together. More gain little, and room
+// is kept for the return of each.
 const maxWindow = 128
 
 // sender is a channel in confirm mode. One call of Publish uses it at a time.
@@ -38,9 +38,10 @@ func newSender(conn *amqp091.Connection) (*sender, error) {
 
 func (s *sender) usable() bool { return !s.spent && !s.channel.IsClosed() }
 
-// send sends a window of messages and waits until each is confirmed. If one was not confirmed, the channel is not used again: an
-// answer may still come, or RabbitMQ may go on rejecting. When a quorum queue has lost its leader, an old channel can go on rejecting
-// after the queue has recovered, while a new channel works.
+// send sends a window of messages and waits until each is confirmed. If one was not confirmed, the
+// channel is not used again: an answer may still come, or RabbitMQ may go on rejecting. When a
+// quorum queue has lost its leader, an old channel can go on rejecting after the queue has
+// recovered, while a new channel works.
 func (s *sender) send(to destination, window []outgoing) error {
 	for _, out := range window {
 		if err := out.ctx.Err(); err != nil {
@@ -100,8 +101,8 @@ func (s *sender) takeReturned(to destination) error {
 	}
 }
 
-// closeReason tells why the channel is closed, or about to be: amqp091 marks it closed, or fails a write,
-// a moment before it hands out the reason.
+// closeReason tells why the channel is closed, or about to be: amqp091 marks it closed, or fails a
+// write, a moment before it hands out the reason.
 func (s *sender) closeReason(to destination) error {
 	reason := <-s.closed
 	switch {

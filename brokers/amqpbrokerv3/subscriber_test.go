@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbrokerv3"
 )
 
-// Finding L16: with Watermill's marshaler a message on a quorum queue is never seen again after one nack.
+// Finding L16: with Watermill's marshaler a message on a quorum queue is never seen again after one
+// nack.
 func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
@@ -37,8 +38,8 @@ func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 	require.Equal(t, "3", receive(t, messages, 1)[0].Metadata.Get("x-delivery-count"))
 }
 
-// RabbitMQ ends the subscription of a queue that is deleted, and the subscriber makes both again. Watermill's marshaler hands
-// out the end as a message without an id and a payload.
+// RabbitMQ ends the subscription of a queue that is deleted, and the subscriber makes both again.
+// Watermill's marshaler hands out the end as a message without an id and a payload.
 func TestEndedSubscriptionHandsOutNoEmptyMessage(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)

@@ -229,8 +229,8 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 	})
 }
 
-// The drainer has read far beyond the parked head of a key. When that is buried, what stands behind
-// it is found at once. Also covers feature N8.
+// The head of a key is parked, and the drainer has read on. When an operator buries the head, the
+// drainer finds the key's other messages at once. Also covers feature N8.
 func TestBury_of_a_parked_head_lets_its_key_go_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -82,8 +82,8 @@ func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series
 	return results, nil
 }
 
-// checkpoint makes the server's files of WAL free for what comes, and lets the next checkpoint be
-// far away.
+// checkpoint makes a checkpoint now. It frees the server's WAL files, and the next checkpoint comes
+// late.
 func checkpoint(ctx context.Context, server string) error {
 	db, err := sql.Open("postgres", server)
 	if err != nil {

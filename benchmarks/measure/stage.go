@@ -166,8 +166,8 @@ func (s *Stage) finish(ctx context.Context) error {
 // goneTimeout is what a server process may need to notice that its client has gone.
 const goneTimeout = 30 * time.Second
 
-// waitGone waits until nobody of that name is connected to the contenders' database; no name is
-// everybody.
+// waitGone waits until no client with this name is connected to the contenders' database. An empty
+// name stands for all clients.
 func (s *Stage) waitGone(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()

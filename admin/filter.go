@@ -85,7 +85,7 @@ var (
 	pendingMessages = list{"pending messages", "created", "written", []string{"target", "status", "topic", "key", "message id", "error text", "min attempts", "from", "until"}}
 	doneMessages    = list{"messages of the history", "done", "done", []string{"target", "status", "topic", "key", "message id", "from", "until"}}
 	deadLetters     = list{"dead letters", "died", "died", []string{"target", "topic", "key", "message id", "consumer", "error text", "shape", "cause", "resolved", "min attempts", "max attempts", "from", "until"}}
-	auditLog        = list{"the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
+	auditLog        = list{"entries of the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
 	receipts        = list{"receipts that have not come", "", "", []string{"topic", "consumer", "older than"}}
 	stuckKeys       = list{"stuck keys", "", "", []string{"target"}}
 	pauses          = list{"pauses", "", "", []string{"target", "key", "topic"}}
@@ -134,7 +134,7 @@ func (f Filter) mistakes(l list) error {
 	var problems []error
 	for _, field := range f.conditions() {
 		if !slices.Contains(l.fields, field) {
-			problems = append(problems, fmt.Errorf("%s: %s are not chosen by it: leave it out", field, l.of))
+			problems = append(problems, fmt.Errorf("%s: it does not choose %s: leave it out", field, l.of))
 		}
 	}
 	if _, known := resolutions[f.Resolved]; !known {

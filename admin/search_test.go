@@ -89,16 +89,16 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 	ctx := t.Context()
 	_, _, err := b.admin.Messages(ctx, admin.Filter{Target: b.target, Consumer: "billing", Cause: "crash"})
 	require.ErrorIs(t, err, admin.ErrInvalid)
-	require.ErrorContains(t, err, "consumer: pending messages are not chosen by it: leave it out")
-	require.ErrorContains(t, err, "cause: pending messages are not chosen by it")
+	require.ErrorContains(t, err, "consumer: it does not choose pending messages: leave it out")
+	require.ErrorContains(t, err, "cause: it does not choose pending messages")
 	_, _, err = b.admin.Messages(ctx, admin.Filter{Target: b.target, Status: admin.Done, ErrorText: "no"})
-	require.ErrorContains(t, err, "error text: messages of the history are not chosen by it")
+	require.ErrorContains(t, err, "error text: it does not choose messages of the history")
 	_, _, err = b.admin.DeadLetters(ctx, admin.Filter{Status: admin.Parked, OlderThan: time.Hour})
-	require.ErrorContains(t, err, "status: dead letters are not chosen by it")
+	require.ErrorContains(t, err, "status: it does not choose dead letters")
 	_, _, err = b.admin.Audit(ctx, admin.Filter{Topic: "orders"})
-	require.ErrorContains(t, err, "topic: the audit log are not chosen by it")
+	require.ErrorContains(t, err, "topic: it does not choose entries of the audit log")
 	_, err = b.admin.StuckKeys(ctx, admin.Filter{Target: b.target, Key: "a"})
-	require.ErrorContains(t, err, "key: stuck keys are not chosen by it")
+	require.ErrorContains(t, err, "key: it does not choose stuck keys")
 
 	for name, act := range map[string]func(admin.Filter) (int, error){
 		"requeue": func(f admin.Filter) (int, error) { return b.admin.Requeue(ctx, f, admin.Again{}) },

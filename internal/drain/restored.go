@@ -107,7 +107,7 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	for _, e := range d.settle.unsettled {
 		d.revoke(e)
 	}
-	d.reopen, d.pace.renewAt, d.pace = true, time.Time{}, pace{pause: d.config.PollMin}
+	d.reopen, d.pace = true, pace{pause: d.config.PollMin}
 	d.scheduler.Extend(time.Time{}) // until the held lanes are known
 	d.scheduler.LoseSlots()
 }

@@ -184,7 +184,7 @@ func TestBulk_ResolveAll_and_DeleteAll_check_their_filter(t *testing.T) {
 	did, err = b.admin.Delete(t.Context(), admin.Filter{All: true})
 	require.NoError(t, err)
 	require.Equal(t, 2, did, "the resolved ones stay")
-	did, err = b.admin.Delete(t.Context(), admin.Filter{Resolved: "any"})
+	did, err = b.admin.Delete(t.Context(), admin.Filter{Resolved: "any", All: true})
 	require.NoError(t, err)
 	require.Equal(t, 3, did)
 	_, err = b.admin.Delete(t.Context(), admin.Filter{All: true, Limit: -1})

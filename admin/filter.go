@@ -62,7 +62,8 @@ type Filter struct {
 	// or not. By default the time that the producer has set decides.
 	OlderThan time.Duration
 	// All is for an action on all that there is: without any condition it changes nothing and
-	// returns an error. Lists ignore it. Target alone is a condition for dead letters.
+	// returns an error. Lists ignore it. Target alone is a condition for dead letters, and Resolved
+	// "any" is none.
 	All bool
 
 	// After is the cursor that the list has returned for its next page.
@@ -168,7 +169,7 @@ func (f Filter) acting(l list) error {
 	if f.After != "" {
 		problems = append(problems, errors.New("after: it is for lists: leave it out, and call again to go on"))
 	}
-	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" })
+	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" && (field != "resolved" || f.Resolved != "any") })
 	if l.of == deadLetters.of {
 		narrow = narrow || f.Target != (Target{})
 	}

@@ -132,3 +132,41 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 	}
 	require.Equal(t, 1, b.pending())
 }
+
+// An outbox whose name is empty, as from a variable that is not set, is not all outboxes and queues,
+// and dead letters that are resolved or not are not chosen by that.
+func TestFilter_G9_is_not_wider_than_it_looks(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("1", "orders", "a"))
+		ctx := t.Context()
+		pending, _, err := b.admin.Messages(ctx, admin.Filter{Target: b.target})
+		require.NoError(t, err)
+		_, err = b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: pending[0].ID}, "for the test")
+		require.NoError(t, err)
+		for name, act := range map[string]func(admin.Filter) (int, error){
+			"requeue": func(f admin.Filter) (int, error) { return b.admin.Requeue(ctx, f, admin.Again{}) },
+			"resolve": func(f admin.Filter) (int, error) { return b.admin.Resolve(ctx, f, "no") },
+			"delete":  func(f admin.Filter) (int, error) { return b.admin.Delete(ctx, f) },
+			"list": func(f admin.Filter) (int, error) {
+				letters, _, err := b.admin.DeadLetters(ctx, f)
+				return len(letters), err
+			},
+		} {
+			did, err := act(admin.Filter{Target: admin.Outbox(""), Topic: "orders"})
+			require.ErrorIs(t, err, admin.ErrInvalid, name)
+			require.ErrorContains(t, err, "an outbox has a name", name)
+			require.Zero(t, did)
+			if name == "list" {
+				continue
+			}
+			did, err = act(admin.Filter{Resolved: "any"})
+			require.ErrorIs(t, err, admin.ErrInvalid, name)
+			require.Zero(t, did)
+		}
+		require.NotEqual(t, admin.Target{}, admin.Outbox(""))
+		require.Empty(t, admin.Outbox("").Name())
+		require.Len(t, b.list(admin.Filter{}), 1)
+	})
+}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,9 +13,9 @@ import (
 // [Inbox]. Targets can be compared.
 type Target struct{ spool string }
 
-// Outbox is the outbox with this name, such as "outbox", the usual one. Names that begin with
-// "inbox " or "received:" are reserved for queues and inboxes, so there is no such outbox: methods
-// return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
+// Outbox is the outbox with this name, such as "outbox", the usual one. No outbox has an empty name,
+// or one that begins with "inbox " or "received:", as those of queues and inboxes do: methods return
+// [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
 func Outbox(name string) Target { return Target{spool: spool.OutboxName(name)} }
 
 // Queue is the queue of deferred messages with this name.
@@ -48,7 +49,7 @@ func (t Target) String() string { return described(t.spool) }
 
 // check returns an error for a target that cannot exist.
 func (t Target) check() error {
-	if !t.IsQueue() && !t.IsInbox() {
+	if t != (Target{}) && !t.IsQueue() && !t.IsInbox() {
 		if err := checkOutbox(t.Name()); err != nil {
 			return fmt.Errorf("target: %w", err)
 		}
@@ -56,8 +57,11 @@ func (t Target) check() error {
 	return checkText("target", t.spool)
 }
 
-// checkOutbox refuses a name that is reserved for queues and inboxes.
+// checkOutbox refuses an empty name, and one that is reserved for queues and inboxes.
 func checkOutbox(name string) error {
+	if name == "" {
+		return errors.New("an outbox has a name: give Outbox one, or leave the target out")
+	}
 	if strings.HasPrefix(name, spool.InboxPrefix) {
 		return fmt.Errorf("outbox %.60q: names that begin with %q are reserved for the histories of inboxes: use another name, or Inbox(%.60q)",
 			name, spool.InboxPrefix, strings.TrimPrefix(name, spool.InboxPrefix))

@@ -39,9 +39,9 @@ const (
 // noSpool ends the name of a spool that cannot exist: [CheckName] refuses it.
 const noSpool = "\x00"
 
-// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues and
-// inboxes that is the name of a spool that cannot exist, so that the queue or the inbox is not
-// taken for it.
+// OutboxName returns the name of the spool of an outbox. For an empty name, and for one that is
+// reserved for queues and inboxes, that is the name of a spool that cannot exist, so that the queue
+// or the inbox is not taken for it.
 func OutboxName(outbox string) string {
 	if isReserved(outbox) {
 		return outbox + noSpool
@@ -51,7 +51,7 @@ func OutboxName(outbox string) string {
 
 // isReserved reports whether a spool of this name is no outbox.
 func isReserved(name string) bool {
-	return strings.HasPrefix(name, QueuePrefix) || strings.HasPrefix(name, InboxPrefix)
+	return name == "" || strings.HasPrefix(name, QueuePrefix) || strings.HasPrefix(name, InboxPrefix)
 }
 
 // Named returns the kind of a spool, and the name of the outbox or the queue, or of the consumer of

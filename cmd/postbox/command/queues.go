@@ -77,7 +77,7 @@ in all processes together: "config" is what processes are configured with, and
 "set" what an operator has stored, as with "postbox set".
 
 Numbers up to 10,000 are exact. Where there are more, the number is "10,000+",
-and 10001 with --json. Of dead letters, resolved or not, the latest 10,000 are
+and 10001 with -o json. Of dead letters, resolved or not, the latest 10,000 are
 looked at.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {

@@ -13,9 +13,9 @@ import (
 // [Inbox]. Targets can be compared.
 type Target struct{ spool string }
 
-// Outbox is the outbox with this name, such as "outbox", the usual one. No outbox has an empty name,
-// or one that begins with "inbox " or "received:", as those of queues and inboxes do: methods return
-// [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
+// Outbox is the outbox with this name, such as "outbox", the usual one. No outbox has an empty
+// name, or one that begins with "inbox " or "received:", as those of queues and inboxes do: methods
+// return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
 func Outbox(name string) Target { return Target{spool: spool.OutboxName(name)} }
 
 // Queue is the queue of deferred messages with this name.

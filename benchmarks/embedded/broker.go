@@ -23,8 +23,8 @@ func (b *broker) Publish(_ string, messages ...*message.Message) error {
 // Close does nothing.
 func (b *broker) Close() error { return nil }
 
-// consume starts consumers. Each handles messages until ctx ends or its handler returns an error. The
-// function that it returns waits for all consumers, and returns the first error.
+// consume starts consumers. Each handles messages until ctx ends or its handler returns an error.
+// The function that it returns waits for all consumers, and returns the first error.
 func (b *broker) consume(ctx context.Context, consumers int, handle func(msg *message.Message) error) (wait func() error) {
 	var running sync.WaitGroup
 	failed := make(chan error, consumers)

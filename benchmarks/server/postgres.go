@@ -23,9 +23,9 @@ import (
 )
 
 // settings differ from PostgreSQL's defaults, except for fsync and synchronous_commit, which are
-// named so that a reader sees them. With the default size of the WAL, a checkpoint would come in the
-// middle of some runs. Those runs would also pay for the full pages that PostgreSQL writes after it.
-// min_wal_size keeps files of the WAL for reuse.
+// named so that a reader sees them. With the default size of the WAL, a checkpoint would come in
+// the middle of some runs. Those runs would also pay for the full pages that PostgreSQL writes
+// after it. min_wal_size keeps files of the WAL for reuse.
 var settings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_connections=300",
 	"max_wal_size=8GB", "min_wal_size=4GB", "checkpoint_timeout=1h", "listen_addresses=127.0.0.1",

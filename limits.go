@@ -34,8 +34,8 @@ type Limit struct {
 //
 // The database counts. A process takes from it the messages of up to a quarter of a second, and has
 // that long to start them, so what one does not use the others get. In any t seconds at most
-// PerSecond × (t + 0.75) messages start, or one if that is more: at most 1.75 times the rate in a
-// second. A process that crashes loses what it had taken and not used.
+// PerSecond × (t + 0.75) messages start, at most 1.75 times the rate in a second, and one more if
+// the rate is below four a second. A process that crashes loses what it had taken and not used.
 //
 // AtOnce holds at every moment, but for handlers whose process has lost its leases and that go on
 // nevertheless, because it was suspended or could not reach the database for longer than its lease.

@@ -12,7 +12,7 @@ FROM {limits} WHERE spool = :spool ORDER BY name, slot`
 
 	addSlots = `
 {insert ignore} INTO {limits} (spool, name, slot, token)
-SELECT :spool, :name, f.n, :token FROM ({numbers :slots}) f {or ignore}`
+SELECT :spool, :name, f.n, {now} FROM ({numbers :slots}) f {or ignore}`
 
 	changeSlots = `
 UPDATE {limits} SET holder = :holder, token = :token
@@ -38,25 +38,21 @@ func (s *Statements) Limits(m Member) Query {
 	return s.limits.with(args{"spool": m.Spool, "holder": m.Holder})
 }
 
-// AddSlots inserts slots that are not there, with a token.
-func (s *Statements) AddSlots(l Limit, token int64, slots []Slot) Query {
-	return s.addSlots.with(s.slots(l, nil, token, slots))
+// AddSlots inserts slots that are not there, with the time as token.
+func (s *Statements) AddSlots(l Limit, numbers []int64) Query {
+	return s.addSlots.with(args{"spool": l.Spool, "name": l.Name, "slots": s.lists.numbers(numbers)})
 }
 
 // ChangeSlots gives those slots that nobody has changed since they were read to a member, or with
 // nil to nobody. The new token is the time for a rate, and else a random number that no other slot
 // has.
 func (s *Statements) ChangeSlots(l Limit, holder any, token int64, slots []Slot) Query {
-	return s.changeSlots.with(s.slots(l, holder, token, slots))
-}
-
-func (s *Statements) slots(l Limit, holder any, token int64, slots []Slot) args {
 	numbers, tokens := make([]int64, len(slots)), make([]int64, len(slots))
 	for i, slot := range slots {
 		numbers[i], tokens[i] = slot.Number, slot.Token
 	}
-	return args{
+	return s.changeSlots.with(args{
 		"spool": l.Spool, "name": l.Name, "holder": holder, "token": token,
 		"slots": s.lists.numbers(numbers), "tokens": s.lists.numbers(tokens),
-	}
+	})
 }

@@ -57,6 +57,7 @@ func (d *Drainer) takeFromLimits(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		d.scheduler.DoubtSlots()
 		return fmt.Errorf("take from the limits of spool %q: %w", d.spool.Name(), err)
 	}
 	d.scheduler.Grant(asks, asked)
@@ -66,7 +67,6 @@ func (d *Drainer) takeFromLimits(ctx context.Context) error {
 // readLimits returns the slots of each limit in the order of their numbers, without gaps, and the
 // time.
 func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
-	now = time.Now().Add(d.databaseAhead).UnixMicro()
 	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.Limits(d.member()))
 	if err != nil {
 		return nil, 0, err
@@ -84,10 +84,11 @@ func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Sl
 	return slots, now, rows.Err()
 }
 
-// takeFrom asks one limit, whose slots were read at this time of the database.
+// takeFrom asks one limit, whose slots were read at this time of the database. Slots that are not
+// there are added, and read by the next step.
 func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
-	limit, fresh := dialect.Limit{Spool: d.id.Load(), Name: a.Topic}, len(slots) == 0
-	var free, back, added []dialect.Slot
+	limit := dialect.Limit{Spool: d.id.Load(), Name: a.Topic}
+	var free, back []dialect.Slot
 	for _, slot := range slots[min(len(slots), 1):] { // behind the rate
 		switch {
 		case slot.State == "mine":
@@ -99,21 +100,20 @@ func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect
 			free = append(free, slot)
 		}
 	}
-	for n := len(slots); n == 0 || n <= a.Limit.AtOnce && len(free) < a.Slots; n++ {
-		slot := dialect.Slot{Number: int64(n), Token: now}
-		if added = append(added, slot); n > 0 {
-			free = append(free, slot)
+	var absent []int64
+	for n := len(slots); n == 0 || n <= a.Limit.AtOnce && len(free)+len(absent) < a.Slots; n++ {
+		absent = append(absent, int64(n))
+	}
+	if len(absent) > 0 {
+		if _, err := d.changeLimits(ctx, d.spool.Statements.AddSlots(limit, absent)); err != nil || len(slots) == 0 {
+			return err
 		}
 	}
-	statements := d.spool.Statements
-	if n, err := d.change(ctx, statements.AddSlots(limit, now, added), added); err != nil || n < len(added) {
-		return err // or another process adds them
-	}
-	left, err := d.change(ctx, statements.ChangeSlots(limit, nil, newToken(), back), back)
+	left, err := d.changeSlots(ctx, limit, nil, newToken(), back)
 	if err != nil {
 		return err
 	}
-	got, err := d.change(ctx, statements.ChangeSlots(limit, d.config.Holder, newToken(), free), free)
+	got, err := d.changeSlots(ctx, limit, d.config.Holder, newToken(), free)
 	if a.Stored += got - left; err != nil {
 		return err
 	}
@@ -125,13 +125,10 @@ func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect
 	if a.Most == 0 {
 		return nil
 	}
-	rate := append(slots, added...)[:1]
-	tokens, until, wait := a.Granted(rate[0].Token, now)
-	if a.Tokens, a.Wait = tokens, wait; !fresh {
-		a.Wait = max(wait, schedule.AskAgain)
-	}
+	tokens, until, wait := a.Granted(slots[0].Token, now)
+	a.Tokens, a.Wait = tokens, max(wait, schedule.AskAgain)
 	if tokens > 0 {
-		n, err := d.change(ctx, statements.ChangeSlots(limit, nil, until, rate), rate)
+		n, err := d.changeSlots(ctx, limit, nil, until, slots[:1])
 		if a.Tokens *= n; err != nil || n == 0 { // another process was faster
 			a.Wait = time.Duration(rand.Int64N(int64(schedule.AskAgain))) //nolint:gosec // it need not be secret
 			return err
@@ -146,12 +143,18 @@ func newToken() int64 {
 	return rand.Int64() //nolint:gosec // it need not be secret
 }
 
-// change executes a statement that changes those of these slots which no other process has changed,
-// and returns their number.
-func (d *Drainer) change(ctx context.Context, query dialect.Query, slots []dialect.Slot) (int, error) {
+// changeSlots changes those of these slots which no other process has changed, and returns their
+// number.
+func (d *Drainer) changeSlots(ctx context.Context, l dialect.Limit, holder any, token int64, slots []dialect.Slot) (int, error) {
 	if len(slots) == 0 {
 		return 0, nil
 	}
+	return d.changeLimits(ctx, d.spool.Statements.ChangeSlots(l, holder, token, slots))
+}
+
+// changeLimits returns how many rows a statement has changed. Where it meets another process, it
+// has changed none.
+func (d *Drainer) changeLimits(ctx context.Context, query dialect.Query) (int, error) {
 	n, err := spool.Affected(d.prepared.Exec(ctx, d.db, query))
 	if err != nil && d.spool.Statements.Kind.Classify(err) == dialect.Conflict {
 		return 0, nil

@@ -101,11 +101,11 @@ func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_differe
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
-		slots := []dialect.Slot{{Number: 0}, {Number: 1}, {Number: 2}}
 		limit := dialect.Limit{}
-		add, give := d.spool.Statements.AddSlots(limit, 0, slots), d.spool.Statements.ChangeSlots(limit, "one", 1, slots[2:])
-		require.NoError(t, spool.Run(t.Context(), database.DB, add))
-		require.NoError(t, spool.Run(t.Context(), database.DB, give))
+		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.AddSlots(limit, []int64{0, 1, 2})))
+		read, _, err := d.readLimits(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.ChangeSlots(limit, "one", 1, read[""][2:])))
 		read, now, err := d.readLimits(t.Context())
 		require.NoError(t, err)
 		ask := schedule.Ask{Limit: postbox.Limit{AtOnce: 2}, Slots: 1}
@@ -116,5 +116,24 @@ func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_differe
 		require.Equal(t, "mine", read[""][1].State)
 		require.Equal(t, "free", read[""][2].State)
 		require.NotEqual(t, read[""][1].Token, read[""][2].Token)
+	})
+}
+
+// The clock of the process is an hour ahead of that of the database. Nothing was saved up before
+// the limit was there, and it takes nothing of the next hour either.
+func TestDrainer_G11_a_new_limit_begins_at_the_time_of_the_database(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
+		d.databaseAhead = time.Hour
+		read, now, err := d.readLimits(t.Context())
+		require.NoError(t, err)
+		ask := schedule.Ask{Limit: postbox.Limit{PerSecond: 1}, Most: 1, Least: 1}
+		require.NoError(t, d.takeFrom(t.Context(), &ask, read[""], now))
+		require.Zero(t, ask.Tokens)
+		read, now, err = d.readLimits(t.Context())
+		require.NoError(t, err)
+		require.Len(t, read[""], 1)
+		require.WithinDuration(t, time.UnixMicro(now), time.UnixMicro(read[""][0].Token), time.Minute)
 	})
 }

@@ -52,14 +52,14 @@ type grant struct {
 }
 
 // left returns how many tokens of the grants that are not over are left, and how many of them
-// grantLife takes at the pace of late.
+// grantLife takes at the pace of late. A call that still runs tells nothing of the pace.
 func (g *gate) left(now time.Time) (tokens, pace int) {
 	g.grants = slices.DeleteFunc(g.grants, func(of grant) bool { return !now.Before(of.until) })
 	for _, of := range g.grants {
 		tokens += of.tokens
 		pace += of.given - of.tokens
 	}
-	if len(g.grants) > 0 {
+	if pace -= g.running; len(g.grants) > 0 {
 		age := max(grantLife-g.grants[0].until.Sub(now), grantLife/leastAge)
 		pace = int(int64(pace) * int64(grantLife) / int64(age))
 	}
@@ -163,8 +163,9 @@ func (a Ask) Granted(free, now int64) (tokens int, until int64, wait time.Durati
 }
 
 // ask returns what the gate needs, if so many calls with so many messages can begin, and when: the
-// zero time if it waits for nothing. A gate that is idle gives its slots back.
-func (g *gate) ask(now time.Time, calls, messages int) (a Ask, at time.Time) {
+// zero time if it waits for nothing. Tokens are for messages that have a slot now, or soon at the
+// pace of late: others would lose them. A gate that is idle gives its slots back.
+func (g *gate) ask(now time.Time, calls, messages, haveSlot int) (a Ask, at time.Time) {
 	due := func(time time.Time) bool {
 		if at.IsZero() || time.Before(at) {
 			at = time
@@ -175,7 +176,7 @@ func (g *gate) ask(now time.Time, calls, messages int) (a Ask, at time.Time) {
 	if perSecond := g.limit.PerSecond; perSecond > 0 && (g.need > 0 || messages > 0) {
 		tokens, pace := g.left(now)
 		most := max(int(perSecond*grantLife.Seconds()), g.need, 1)
-		wanted := min(max(messages, pace, g.need), most)
+		wanted := min(max(haveSlot, pace, g.need), most)
 		if (tokens < g.need || wanted > tokens && g.low(tokens)) && due(later(g.askAt, now)) {
 			a.Most, a.Least = wanted-tokens, max(g.need-tokens, 1)
 		}

@@ -169,7 +169,7 @@ func (s *Scheduler) Asks(members int) (asks []Ask, at time.Time) {
 	s.limits.members = members
 	for _, g := range s.limits.gates() {
 		calls, messages := s.startable(g)
-		a, next := g.ask(now, calls, messages)
+		a, next := g.ask(now, calls, messages, min(messages, min(calls, g.free())*s.batchSize))
 		if asks = append(asks, a); !next.IsZero() && (at.IsZero() || next.Before(at)) {
 			at = next
 		}
@@ -223,6 +223,8 @@ func (s *Scheduler) grant(a Ask, now, until time.Time) {
 		g.askAt = now.Add(a.Wait)
 	}
 	if a.Tokens > 0 {
+		// Two slow limits seldom let a message through in the same quarter of a second.
+		until = later(until, now.Add(time.Duration(float64(time.Second)/g.limit.PerSecond)))
 		g.grants = append(g.grants, grant{given: a.Tokens, tokens: a.Tokens, until: until})
 	}
 	if len(a.Got) < a.Slots {
@@ -240,6 +242,14 @@ func (s *Scheduler) grant(a Ask, now, until time.Time) {
 	if g.closed && g.need == 0 && g.free() > 0 {
 		s.open(g)
 	}
+}
+
+// DoubtSlots tells that a change of the slots was not answered: this process may hold others than
+// it knows.
+func (s *Scheduler) DoubtSlots() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slotsUnsure = true
 }
 
 // LoseSlots tells that this process holds no slots any more. It gives back those that name it.

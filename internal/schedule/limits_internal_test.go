@@ -243,6 +243,56 @@ func TestLimits_G8_processes_share_the_whole_rate_and_take_no_more(t *testing.T)
 	}
 }
 
+// The slots of a topic are all taken by one process. Another one, whose messages wait for a slot,
+// would take tokens of the rate that nobody could use.
+func TestLimits_G8_a_process_without_a_slot_takes_nothing_of_the_rate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, b := &record{}, newBank(4)
+		const rate, seconds = 20, 30
+		for range 4 {
+			s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": {PerSecond: rate, AtOnce: 1}}})
+			defer stop(s)
+			go b.serve(s)
+			s.Load(backlog(2*rate*seconds, "a"))
+			r.work(s, 4, time.Millisecond)
+		}
+		pass(seconds * time.Second)
+		require.GreaterOrEqual(t, len(r.list()), rate*seconds*9/10)
+		r.inBounds(t, rate, rate*0.75)
+	})
+}
+
+// A message of the topic needs a token of each limit at the same time.
+func TestLimits_G8_two_slow_rates_let_messages_through(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit, r, b := perSecond(0.5), &record{}, newBank(2)
+		b.free[""], b.free["a"] = time.Now().UnixMicro(), time.Now().Add(time.Second).UnixMicro()
+		for range 2 {
+			s := limited(1, postbox.Limits{Total: limit, Topics: map[string]postbox.Limit{"a": limit}})
+			defer stop(s)
+			go b.serve(s)
+			s.Load(backlog(200, "a"))
+			r.work(s, 1, time.Millisecond)
+		}
+		pass(200 * time.Second)
+		require.GreaterOrEqual(t, len(r.list()), 45, "of 100 that the rate allows")
+	})
+}
+
+func TestLimits_ask_again_after_a_change_that_was_not_answered(t *testing.T) {
+	t.Parallel()
+	s := limited(1, postbox.Limits{Total: atOnce(2)})
+	s.Grant(nil, time.Now())
+	_, at := s.Asks(1)
+	require.Zero(t, at)
+	s.DoubtSlots()
+	_, at = s.Asks(1)
+	require.False(t, at.After(time.Now()), "asks at once, and gives back what it does not hold")
+	require.NotZero(t, at)
+}
+
 // Each of three processes gets its turn, however few slots there are, and no more run than there
 // are slots. One that is alone with its work has nearly all of the time.
 func TestLimits_at_once_let_each_process_have_its_turn(t *testing.T) {

@@ -58,9 +58,9 @@ SELECT name, slot, token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_
        WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = ?) THEN '' ELSE 'free' END
 FROM postbox_limits WHERE spool = ? ORDER BY name, slot
 
--- AddSlots (spool, name, token, slots)
+-- AddSlots (spool, name, slots)
 INSERT IGNORE INTO postbox_limits (spool, name, slot, token)
-SELECT ?, ?, f.n, ? FROM (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) f
+SELECT ?, ?, f.n, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) f
 
 -- ChangeSlots (holder, token, spool, name, slots, tokens)
 UPDATE postbox_limits SET holder = ?, token = ?

@@ -116,9 +116,9 @@ SELECT name, slot, token, (date_part('epoch', clock_timestamp()) * 1000000)::big
        WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = $2) THEN '' ELSE 'free' END
 FROM postbox_limits WHERE spool = $2 ORDER BY name, slot
 
--- AddSlots (spool, name, token, slots)
+-- AddSlots (spool, name, slots)
 INSERT INTO postbox_limits (spool, name, slot, token)
-SELECT $1, $2, f.n, $3 FROM (SELECT unnest($4::bigint[]) AS n) f ON CONFLICT DO NOTHING
+SELECT $1, $2, f.n, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM (SELECT unnest($3::bigint[]) AS n) f ON CONFLICT DO NOTHING
 
 -- ChangeSlots (holder, token, spool, name, slots, tokens)
 UPDATE postbox_limits SET holder = $1, token = $2

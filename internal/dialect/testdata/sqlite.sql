@@ -45,9 +45,9 @@ SELECT name, slot, token, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CASE W
        WHEN holder IN (SELECT w.holder FROM postbox_members w WHERE w.spool = ?) THEN '' ELSE 'free' END
 FROM postbox_limits WHERE spool = ? ORDER BY name, slot
 
--- AddSlots (spool, name, token, slots)
+-- AddSlots (spool, name, slots)
 INSERT OR IGNORE INTO postbox_limits (spool, name, slot, token)
-SELECT ?, ?, f.n, ? FROM (SELECT value AS n FROM json_each(?)) f
+SELECT ?, ?, f.n, CAST(unixepoch('subsec') * 1000000 AS INTEGER) FROM (SELECT value AS n FROM json_each(?)) f
 
 -- ChangeSlots (holder, token, spool, name, slots, tokens)
 UPDATE postbox_limits SET holder = ?, token = ?

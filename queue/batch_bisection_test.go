@@ -278,7 +278,7 @@ func TestBatch_needs_one_call_and_one_commit(t *testing.T) {
 func TestBatch_parts_of_a_batch_that_failed_count_for_the_limits(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
-	const rate, size = 100, 8
+	const rate, size = 12, 8
 	ids := inboxtest.Numbers(4 * size)
 	b.Put(ids...)
 	var mu sync.Mutex

@@ -43,7 +43,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 		}
 		now := time.Now()
 		before := now.Add(-f.hangAfter)
-		stuck := f.drainer.Stuck(before)
+		stuck := f.drainer.HungCalls(before)
 		all, longest := 0, time.Duration(0)
 		for _, calls := range stuck {
 			all, longest = all+calls.Calls, max(longest, now.Sub(calls.Since))
@@ -62,7 +62,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
 				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
 		}
-		f.drainer.Replace(before)
+		f.drainer.ReplaceHung(before)
 		for topic := range told {
 			if _, still := stuck[topic]; !still {
 				delete(told, topic)

@@ -18,7 +18,7 @@ func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locke
 	}
 	settled := unlocked(entries, locked)
 	for _, e := range settled {
-		if e.Announced {
+		if e.LockLogged {
 			s.logger.Info("Postbox continues with the key of a message whose row was locked", s.lockFields(e))
 		}
 	}

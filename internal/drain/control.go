@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -65,14 +64,14 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
 	}
-	d.reportLimits()
+	d.limits.reportLimits()
 	before := d.control
 	d.control = found
 	if found.version == before.version {
 		return nil
 	}
 	if before.paused && !found.paused {
-		d.slowStart.Begin()
+		d.pace.slowStart.Begin()
 	}
 	settings, err := spool.DecodeSettings(text)
 	if err != nil {
@@ -80,11 +79,11 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	}
 	d.config = d.configured.under(settings)
 	d.scheduler.SetLimits(d.config.Limits)
-	d.permit()
+	d.lease.permit()
 	for _, m := range d.scheduler.DropAll() {
 		d.lanes.unexpose(m)
 	}
-	d.resize() // after the waiting messages are dropped, so that new workers do not take them
+	d.workers.resize() // after the waiting messages are dropped, so that new workers do not take them
 	d.lanes.rewind()
 	d.pace.now()
 	d.pace.pause = d.config.PollMin
@@ -126,18 +125,6 @@ func (d *Drainer) readPausedTopics(ctx context.Context) (topics []string, err er
 	return topics, rows.Err()
 }
 
-// excludedTopics lists the topics whose messages must not be read now: those that the handler
-// excludes, and those that operators have paused.
-func (d *Drainer) excludedTopics() []string {
-	excluded := d.handler.Excluded()
-	if len(d.control.topics) == 0 {
-		return excluded
-	}
-	excluded = slices.Concat(excluded, d.control.topics)
-	slices.Sort(excluded)
-	return slices.Compact(excluded)
-}
-
 // controlDue returns when to read the settings. It is a little later if a read of messages is about
 // to bring their version, so that a drainer without work needs no extra statement. A look brings
 // it, too.
@@ -147,18 +134,18 @@ func (d *Drainer) controlDue() time.Time {
 	}
 	due := d.control.checkedAt.Add(controlInterval)
 	known := !d.control.checkedAt.IsZero()
-	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pace.at.Before(late) {
+	if late := due.Add(controlGrace); known && !d.reader.full && !d.control.paused && d.pace.at.Before(late) {
 		return late
 	}
 	return due
 }
 
 // observeVersion takes in the version of the settings that a read of messages has brought.
-func (d *Drainer) observeVersion(version int64) {
-	if version == d.control.version {
-		d.control.checkedAt = time.Now()
+func (c *core) observeVersion(version int64) {
+	if version == c.control.version {
+		c.control.checkedAt = time.Now()
 		return
 	}
-	d.control.checkedAt = time.Time{} // read the settings immediately
-	d.pace.now()
+	c.control.checkedAt = time.Time{} // read the settings immediately
+	c.pace.now()
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// core is what the rooms of the engine share: the spool, and the rooms that each of them may ask.
-// The fields from config on belong to the goroutine of Run.
+// core is what the components of the engine share: the spool, the lanes that are held, and what
+// each of them may ask or say. The fields from config on belong to the goroutine of Run, but for
+// the pulse.
 type core struct {
 	db         *sql.DB
 	prepared   *spool.Prepared
@@ -25,8 +26,11 @@ type core struct {
 	scheduler  *schedule.Scheduler
 	config     Config // with the stored settings
 	lanes      *laneSet
+	control    control
 	pace       pace
 	past       past
+	trouble    trouble
+	pulse      pulse
 	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
 	databaseAhead time.Duration
 }
@@ -57,4 +61,9 @@ func (c *core) execIsolated(ctx context.Context, query dialect.Query) error {
 func (c *core) readFrom(ref dialect.Ref) {
 	c.lanes.lower(ref.Lane, ref.ID)
 	c.pace.now()
+}
+
+// member returns the identity of this drainer in the database.
+func (c *core) member() dialect.Member {
+	return dialect.Member{Spool: c.id.Load(), Holder: c.config.Holder}
 }

@@ -13,8 +13,16 @@
 // handler. They use the database only to load a payload that was too large to be read with its
 // page, and to count the start of a suspect.
 //
-// A read: poll.go says what it asks for, watermark.go and late.go from which id on, stride.go up to
-// which, together.go whether for all lanes at once, pagesize.go how much, pace.go when. More
-// reasons to read are in tail.go, ticks.go and sweep.go; idle.go says when there is none. How an
-// outcome is stored: settler.go.
+// The drainer is a loop that lets each of its components do what is due. Each has its own fields,
+// and a list of its files. Each knows only those above it in this list:
+//
+//	core      core.go        what all of them share
+//	settler   settler.go     how outcomes are stored
+//	guard     crashguard.go  messages that may have crashed a process
+//	workers   worker.go      the goroutines that call the handler
+//	lease     lease.go       which lanes this process holds, and until when
+//	limiter   limits.go      what all processes share of a limit
+//	tailing   tail.go        what the log of the database tells
+//	reader    poll.go        what to read next
+//	idler     idle.go        when there is nothing to do
 package drain

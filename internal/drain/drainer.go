@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -22,73 +21,42 @@ type Drainer struct {
 	*core
 	settle  *settler
 	guard   *guard
-	handler Handler
-	pulse   pulse
-	deaf    bool // the last read of messages failed
+	workers *workers
+	lease   *lease
+	limits  *limiter
+	log     *tailing
+	reader  *reader
+	idle    *idler
 
-	// The fields below belong to the goroutine of Run, except for the channels.
-	others    otherMembers
-	joined    bool // it was a member when it looked last: see enroll
-	control   control
-	handling  context.Context //nolint:containedctx // the context of handlers, which a close ends if they take too long
-	workers   sync.WaitGroup
-	started   int      // number of started workers
-	reads     []string // prepared reads, the most recently used last
-	watermark watermark
-	sweeping  sweep
-	stride    stride
-	ticks     ticks
-	tailing   tailing
-	idle      idle
-	reopen    bool  // the database went back, and the spool must be looked up again
-	fatal     error // ends Run, which returns it
-	trouble   trouble
-	slowStart schedule.SlowStart
-	guarded   bool // Guarded of each message
-	// excluded lists the topics that the last read left out. That read may have gone beyond their
-	// messages.
-	excluded, excludes []string // excludes is that of the read under way
-	strays             error    // error of the last moveStrays
-	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
-	renewedAhead time.Duration
-	surplus      surplusTurn
-	members      int
-	free         int
-	given        int64    // the database's counter of ids at the last read; see page
-	dense        bool     // most ids that the last read passed are those of messages that it returned
-	full         bool     // the memory is full: nothing is read until a message is settled
-	large        bool     // most payloads are large: see pagesize.go
-	leftOut      []string // topics that reads leave out because of limits
-	passing      []string // those that they had left out up to where a lane was read before: see leaveOut
-	readmits     bool     // the next read is the first with a topic that was left out
-	limited      bool     // limits were reported
-	stopping     bool
-
-	rescan    chan struct{}
-	ready     chan struct{}
-	readyOnce sync.Once
+	fatal  error // ends Run, which returns it
+	rescan chan struct{}
 }
 
 // New returns a drainer, which does nothing before Run.
 func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	shared := &core{
 		db: db, spool: from, configured: config, config: config, logger: logger, lanes: newLaneSet(),
-		scheduler: schedule.New(config.BatchSize, config.Gather),
+		scheduler: schedule.New(config.BatchSize, config.Gather), control: control{version: unknownVersion},
+		pace: pace{slowStart: schedule.SlowStart{Now: time.Now}},
 	}
 	if !config.Unprepared {
 		shared.prepared = spool.NewPrepared(db)
 	}
 	shared.scheduler.Bound(config.MaxBytes)
 	d := &Drainer{
-		core: shared, settle: newSettler(shared), guard: &guard{core: shared}, handler: handler, control: control{version: unknownVersion},
-		stride: stride{span: firstStride}, slowStart: schedule.SlowStart{Now: time.Now}, rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+		core: shared, settle: newSettler(shared), guard: &guard{core: shared}, rescan: make(chan struct{}, 1),
+		log: &tailing{core: shared, feed: config.Feed, others: spool.NewAnnouncer(from, db, logger)},
 	}
-	d.startTailing()
+	d.lease = &lease{core: shared, settle: d.settle}
+	d.reader = newReader(shared, handler, d.lease, d.settle, d.log)
+	d.workers = &workers{core: shared, handler: handler, guard: d.guard}
+	d.limits = &limiter{core: shared, lease: d.lease}
+	d.idle = &idler{core: shared, reader: d.reader, lease: d.lease, settle: d.settle, log: d.log}
 	return d
 }
 
 // Ready is closed after the drainer has polled its lanes for the first time.
-func (d *Drainer) Ready() <-chan struct{} { return d.ready }
+func (d *Drainer) Ready() <-chan struct{} { return d.reader.ready }
 
 // Rescan makes the drainer read again the messages that it left out because their topic was
 // excluded.
@@ -122,12 +90,12 @@ func (d *Drainer) run(ctx context.Context) error {
 	defer stop()
 	defer d.prepared.Close()
 	defer d.settle.removal.running.Wait()
-	defer d.tailing.others.Close()
+	defer d.log.others.Close()
 
 	live := context.WithoutCancel(ctx)
 	stepping, halt := context.WithCancel(live)
 	defer halt()
-	d.tailing.others.Within = stepping
+	d.log.others.Within = stepping
 	defer afterEnd(ctx, handBackTime, halt)()
 	if err := d.open(ctx, stepping); err != nil {
 		return err
@@ -139,10 +107,10 @@ func (d *Drainer) run(ctx context.Context) error {
 	d.enter(health.Running)
 	handling, abort := context.WithCancel(live)
 	defer abort()
-	d.handling = handling
+	d.workers.handling = handling
 	defer afterEnd(ctx, d.config.Close+handBackTime, abort)() // even if the stop waits for the database
 	d.scheduler.SetLimits(d.config.Limits)
-	d.resize()
+	d.workers.resize()
 
 	defer context.AfterFunc(ctx, d.scheduler.Stop)() // also while a step waits for the database: what began then would be handled again
 	d.pace.pause = d.config.PollMin
@@ -156,9 +124,9 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.scheduler.Changed:
-		case <-d.tailing.feed.Changed():
+		case <-d.log.feed.Changed():
 		case <-wakeUps:
-			d.wakeSoon()
+			d.reader.wakeSoon()
 		case <-d.rescan:
 			d.pace.now()
 		}
@@ -252,58 +220,30 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
-	if d.tailing.feed != nil {
-		d.tailing.feed.Open(id)
+	if d.log.feed != nil {
+		d.log.feed.Open(id)
 	}
 	return nil
-}
-
-// resize sets the number of workers to that of the configuration. Surplus workers wait.
-func (d *Drainer) resize() {
-	d.scheduler.Limit(d.config.Workers)
-	for ; d.started < d.config.Workers; d.started++ {
-		d.workers.Go(func() { d.work(d.handling) })
-	}
 }
 
 // step performs all due work, in the order that the scheduler relies on: it takes the results of
 // settlements, then it reads.
 func (d *Drainer) step(live context.Context) {
 	rests := d.trouble.rests(time.Now())
-	d.takeTold()
+	if d.log.takeTold() {
+		d.reader.wakeSoon()
+	}
 	err := d.settle.settleFinished(live)
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
 	if err == nil {
-		err = d.checkFile(ctx)
-	}
-	if err == nil {
-		err = d.beIdle(ctx)
-	}
-	if err == nil && d.mayRenew() {
-		err = d.renew(ctx)
+		err = eachDue(ctx, d.checkFile, d.idle.beIdle, d.renew)
 	}
 	if err == nil && rests {
 		return
 	}
 	if err == nil {
-		err = d.applySettings(ctx)
-	}
-	if err == nil {
-		err = d.guard.clearSuspects(ctx)
-	}
-	if err == nil {
-		err = d.releaseLeaving(ctx)
-	}
-	if err == nil {
-		err = d.takeFromLimits(ctx)
-	}
-	if err == nil {
-		err = d.poll(ctx)
-	}
-	if err == nil {
-		d.permit()
-		err = d.strays
+		err = eachDue(ctx, d.applySettings, d.guard.clearSuspects, d.lease.releaseLeaving, d.limits.takeFromLimits, d.poll)
 	}
 	if isConfiguration(err) {
 		d.fatal = err
@@ -320,9 +260,34 @@ func (d *Drainer) step(live context.Context) {
 	}
 }
 
+// eachDue lets each do what is due, until one fails.
+func eachDue(ctx context.Context, works ...func(context.Context) error) error {
+	for _, work := range works {
+		if err := work(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll reads messages if that is due, and lets them be handed out.
+func (d *Drainer) poll(ctx context.Context) error {
+	if now := time.Now(); d.pace.due(now) {
+		d.idle.stir(now)
+	}
+	if err := d.reader.poll(ctx); err != nil {
+		return err
+	}
+	d.lease.permit()
+	return d.lease.strays
+}
+
 // renew renews the leases when they are due.
 func (d *Drainer) renew(ctx context.Context) error {
-	if err := d.openAgain(ctx); err != nil || !d.renewalDue() {
+	if !d.mayRenew() {
+		return nil
+	}
+	if err := d.openAgain(ctx); err != nil || !d.lease.renewalDue() {
 		return err
 	}
 	if err := d.wakeUp(ctx); err != nil {
@@ -331,13 +296,24 @@ func (d *Drainer) renew(ctx context.Context) error {
 	return d.upkeep(ctx)
 }
 
+// upkeep renews the leases now.
+func (d *Drainer) upkeep(ctx context.Context) error {
+	sent := time.Now()
+	d.idle.stir(sent)
+	older, err := d.lease.upkeep(ctx, sent)
+	if older {
+		d.reader.startOver("it contains an older holder of a lane than this process", true)
+	}
+	return err
+}
+
 // wait returns how long the drainer may sleep unless it is woken.
 func (d *Drainer) wait() time.Duration {
 	next := d.pace.at
 	switch {
 	case d.trouble.rests(time.Now()):
 		return max(time.Until(d.restsUntil()), 0)
-	case d.full || d.control.paused || d.pace.renewAt.Before(next):
+	case d.reader.full || d.control.paused || d.pace.renewAt.Before(next):
 		next = d.pace.renewAt
 	case d.lanes.anyMore():
 		return 0
@@ -348,7 +324,7 @@ func (d *Drainer) wait() time.Duration {
 	if rested := d.settle.nextRested(); !rested.IsZero() && rested.Before(next) {
 		next = rested
 	}
-	if _, asks := d.scheduler.Asks(d.members); !asks.IsZero() && asks.Before(next) {
+	if _, asks := d.scheduler.Asks(d.lease.members); !asks.IsZero() && asks.Before(next) {
 		next = asks
 	}
 	if d.idle.active {

@@ -54,7 +54,7 @@ var errUnrecorded = errors.New("their rows are locked, or the database does not 
 // stop ends a run.
 func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	began := time.Now()
-	d.stopping = true
+	d.lease.stopping = true
 	d.enter(health.Stopping)
 	d.scheduler.Stop()
 	d.awaitHandlers(live, abort)
@@ -67,7 +67,7 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) {
 	ended := make(chan struct{})
 	go func() {
-		d.workers.Wait()
+		d.workers.running.Wait()
 		close(ended)
 	}()
 	timeout := d.config.Close
@@ -85,8 +85,8 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	renew := time.NewTicker(d.config.Renew)
 	defer renew.Stop()
 
-	d.giveAway()
-	d.whileStopping(patience, d.enroll, d.releaseLeaving, d.takeFromLimits)
+	d.lease.giveAway()
+	d.whileStopping(patience, d.lease.enroll, d.lease.releaseLeaving, d.limits.takeFromLimits)
 	for {
 		select {
 		case <-ended:
@@ -95,9 +95,9 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 			d.tellOfHandlersLeft()
 			return
 		case <-renew.C:
-			d.whileStopping(patience, d.upkeep, d.settle.settleFinished, d.releaseLeaving, d.takeFromLimits)
+			d.whileStopping(patience, d.upkeep, d.settle.settleFinished, d.lease.releaseLeaving, d.limits.takeFromLimits)
 		case <-d.scheduler.Changed:
-			d.whileStopping(patience, d.settle.settleFinished, d.releaseLeaving, d.takeFromLimits)
+			d.whileStopping(patience, d.settle.settleFinished, d.lease.releaseLeaving, d.limits.takeFromLimits)
 		}
 	}
 }
@@ -133,15 +133,37 @@ func beforeTry(left, renew time.Duration) time.Duration {
 	return min(lockedInterval, renew, left-lastTry)
 }
 
+// leave hands back all lanes, except those in which a handler is still running. The message of such
+// a handler is treated as after a crash, once the lease has expired.
+func (d *Drainer) leave(ctx context.Context) error {
+	if err := d.lease.enroll(ctx); err != nil {
+		return err
+	}
+	running := d.scheduler.RunningLanes()
+	var lanes []int
+	for number := range d.lanes.held {
+		if !running[number] {
+			lanes = append(lanes, number)
+		}
+	}
+	if err := d.lease.release(ctx, lanes); err != nil {
+		return err
+	}
+	if err := d.lease.enroll(ctx); err != nil { // it leaves, if no lane is left
+		return err
+	}
+	return d.guard.excuse(ctx)
+}
+
 // handBackOthers hands back the lanes whose messages are settled.
 func (d *Drainer) handBackOthers(ctx context.Context) error {
-	d.giveAway()
-	return d.releaseLeaving(ctx)
+	d.lease.giveAway()
+	return d.lease.releaseLeaving(ctx)
 }
 
 // renewInTime renews the leases if that is due.
 func (d *Drainer) renewInTime(ctx context.Context) error {
-	if !d.renewalDue() {
+	if !d.lease.renewalDue() {
 		return nil
 	}
 	return d.upkeep(ctx)

@@ -38,21 +38,21 @@ type page struct {
 }
 
 // fetch reads the lanes.
-func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (found *page, err error) {
-	defer func() { d.heard(err) }()
-	query := d.spool.Statements.Fetch(params)
+func (r *reader) fetch(ctx context.Context, params dialect.FetchParams) (found *page, err error) {
+	defer func() { r.heard(err) }()
+	query := r.spool.Statements.Fetch(params)
 	asked := time.Now()
-	rows, err := d.prepared.Query(ctx, d.db, query)
-	d.keepReads(query.Text) // the statement may have been prepared before it failed
+	rows, err := r.prepared.Query(ctx, r.db, query)
+	r.keepReads(query.Text) // the statement may have been prepared before it failed
 	if err != nil {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
+		return nil, fmt.Errorf("fetch from spool %q: %w", r.spool.Name(), err)
 	}
 	defer func() { _ = rows.Close() }()
-	if found, err = readPage(rows, d.lanes, params.Unordered); err != nil {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
+	if found, err = readPage(rows, r.lanes, params.Unordered); err != nil {
+		return nil, fmt.Errorf("fetch from spool %q: %w", r.spool.Name(), err)
 	}
-	d.databaseAhead = found.now.Sub(asked) // on all databases but PostgreSQL the time is that of the statement's start
-	return found, d.checkSession(ctx, found.unfit)
+	r.databaseAhead = found.now.Sub(asked) // on all databases but PostgreSQL the time is that of the statement's start
+	return found, r.checkSession(ctx, found.unfit)
 }
 
 // readPage reads all rows of a fetch.
@@ -82,12 +82,12 @@ var errCutShort = errors.New("the result of the read ended before its last row: 
 
 // checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and makes the
 // next read use another session.
-func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
-	err := d.spool.Statements.CheckReason(unfit)
+func (r *reader) checkSession(ctx context.Context, unfit string) error {
+	err := r.spool.Statements.CheckReason(unfit)
 	if err == nil {
 		return nil
 	}
-	return cmp.Or(d.spool.Statements.CheckSessions(ctx, d.db), err)
+	return cmp.Or(r.spool.Statements.CheckSessions(ctx, r.db), err)
 }
 
 // readsPrepared is the number of reads that a drainer keeps prepared. On MySQL and MariaDB the text
@@ -97,11 +97,11 @@ const readsPrepared = 16
 
 // keepReads records that a read was used. If too many reads are prepared, it closes the least
 // recently used one.
-func (d *Drainer) keepReads(used string) {
-	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == used }), used)
-	if len(d.reads) > readsPrepared {
-		d.prepared.Drop(d.reads[0])
-		d.reads = slices.Delete(d.reads, 0, 1)
+func (r *reader) keepReads(used string) {
+	r.reads = append(slices.DeleteFunc(r.reads, func(read string) bool { return read == used }), used)
+	if len(r.reads) > readsPrepared {
+		r.prepared.Drop(r.reads[0])
+		r.reads = slices.Delete(r.reads, 0, 1)
 	}
 }
 
@@ -191,14 +191,14 @@ func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 // may have the same key, have not all been read. Scheduled messages are read separately from the
 // others, so a later read returns them again. They do not wait for messages of a later scheduled
 // time of batches, before which the lane ends.
-func (d *Drainer) leaveEarly(params dialect.FetchParams, p *page) {
+func (r *reader) leaveEarly(params dialect.FetchParams, p *page) {
 	cursors := make(map[int]dialect.Cursor, len(params.Cursors))
 	for _, c := range params.Cursors {
 		cursors[c.Lane] = c
 	}
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
 		upTo, _ := p.complete(cursors[m.Ref.Lane], params)
-		if l := d.lanes.held[m.Ref.Lane]; l.later > 0 && upTo >= l.later-1 {
+		if l := r.lanes.held[m.Ref.Lane]; l.later > 0 && upTo >= l.later-1 {
 			upTo = math.MaxInt64
 		}
 		return m.Ref.State == dialect.StateScheduled && m.HasKey && upTo < m.Ref.ID

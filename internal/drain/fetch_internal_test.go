@@ -39,9 +39,9 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			}
 			found.count(message(dialect.StateScheduled, 1, upTo))
 			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
-			d := &Drainer{core: &core{lanes: lanes}}
-			d.leaveEarly(params, found)
-			d.remember(params, found, safe)
+			r := &reader{core: &core{lanes: lanes}}
+			r.leaveEarly(params, found)
+			r.remember(params, found, safe)
 			require.Len(t, found.messages, ready+1)
 			require.Equal(t, c.hasMore, lanes.hasMore())
 			for number, l := range lanes.held {
@@ -73,18 +73,17 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &Drainer{
-				core:  &core{lanes: newLaneSet(), spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}},
-				given: c.given, dense: c.dense,
+			r := &reader{
+				core: &core{lanes: newLaneSet(), spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}},
+				last: lastRead{given: c.given, dense: c.dense}, watermark: watermark{safe: c.safe},
 			}
-			d.watermark.safe = c.safe
-			d.lanes.held[0] = &lane{hasMore: c.hasMore}
+			r.lanes.held[0] = &lane{hasMore: c.hasMore}
 			from := map[int]int64{0: 30, 1: lowest, 2: 20}
 			begins := map[int]int64{0: 30, 1: lowest, 2: 20}
 			if c.upTo > 0 {
 				begins = map[int]int64{0: lowest, 1: lowest, 2: lowest}
 			}
-			require.Equal(t, c.upTo, d.readTogether(from, limit))
+			require.Equal(t, c.upTo, r.readTogether(from, limit))
 			require.Equal(t, begins, from)
 		})
 	}

@@ -14,6 +14,7 @@ type pulse struct {
 	mu    sync.Mutex
 	state health.State
 	log   *tail.Feed // while the drainer is idle: a sign of life of its server is one of the database
+	deaf  bool       // the last read of messages failed; it belongs to the goroutine of Run
 }
 
 func (p *pulse) set(change func(s *health.State)) {
@@ -23,12 +24,12 @@ func (p *pulse) set(change func(s *health.State)) {
 }
 
 // Health returns the health of this drainer, without the name.
-func (d *Drainer) Health() health.State {
-	d.pulse.mu.Lock()
-	defer d.pulse.mu.Unlock()
-	s := d.pulse.state
-	if d.pulse.log != nil {
-		s.Answered = later(s.Answered, d.pulse.log.Heard())
+func (c *core) Health() health.State {
+	c.pulse.mu.Lock()
+	defer c.pulse.mu.Unlock()
+	s := c.pulse.state
+	if c.pulse.log != nil {
+		s.Answered = later(s.Answered, c.pulse.log.Heard())
 	}
 	return s
 }
@@ -41,44 +42,44 @@ func (p *pulse) rest(log *tail.Feed) {
 }
 
 // enter notes the beginning of a phase.
-func (d *Drainer) enter(phase health.Phase) {
-	d.pulse.set(func(s *health.State) { s.Phase, s.Turned = phase, time.Now() })
+func (c *core) enter(phase health.Phase) {
+	c.pulse.set(func(s *health.State) { s.Phase, s.Turned = phase, time.Now() })
 }
 
 // errRunBroken is the error of a Run that did not return normally.
 var errRunBroken = errors.New("Run panicked or ended its goroutine")
 
 // ended notes the end of Run.
-func (d *Drainer) ended(err error) {
-	d.configured.Meter.Holds(0, 0)
-	d.pulse.set(func(s *health.State) { s.Phase, s.Err = health.Stopped, err })
+func (c *core) ended(err error) {
+	c.configured.Meter.Holds(0, 0)
+	c.pulse.set(func(s *health.State) { s.Phase, s.Err = health.Stopped, err })
 }
 
 // turned notes a turn of the loop.
-func (d *Drainer) turned() {
-	d.pulse.set(func(s *health.State) { s.Turned = time.Now() })
+func (c *core) turned() {
+	c.pulse.set(func(s *health.State) { s.Turned = time.Now() })
 }
 
 // heard notes the answer to a read of messages, or the error.
-func (d *Drainer) heard(err error) {
-	d.configured.Meter.Read(err)
-	d.deaf = err != nil
-	d.answered(err)
+func (c *core) heard(err error) {
+	c.configured.Meter.Read(err)
+	c.pulse.deaf = err != nil
+	c.answered(err)
 }
 
 // heardSettings notes the answer to a read of the settings. It is no sign of health if messages
 // cannot be read.
-func (d *Drainer) heardSettings(err error, paused bool) {
+func (c *core) heardSettings(err error, paused bool) {
 	if paused || err != nil {
-		d.configured.Meter.Read(err)
+		c.configured.Meter.Read(err)
 	}
-	if err != nil || !d.deaf {
-		d.answered(err)
+	if err != nil || !c.pulse.deaf {
+		c.answered(err)
 	}
 }
 
-func (d *Drainer) answered(err error) {
-	d.pulse.set(func(s *health.State) {
+func (c *core) answered(err error) {
+	c.pulse.set(func(s *health.State) {
 		if s.Err = err; err == nil {
 			s.Answered = time.Now()
 		}
@@ -86,4 +87,4 @@ func (d *Drainer) answered(err error) {
 }
 
 // failed notes the error of a step.
-func (d *Drainer) failed(err error) { d.pulse.set(func(s *health.State) { s.Err = err }) }
+func (c *core) failed(err error) { c.pulse.set(func(s *health.State) { s.Err = err }) }

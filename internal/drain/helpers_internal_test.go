@@ -45,7 +45,7 @@ func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func())
 	}, watermill.NopLogger{})
 	return d, func() {
 		d.scheduler.Stop()
-		d.workers.Wait()
+		d.workers.running.Wait()
 		d.settle.removal.running.Wait() // it needs the prepared statements
 		d.prepared.Close()
 	}

@@ -14,8 +14,8 @@ import (
 // most as many as there are workers. If more calls hang, theirs are replaced after a pause, or a
 // topic whose probes hang would never go on although its broker is back.
 
-// Stuck describes the calls of a topic that have not returned for long.
-type Stuck struct {
+// Hung describes the calls of a topic that have not returned for long.
+type Hung struct {
 	Calls     int
 	Since     time.Time // when the first of these calls began
 	Latest    time.Time // when the last of them began
@@ -23,11 +23,11 @@ type Stuck struct {
 	MessageID string
 }
 
-// Stuck returns the topics with calls of the handler that began before the given time and have not
-// returned.
-func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
-	found := map[string]Stuck{}
-	d.scheduler.EachStuck(before, func(e *schedule.Entry) {
+// HungCalls returns the topics with calls of the handler that began before the given time and have
+// not returned.
+func (c *core) HungCalls(before time.Time) map[string]Hung {
+	found := map[string]Hung{}
+	c.scheduler.EachHung(before, func(e *schedule.Entry) {
 		topic := found[e.Message.Topic]
 		topic.Calls++
 		if e.Begun.After(topic.Latest) {
@@ -43,9 +43,9 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 
 // longCall returns the call that has not returned for longest, for the heartbeat, or nil if all
 // calls are shorter than two heartbeats.
-func (d *Drainer) longCall() *spool.Call {
+func (c *core) longCall() *spool.Call {
 	var longest *spool.Call
-	for topic, calls := range d.Stuck(time.Now().Add(-2 * d.config.Renew)) {
+	for topic, calls := range c.HungCalls(time.Now().Add(-2 * c.config.Renew)) {
 		if longest == nil || calls.Since.Before(longest.Since) {
 			longest = &spool.Call{Since: calls.Since, Topic: topic, ID: calls.ID, MessageID: calls.MessageID}
 		}
@@ -55,14 +55,14 @@ func (d *Drainer) longCall() *spool.Call {
 
 // MayHang reports whether the worker of each of so many calls may be replaced. If not, and more is
 // true, they may be from now on, until all have returned.
-func (d *Drainer) MayHang(calls int, more bool) (may, added bool) {
-	return d.scheduler.MayLose(calls, more)
+func (c *core) MayHang(calls int, more bool) (may, added bool) {
+	return c.scheduler.MayHang(calls, more)
 }
 
-// Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the
-// topics of these calls first, or the new workers would come to wait in the same way.
-func (d *Drainer) Replace(before time.Time) {
-	for range d.scheduler.ReplaceStuck(before) {
-		d.workers.Go(func() { d.work(d.handling) })
+// ReplaceHung starts other workers for those that are blocked by calls of [Drainer.HungCalls].
+// Close the topics of these calls first, or the new workers would come to wait in the same way.
+func (d *Drainer) ReplaceHung(before time.Time) {
+	for range d.scheduler.ReplaceHung(before) {
+		d.workers.running.Go(func() { d.workers.work(d.workers.handling) })
 	}
 }

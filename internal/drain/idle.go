@@ -23,7 +23,12 @@ import (
 //
 // Other processes may hold lanes whose leases run out, which no log tells. So a drainer is idle
 // only with all lanes, and as the only member.
-type idle struct {
+type idler struct {
+	*core
+	reader  *reader
+	lease   *lease
+	settle  *settler
+	log     *tailing
 	active  bool
 	lookAt  time.Time // the next look
 	renewed time.Time // the last one
@@ -50,66 +55,65 @@ const (
 )
 
 // idleInterval returns the pause between two looks.
-func (d *Drainer) idleInterval(now time.Time) time.Duration {
-	interval := min(idleInterval, d.config.Lease*2/3)
-	if acted := d.tailing.feed.Acted(); !acted.IsZero() && now.Sub(acted) < idleActed {
-		interval = min(interval, d.pollMost())
+func (i *idler) idleInterval(now time.Time) time.Duration {
+	interval := min(idleInterval, i.config.Lease*2/3)
+	if acted := i.log.feed.Acted(); !acted.IsZero() && now.Sub(acted) < idleActed {
+		interval = min(interval, i.pollMost())
 	}
 	return interval
 }
 
 // pollMost is the longest pause between two polls of a drainer that is not idle.
-func (d *Drainer) pollMost() time.Duration { return min(d.config.PollMax, DefaultPollMax) }
+func (c *core) pollMost() time.Duration { return min(c.config.PollMax, DefaultPollMax) }
 
 // beIdle makes a look if one is due and there is nothing to do. The first look takes the place of a
 // poll that is due.
-func (d *Drainer) beIdle(ctx context.Context) error {
-	i, now := &d.idle, time.Now()
+func (i *idler) beIdle(ctx context.Context) error {
+	now := time.Now()
 	switch {
-	case !d.followed(now) || !d.atRest(now):
-		d.stir(now)
+	case !i.log.followed(now) || !i.atRest(now):
+		i.stir(now)
 		return nil
 	case i.active && now.Before(i.lookAt):
 		return nil
-	case !i.active && (!d.pace.due(now) || d.pace.pause < d.pollMost()):
+	case !i.active && (!i.pace.due(now) || i.pace.pause < i.pollMost()):
 		return nil
 	}
-	return d.look(ctx, now)
+	return i.look(ctx, now)
 }
 
 // atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know
 // is told.
-func (d *Drainer) atRest(now time.Time) bool {
-	inMemory, _ := d.scheduler.Size()
-	busy := inMemory > 0 || d.tailing.feed.Pending()
-	unsure := d.stopping || d.watermark.unset() || d.reopen || d.full || d.settle.removal.failed || d.settle.settling.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
-		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
-	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
+func (i *idler) atRest(now time.Time) bool {
+	inMemory, _ := i.scheduler.Size()
+	busy := inMemory > 0 || i.log.feed.Pending()
+	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.settling.failed || i.trouble.steps > 0 || i.lease.strays != nil || i.control.checkedAt.IsZero() || i.control.paused ||
+		i.reader.watermark.pending || len(i.reader.watermark.late.places) > 0 || now.Before(i.doubt)
+	return !busy && !unsure && !i.reader.leavesOut() && len(i.reader.excludedTopics()) == 0 && i.lease.members <= 1 && i.holdsAll()
 }
 
 // holdsAll reports whether this drainer has all lanes, has read all there is in them, and keeps
 // them.
-func (d *Drainer) holdsAll() bool {
-	for _, l := range d.lanes.held {
+func (i *idler) holdsAll() bool {
+	for _, l := range i.lanes.held {
 		if l.leaving || l.hasMore || l.suspect {
 			return false
 		}
 	}
-	return len(d.lanes.held) == dialect.Lanes
+	return len(i.lanes.held) == dialect.Lanes
 }
 
 // stir ends the idle state. The next poll and the next renewal of the leases come as soon as if it
 // had not been.
-func (d *Drainer) stir(now time.Time) {
-	i := &d.idle
+func (i *idler) stir(now time.Time) {
 	if !i.active {
 		return
 	}
 	i.active = false
-	d.pulse.rest(nil)
-	d.pace.by(now.Add(d.pollMost()))
-	d.pace.renewAt = i.renewed.Add(d.config.Renew)
-	d.control.checkedAt = now // the next poll or look at a snapshot brings the version
+	i.pulse.rest(nil)
+	i.pace.by(now.Add(i.pollMost()))
+	i.pace.renewAt = i.renewed.Add(i.config.Renew)
+	i.control.checkedAt = now // the next poll or look at a snapshot brings the version
 }
 
 // found is what a look has found.
@@ -122,61 +126,61 @@ type found struct {
 }
 
 // look renews the leases, and finds out whether there is something to do.
-func (d *Drainer) look(ctx context.Context, sent time.Time) error {
-	ahead := d.scheduler.Ahead(sent)
-	params, upTo, highest := d.lookParams(sent)
-	seen, err := d.lookOnce(ctx, params)
-	if d.heard(err); err != nil {
-		d.stir(time.Now())
-		return fmt.Errorf("look for work of spool %q: %w", d.spool.Name(), err)
+func (i *idler) look(ctx context.Context, sent time.Time) error {
+	ahead := i.scheduler.Ahead(sent)
+	params, upTo, highest := i.lookParams(sent)
+	seen, err := i.lookOnce(ctx, params)
+	if i.heard(err); err != nil {
+		i.stir(time.Now())
+		return fmt.Errorf("look for work of spool %q: %w", i.spool.Name(), err)
 	}
-	i, now := &d.idle, time.Now()
+	now := time.Now()
 	if seen.renewed > 0 {
-		d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
-		d.renewedAhead, i.renewed = ahead, sent
+		i.scheduler.ExtendSince(ahead, sent.Add(i.config.Lease))
+		i.lease.renewedAhead, i.renewed = ahead, sent
 	} else {
 		i.renewed = time.Time{} // another process may have the lanes
 	}
-	calm := seen.renewed > 0 && seen.members <= 1 && seen.version == d.control.version && seen.server == d.past.latest && !seen.something && seen.due > 0
+	calm := seen.renewed > 0 && seen.members <= 1 && seen.version == i.control.version && seen.server == i.past.latest && !seen.something && seen.due > 0
 	i.active = true
 	if !calm {
-		d.stir(now)
-		d.pace.at, i.doubt = now, now.Add(idleDoubt)
-		d.tailing.feed.Miss()
-		d.observeVersion(seen.version)
+		i.stir(now)
+		i.pace.at, i.doubt = now, now.Add(idleDoubt)
+		i.log.feed.Miss()
+		i.observeVersion(seen.version)
 		return nil
 	}
 	if upTo > 0 {
-		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
+		i.reader.sweeping.stepped(upTo, highest, now, now.Sub(sent))
 	}
-	i.lookAt = sent.Add(d.idleInterval(now))
-	d.pace.at, d.pace.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
-	d.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
-	d.pulse.rest(d.tailing.feed)
+	i.lookAt = sent.Add(i.idleInterval(now))
+	i.pace.at, i.pace.renewAt, i.control.checkedAt = i.lookAt, i.lookAt, now
+	i.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
+	i.pulse.rest(i.log.feed)
 	return nil
 }
 
 // lookParams returns the parameters of a look. If a step of the sweep is due, the look makes it,
 // too: then upTo is the id up to which it goes, and highest the highest cursor.
-func (d *Drainer) lookParams(now time.Time) (params dialect.IdleParams, upTo, highest int64) {
+func (i *idler) lookParams(now time.Time) (params dialect.IdleParams, upTo, highest int64) {
 	params = dialect.IdleParams{
-		JoinParams: dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()},
+		JoinParams: dialect.JoinParams{Member: i.member(), InFlight: i.lease.heartbeat(), TTL: i.config.Lease.Microseconds()},
 	}
-	lanes := d.lanes.numbers()
+	lanes := i.lanes.numbers()
 	for _, number := range lanes {
-		l := d.lanes.held[number]
+		l := i.lanes.held[number]
 		params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: l.cursor, UpTo: math.MaxInt64})
 	}
-	if d.sweeping.due(now) {
+	if i.reader.sweeping.due(now) {
 		var step dialect.SweepParams
-		step, upTo, highest = d.sweepParams(lanes)
+		step, upTo, highest = i.reader.sweepParams(lanes)
 		params.Ranges = append(params.Ranges, step.Ranges...)
 	}
 	return params, upTo, highest
 }
 
-func (d *Drainer) lookOnce(ctx context.Context, params dialect.IdleParams) (seen found, err error) {
-	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.IdleLook(params))
+func (i *idler) lookOnce(ctx context.Context, params dialect.IdleParams) (seen found, err error) {
+	rows, err := i.prepared.Query(ctx, i.db, i.spool.Statements.IdleLook(params))
 	if err != nil {
 		return seen, err
 	}

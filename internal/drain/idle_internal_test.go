@@ -25,7 +25,7 @@ func (w *tailed) rests() {
 	deadline := time.Now().Add(time.Minute)
 	for !w.idle.active {
 		require.True(w.T, time.Now().Before(deadline), "the drainer does not become idle")
-		if w.watermark.pending {
+		if w.reader.watermark.pending {
 			w.poll()
 		}
 		w.configured.Feed.Hear(time.Now())
@@ -57,13 +57,13 @@ func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing
 	expires := func(table string) int {
 		return w.db.Count(t, "SELECT (MIN(expires_at) / 1000)::bigint FROM "+table)
 	}
-	members, marks := expires("postbox_members"), w.watermark.given
+	members, marks := expires("postbox_members"), w.reader.watermark.given
 	for range 3 {
 		w.looks()
 		require.True(t, w.idle.active)
 	}
 	require.Greater(t, expires("postbox_members"), members)
-	require.Equal(t, marks, w.watermark.given, "there was no read")
+	require.Equal(t, marks, w.reader.watermark.given, "there was no read")
 	require.Equal(t, w.idle.lookAt, w.pace.at)
 	require.Equal(t, w.idle.lookAt, w.pace.renewAt)
 	require.True(t, w.controlDue().After(w.idle.lookAt), "nor are the settings read in between")
@@ -79,24 +79,24 @@ func TestIdle_needs_a_log_that_tells_each_change(t *testing.T) {
 		"its server is silent":     func(w *tailed) { w.configured.Feed.Hear(time.Now().Add(-time.Minute)) },
 		"a lane is leaving":        func(w *tailed) { w.lanes.held[0].leaving = true },
 		"a lane is missing":        func(w *tailed) { delete(w.lanes.held, 1) },
-		"there is another member":  func(w *tailed) { w.members = 2 },
-		"it is stopping":           func(w *tailed) { w.stopping = true },
+		"there is another member":  func(w *tailed) { w.lease.members = 2 },
+		"it is stopping":           func(w *tailed) { w.lease.stopping = true },
 		"a topic is left out":      func(w *tailed) { w.control.topics = []string{"orders"} },
-		"a transaction is watched": func(w *tailed) { w.watermark.late.watch([]int64{1}, 0) },
+		"a transaction is watched": func(w *tailed) { w.reader.watermark.late.watch([]int64{1}, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newIdle(t)
 			w.configured.Feed.Hear(time.Now())
 			ends(w)
-			require.NoError(t, w.beIdle(t.Context()))
+			require.NoError(t, w.idle.beIdle(t.Context()))
 			require.False(t, w.idle.active)
 			now := time.Now()
 			require.False(t, w.pace.at.After(now.Add(w.pollMost())), "it polls as soon as any other")
 			require.False(t, w.pace.renewAt.After(now.Add(w.config.Renew)), "and renews its leases as soon")
 			require.False(t, w.controlDue().After(now.Add(controlInterval+controlGrace)), "and reads the settings as soon")
 			w.pace.at = time.Time{}
-			require.NoError(t, w.beIdle(t.Context()))
+			require.NoError(t, w.idle.beIdle(t.Context()))
 			require.False(t, w.idle.active, "nor does it become idle again")
 		})
 	}
@@ -109,8 +109,8 @@ func TestIdle_is_ready_while_the_server_of_the_log_is_heard(t *testing.T) {
 	heard := time.Now().Add(time.Hour)
 	w.configured.Feed.Hear(heard)
 	require.Equal(t, heard, w.Health().Answered)
-	w.members = 2
-	require.NoError(t, w.beIdle(t.Context()))
+	w.lease.members = 2
+	require.NoError(t, w.idle.beIdle(t.Context()))
 	require.NotEqual(t, heard, w.Health().Answered, "one that is not idle must have an answer of its database")
 }
 
@@ -146,7 +146,7 @@ func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
 				for _, l := range w.lanes.held {
 					l.cursor = 1 << 40
 				}
-				w.sweeping.next, w.sweeping.span = time.Time{}, largestSpan
+				w.reader.sweeping.next, w.reader.sweeping.span = time.Time{}, largestSpan
 			},
 			func(w *tailed) bool { return len(w.inMemory()) == 1 },
 		},
@@ -180,7 +180,7 @@ func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
 			func(w *tailed) {
 				w.db.Exec(w.T, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 9e15 FROM postbox_spools")
 			},
-			func(w *tailed) bool { return w.members == 2 },
+			func(w *tailed) bool { return w.lease.members == 2 },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestIdle_knows_when_the_first_message_is_due(t *testing.T) {
 func TestIdle_ends_when_the_process_has_stood_still(t *testing.T) {
 	t.Parallel()
 	w := newIdle(t)
-	w.renewedAhead -= time.Hour
+	w.lease.renewedAhead -= time.Hour
 	w.hears()
 	require.False(t, w.idle.active)
 	require.True(t, w.pace.renewAt.After(time.Now()), "the leases were renewed")

@@ -28,19 +28,19 @@ func TestPoll_reads_once_while_the_watermark_is_unknown(t *testing.T) {
 		db, record := database.OpenRecorded(t)
 		d, end := newStepped(db, own, 10)
 		t.Cleanup(end)
-		d.handler = without{}
+		d.reader.handler = without{}
 		require.NoError(t, d.tryOpen(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
 		require.NoError(t, d.applySettings(t.Context()))
-		d.stride.span = 1
-		require.NoError(t, d.poll(t.Context()))
-		require.Zero(t, d.watermark.safe)
-		require.Greater(t, d.watermark.given, d.stride.span)
+		d.reader.stride.span = 1
+		require.NoError(t, d.reader.poll(t.Context()))
+		require.Zero(t, d.reader.watermark.safe)
+		require.Greater(t, d.reader.watermark.given, d.reader.stride.span)
 		const polls = 5
 		record.Take()
 		for range polls {
 			d.pace.at = time.Time{}
-			require.NoError(t, d.poll(t.Context()))
+			require.NoError(t, d.reader.poll(t.Context()))
 		}
 		reads := 0
 		for _, statement := range record.Take() {

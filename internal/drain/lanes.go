@@ -26,7 +26,7 @@ type lane struct {
 	// have left out because of a limit.
 	leftOut int64
 	// passed is the id up to which the lane had been read before it went back there, without what
-	// [Drainer.passing] says.
+	// [leftOut] says.
 	passed int64
 	// later is the first id that belongs to the next scheduled time, where the lane ends until
 	// then; 0 if there is none.

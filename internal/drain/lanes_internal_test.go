@@ -75,9 +75,9 @@ func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *tes
 		database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
 		require.NoError(t, d.applySettings(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
-		d.permit()
+		d.lease.permit()
 		d.scheduler.Limit(counted)
-		require.NoError(t, d.poll(t.Context()))
+		require.NoError(t, d.reader.poll(t.Context()))
 		var hangs []*schedule.Entry
 		for hangs == nil {
 			batch := d.scheduler.TryTake()
@@ -89,11 +89,11 @@ func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *tes
 			}
 		}
 		require.True(t, hangs[0].Message.Exposed)
-		d.members = 2
-		d.giveAway()
+		d.lease.members = 2
+		d.lease.giveAway()
 		require.True(t, d.lanes.held[last].leaving)
-		d.scheduler.ReplaceStuck(time.Now().Add(time.Hour))
-		d.giveAway()
+		d.scheduler.ReplaceHung(time.Now().Add(time.Hour))
+		d.lease.giveAway()
 		require.False(t, d.lanes.held[last].leaving, "it stays")
 
 		d.scheduler.Finish(hangs, one(spool.Done))

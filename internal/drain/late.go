@@ -71,50 +71,50 @@ func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 
 // rereadLate moves lanes back if a late transaction has ended. It reports true for a read that
 // began beyond the messages of that transaction.
-func (d *Drainer) rereadLate(params dialect.FetchParams, found *page) bool {
-	place, some := d.watermark.late.ended(found.running, time.Now())
+func (r *reader) rereadLate(params dialect.FetchParams, found *page) bool {
+	place, some := r.watermark.late.ended(found.running, time.Now())
 	if !some {
 		return false
 	}
-	for _, l := range d.lanes.held {
+	for _, l := range r.lanes.held {
 		l.lower(place + 1)
 	}
-	d.pace.now()
+	r.pace.now()
 	return slices.ContainsFunc(params.Cursors, func(c dialect.Cursor) bool { return c.After > place })
 }
 
 // findWriters asks which transactions have written messages, if a mark waits for the answer. An
 // error does no harm: the mark stays pending, and the read that follows will report an unavailable
 // database.
-func (d *Drainer) findWriters(ctx context.Context) {
-	statements, started := d.spool.Statements, time.Now()
-	if statements.Writers+statements.FreeWriters == "" || !d.watermark.wantsWriters(started) {
+func (r *reader) findWriters(ctx context.Context) {
+	statements, started := r.spool.Statements, time.Now()
+	if statements.Writers+statements.FreeWriters == "" || !r.watermark.wantsWriters(started) {
 		return
 	}
 	var err error
 	var writers map[uint32]bool
 	var free map[int64]bool
 	if statements.Writers != "" {
-		writers, err = numbers[uint32](ctx, d, statements.Writers)
+		writers, err = numbers[uint32](ctx, r.core, statements.Writers)
 	} else {
-		free, err = numbers[int64](ctx, d, statements.FreeWriters)
+		free, err = numbers[int64](ctx, r.core, statements.FreeWriters)
 	}
 	now := time.Now()
 	took := now.Sub(started)
 	switch {
 	case err != nil:
-		d.watermark.asked(now, took)
-		d.logger.Debug("Postbox could not read which transactions have written: "+err.Error(), nil)
+		r.watermark.asked(now, took)
+		r.logger.Debug("Postbox could not read which transactions have written: "+err.Error(), nil)
 	case statements.Writers != "":
-		d.watermark.answer(writers, now, took)
+		r.watermark.answer(writers, now, took)
 	default:
-		d.watermark.answerFree(free, dialect.WriterGroups, now, took)
+		r.watermark.answerFree(free, dialect.WriterGroups, now, took)
 	}
 }
 
 // numbers returns the numbers that a statement selects.
-func numbers[N uint32 | int64](ctx context.Context, d *Drainer, text string) (map[N]bool, error) {
-	rows, err := d.prepared.Query(ctx, d.db, dialect.Query{Text: text})
+func numbers[N uint32 | int64](ctx context.Context, c *core, text string) (map[N]bool, error) {
+	rows, err := c.prepared.Query(ctx, c.db, dialect.Query{Text: text})
 	if err != nil {
 		return nil, fmt.Errorf("read locks: %w", err)
 	}

@@ -63,8 +63,8 @@ func (w *lateWorld) tick() int {
 
 // step lets the drainer read, as if time had passed or not, and handles all that it hands out.
 func (w *lateWorld) step(random *rand.Rand) {
-	h := &w.d.watermark
-	w.d.pace.at, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+	h := &w.d.reader.watermark
+	w.d.pace.at, w.d.reader.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 	if random.IntN(3) > 0 {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
 	}
@@ -120,7 +120,7 @@ func TestDrainer_G3_order_among_transactions_that_end_at_any_time(t *testing.T) 
 			w := newLateWorld(t, servers[run%2](t))
 			random := rand.New(rand.NewPCG(seed, 20)) //nolint:gosec // a test repeats its numbers
 			var open []*lateOpen
-			w.d.handler = leavesOut{topic: "left out"}
+			w.d.reader.handler = leavesOut{topic: "left out"}
 			for range 250 {
 				w.writeLeftOut(open, random)
 				switch at := random.IntN(len(open) + 1); {
@@ -232,7 +232,7 @@ func (w *lateWorld) pass(messages int) {
 
 // stepOn is a step at its own time, but for the sweeps.
 func (w *lateWorld) stepOn() {
-	w.d.pace.at, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+	w.d.pace.at, w.d.reader.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 	w.d.step(w.Context())
 	w.handle()
 }
@@ -241,7 +241,7 @@ func (w *lateWorld) stepOn() {
 func (w *lateWorld) blocks() int {
 	w.stepOn()
 	query := w.own.Statements.Fetch(func() dialect.FetchParams {
-		params := w.d.params(w.d.lanes.numbers(), 0)
+		params := w.d.reader.params(w.d.lanes.numbers(), 0)
 		params.PerLane, params.Due = 20, 20
 		return params
 	}())
@@ -328,7 +328,7 @@ func TestDrainer_G3_open_snapshot_holds_back_no_watermark_on_mariadb(t *testing.
 	w.pass(messages)
 	newest := func() int64 {
 		require.Eventually(t, func() bool { w.stepOn(); return len(w.handled) == w.written }, time.Minute, time.Millisecond)
-		return w.d.watermark.newest
+		return w.d.reader.watermark.newest
 	}
 	last := newest()
 	require.Eventually(t, func() bool { return hints() >= last }, time.Minute, time.Millisecond, "reads begin behind all that went through")

@@ -16,38 +16,52 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
+// lease is the component that says which lanes this process holds, and until when. Each member of
+// the spool has its fair share: it takes lanes that no member holds, and hands back what it has too
+// many of. It belongs to the goroutine of Run.
+//
+//	lanes.go       a lane, and how far it was read
+//	standstill.go  a process that was suspended
+//	others.go      members that do something else with the messages
+type lease struct {
+	*core
+	settle  *settler // keeps the lanes of messages that are not settled
+	others  otherMembers
+	joined  bool  // it was a member when it looked last: see enroll
+	members int   // as the last read told it
+	free    int   // lanes that no member holds
+	strays  error // of the last moveStrays
+	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
+	renewedAhead time.Duration
+	stopping     bool // it wants no lanes any more
+}
+
 // upkeep renews the lease and reads which lanes this drainer holds. It takes or gives lanes so that
 // each member has its fair share. The process may act until the lease time has passed since the
 // moment before the renewal was sent. The database counts from a later moment, so it does not give
-// the lanes to another process earlier.
-func (d *Drainer) upkeep(ctx context.Context) error {
-	sent := time.Now()
-	d.stir(sent)
-	ahead := d.scheduler.Ahead(sent)
-	if err := d.enroll(ctx); err != nil {
-		return err
+// the lanes to another process earlier. older is true if the database knows an older holder of a
+// lane than this process does.
+func (le *lease) upkeep(ctx context.Context, sent time.Time) (older bool, err error) {
+	ahead := le.scheduler.Ahead(sent)
+	if err := le.enroll(ctx); err != nil {
+		return false, err
 	}
-	if err := d.acquire(ctx); err != nil {
-		return err
+	if err := le.acquire(ctx); err != nil {
+		return false, err
 	}
-	if err := d.learn(ctx); err != nil {
-		return err
+	if older, err = le.learn(ctx); err != nil {
+		return false, err
 	}
-	d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
-	d.renewedAhead = ahead
-	d.giveAway()
-	if d.incomplete() {
-		d.permit()
+	le.scheduler.ExtendSince(ahead, sent.Add(le.config.Lease))
+	le.renewedAhead = ahead
+	le.giveAway()
+	if le.incomplete() {
+		le.permit()
 	}
-	if d.strays = d.moveStrays(ctx); d.strays == nil {
-		d.pace.renewAt = sent.Add(d.config.Renew)
+	if le.strays = le.moveStrays(ctx); le.strays == nil {
+		le.pace.renewAt = sent.Add(le.config.Renew)
 	}
-	return d.others.compare(ctx, d)
-}
-
-// member returns the identity of this drainer in the database.
-func (d *Drainer) member() dialect.Member {
-	return dialect.Member{Spool: d.id.Load(), Holder: d.config.Holder}
+	return older, le.others.compare(ctx, le)
 }
 
 // enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
@@ -60,105 +74,105 @@ func (d *Drainer) member() dialect.Member {
 // the members again after that. Otherwise it would count as the holder of a lane that the other
 // process takes. The released lanes are suspect, because this process may still handle messages of
 // them.
-func (d *Drainer) enroll(ctx context.Context) error {
-	leave := d.stopping && len(d.lanes.held) == 0
+func (le *lease) enroll(ctx context.Context) error {
+	leave := le.stopping && len(le.lanes.held) == 0
 	if leave {
-		d.joined = false
-		return d.enrolled(spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())))
+		le.joined = false
+		return le.enrolled(spool.Run(ctx, le.db, le.spool.Statements.Leave(le.member())))
 	}
-	statements := d.spool.Statements
+	statements := le.spool.Statements
 	member := dialect.JoinParams{
-		Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds(), NoShare: d.stopping,
+		Member: le.member(), InFlight: le.heartbeat(), TTL: le.config.Lease.Microseconds(), NoShare: le.stopping,
 	}
-	if d.joined {
+	if le.joined {
 		renew := statements.Renew(member)
-		renewed, err := spool.Affected(d.db.ExecContext(ctx, renew.Text, renew.Args...))
+		renewed, err := spool.Affected(le.db.ExecContext(ctx, renew.Text, renew.Args...))
 		if err != nil || renewed > 0 {
-			return d.enrolled(err)
+			return le.enrolled(err)
 		}
-		d.scheduler.LoseSlots()
-		if err := d.execIsolated(ctx, statements.ReleaseAll(d.member())); err != nil {
-			return d.enrolled(err)
+		le.scheduler.LoseSlots()
+		if err := le.execIsolated(ctx, statements.ReleaseAll(le.member())); err != nil {
+			return le.enrolled(err)
 		}
-		if err := d.learn(ctx); err != nil { // that they are lost
+		if _, err := le.learn(ctx); err != nil { // that they are lost
 			return err
 		}
-		d.joined = false
+		le.joined = false
 	}
-	err := spool.Run(ctx, d.db, statements.Join(member))
-	d.joined = err == nil
-	return d.enrolled(err)
+	err := spool.Run(ctx, le.db, statements.Join(member))
+	le.joined = err == nil
+	return le.enrolled(err)
 }
 
-func (d *Drainer) enrolled(err error) error {
+func (le *lease) enrolled(err error) error {
 	if err != nil {
-		return fmt.Errorf("renew the lease of spool %q: %w", d.spool.Name(), err)
+		return fmt.Errorf("renew the lease of spool %q: %w", le.spool.Name(), err)
 	}
 	return nil
 }
 
 // giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes
 // are handed back as soon as none of their messages is in memory.
-func (d *Drainer) giveAway() {
-	for _, e := range d.scheduler.Lost() { // also one that was begun under an earlier token
-		d.keep(d.lanes.held[e.Message.Ref.Lane])
+func (le *lease) giveAway() {
+	for _, e := range le.scheduler.HungEntries() { // also one that was begun under an earlier token
+		le.keep(le.lanes.held[e.Message.Ref.Lane])
 	}
-	share := d.share()
-	if d.config.Exclusive && d.lanes.held[0] == nil {
+	share := le.share()
+	if le.config.Exclusive && le.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
-	leaving := d.lanes.surplus(share, d.settle.keptLanes())
+	leaving := le.lanes.surplus(share, le.settle.keptLanes())
 	if len(leaving) == 0 {
 		return
 	}
 	for _, number := range leaving {
-		d.lanes.held[number].leaving = true
+		le.lanes.held[number].leaving = true
 	}
-	for _, m := range d.scheduler.Drop(leaving) { // they are read again if the lane stays after all
-		d.lanes.unexpose(m)
+	for _, m := range le.scheduler.Drop(leaving) { // they are read again if the lane stays after all
+		le.lanes.unexpose(m)
 	}
-	d.scheduler.Signal()
+	le.scheduler.Signal()
 }
 
 // moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the
 // drainer pauses, and renews its leases again after each pause until this works too. Meanwhile it
 // reads.
-func (d *Drainer) moveStrays(ctx context.Context) error {
-	statements := d.spool.Statements
+func (le *lease) moveStrays(ctx context.Context) error {
+	statements := le.spool.Statements
 	if statements.MoveStrays == "" {
 		return nil
 	}
 	var found int
-	err := d.db.QueryRowContext(ctx, statements.SeekStrays, d.id.Load()).Scan(&found)
+	err := le.db.QueryRowContext(ctx, statements.SeekStrays, le.id.Load()).Scan(&found)
 	if err == nil && found > 0 {
-		err = spool.InTx(ctx, d.db, statements, func(tx *sql.Tx) error {
-			_, err := spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{d.id.Load()}})
+		err = spool.InTx(ctx, le.db, statements, func(tx *sql.Tx) error {
+			_, err := spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{le.id.Load()}})
 			return err
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", d.spool.Name(), err)
+		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", le.spool.Name(), err)
 	}
 	return nil
 }
 
 // incomplete reports whether another process still holds some of the lanes of an exclusive drainer.
-func (d *Drainer) incomplete() bool {
-	return d.config.Exclusive && len(d.lanes.numbers()) < dialect.Lanes
+func (le *lease) incomplete() bool {
+	return le.config.Exclusive && len(le.lanes.numbers()) < dialect.Lanes
 }
 
 // permit lets messages be handed out, unless operators have paused the spool, or lanes are missing.
 // When missing lanes arrive, permit waits until they have been read, so that a batch can contain
 // messages of all lanes.
-func (d *Drainer) permit() {
-	d.scheduler.Pause(d.control.paused || d.incomplete())
+func (le *lease) permit() {
+	le.scheduler.Pause(le.control.paused || le.incomplete())
 }
 
 // heartbeat returns what operators see of this drainer.
-func (d *Drainer) heartbeat() string {
-	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits, LongCall: d.longCall(), Work: d.config.Work}
-	if d.config.Circuits != nil {
-		beat.Outages = d.config.Circuits().Outages()
+func (le *lease) heartbeat() string {
+	beat := spool.Heartbeat{InFlight: le.scheduler.InFlight(), Limits: le.configured.Limits, LongCall: le.longCall(), Work: le.config.Work}
+	if le.config.Circuits != nil {
+		beat.Outages = le.config.Circuits().Outages()
 	}
 	return beat.Encode()
 }
@@ -166,28 +180,36 @@ func (d *Drainer) heartbeat() string {
 // share returns the number of lanes that this drainer should have: none once it stops. A drainer
 // that works alone should have all lanes if it holds the first one, and otherwise that one, besides
 // those that it keeps.
-func (d *Drainer) share() int {
+func (le *lease) share() int {
 	switch {
-	case d.stopping:
+	case le.stopping:
 		return 0
-	case !d.config.Exclusive:
-		return fairShare(d.members)
-	case d.lanes.held[0] != nil:
+	case !le.config.Exclusive:
+		return fairShare(le.members)
+	case le.lanes.held[0] != nil:
 		return dialect.Lanes
 	default:
-		return 1 + len(d.settle.keptLanes())
+		return 1 + len(le.settle.keptLanes())
 	}
 }
 
 // unfair reports whether lanes should change hands. If one drainer works alone, others ignore free
 // lanes while another process holds the first lane. Otherwise they would take and release them
 // again and again.
-func (d *Drainer) unfair() bool {
-	if d.config.Exclusive && d.lanes.held[0] == nil {
-		return d.free == dialect.Lanes
+func (le *lease) unfair() bool {
+	if le.config.Exclusive && le.lanes.held[0] == nil {
+		return le.free == dialect.Lanes
 	}
-	share := d.share()
-	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.settle.keptLanes())) > 0
+	share := le.share()
+	return len(le.lanes.numbers()) < share && le.free > 0 || len(le.lanes.surplus(share, le.settle.keptLanes())) > 0
+}
+
+// observeMembers takes in how many processes share how many free lanes.
+func (le *lease) observeMembers(found *page) {
+	le.free, le.members = found.free, found.members
+	if le.unfair() {
+		le.pace.renewAt = time.Time{}
+	}
 }
 
 // tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby
@@ -198,36 +220,36 @@ const tokenSpread = 1_000_000
 // acquire takes free lanes up to the fair share, after it has deleted the members whose leases are
 // over. That is no transaction: a process that was cut off within it would keep the rows locked,
 // and all others from taking lanes, until the server ends its session.
-func (d *Drainer) acquire(ctx context.Context) error {
-	wanted := d.share() - len(d.lanes.held)
+func (le *lease) acquire(ctx context.Context) error {
+	wanted := le.share() - len(le.lanes.held)
 	if wanted <= 0 {
 		return nil
 	}
-	err := spool.Run(ctx, d.db, d.spool.Statements.ExpireMembers(d.id.Load()))
+	err := spool.Run(ctx, le.db, le.spool.Statements.ExpireMembers(le.id.Load()))
 	if err == nil {
-		err = d.take(ctx, dialect.AcquireParams{
-			Member: d.member(), Limit: wanted,
+		err = le.take(ctx, dialect.AcquireParams{
+			Member: le.member(), Limit: wanted,
 			Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // the number need not be secret
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("take lanes of spool %q: %w", d.spool.Name(), err)
+		return fmt.Errorf("take lanes of spool %q: %w", le.spool.Name(), err)
 	}
 	return nil
 }
 
-func (d *Drainer) take(ctx context.Context, lanes dialect.AcquireParams) error {
-	statements := d.spool.Statements
-	search := statements.FreeLanes(d.id.Load(), lanes.Limit)
+func (le *lease) take(ctx context.Context, lanes dialect.AcquireParams) error {
+	statements := le.spool.Statements
+	search := statements.FreeLanes(le.id.Load(), lanes.Limit)
 	if search.Text == "" {
-		return spool.Run(ctx, d.db, statements.Acquire(lanes))
+		return spool.Run(ctx, le.db, statements.Acquire(lanes))
 	}
-	return spool.InTx(ctx, d.db, statements, func(tx *sql.Tx) error {
-		free, err := d.freeLanes(ctx, tx, search)
+	return spool.InTx(ctx, le.db, statements, func(tx *sql.Tx) error {
+		free, err := le.freeLanes(ctx, tx, search)
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		locked, err := spool.SelectIDs(ctx, tx, statements.LockLanes(d.id.Load(), free))
+		locked, err := spool.SelectIDs(ctx, tx, statements.LockLanes(le.id.Load(), free))
 		if err != nil || len(locked) == 0 {
 			return err
 		}
@@ -236,14 +258,14 @@ func (d *Drainer) take(ctx context.Context, lanes dialect.AcquireParams) error {
 	})
 }
 
-func (d *Drainer) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Query) (free []dialect.HeldLane, err error) {
+func (le *lease) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Query) (free []dialect.HeldLane, err error) {
 	rows, err := tx.QueryContext(ctx, search.Text, search.Args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		lane := dialect.HeldLane{Spool: d.id.Load()}
+		lane := dialect.HeldLane{Spool: le.id.Load()}
 		if err := rows.Scan(&lane.Lane, &lane.Token); err != nil {
 			return nil, err
 		}
@@ -252,100 +274,76 @@ func (d *Drainer) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Quer
 	return free, rows.Err()
 }
 
-// learn reads from the database which lanes this drainer holds.
-func (d *Drainer) learn(ctx context.Context) error {
-	query := d.spool.Statements.Held(d.member())
-	rows, err := d.db.QueryContext(ctx, query.Text, query.Args...)
+// learn reads from the database which lanes this drainer holds. older is true if one of them has an
+// older token there.
+func (le *lease) learn(ctx context.Context) (older bool, err error) {
+	query := le.spool.Statements.Held(le.member())
+	rows, err := le.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
-		return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
+		return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
 	}
 	defer func() { _ = rows.Close() }()
 	found := map[int]*lane{}
 	for rows.Next() {
 		l := &lane{}
 		if err := rows.Scan(&l.number, &l.token, &l.suspect); err != nil {
-			return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
+			return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
 		}
 		if l.suspect {
-			l.exposedToRead = pagesInMemory * d.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
+			l.exposedToRead = pagesInMemory * le.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
 		}
 		found[l.number] = l
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
+		return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
 	}
-	before := len(d.lanes.held)
-	older := d.lanes.older(found)
-	lost := d.lanes.replace(found)
-	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
+	before := len(le.lanes.held)
+	older = le.lanes.older(found)
+	lost := le.lanes.replace(found)
+	le.configured.Meter.Holds(len(le.lanes.held), len(lost))
 	if len(lost) > 0 {
-		d.scheduler.Drop(lost)
-		d.logger.Info("Postbox lost lanes: their leases ran out; if it goes on, set SetMaxOpenConns to the size of the pool behind it",
-			watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
-	}
-	if older {
-		d.startOver("it contains an older holder of a lane than this process", true)
+		le.scheduler.Drop(lost)
+		le.logger.Info("Postbox lost lanes: their leases ran out; if it goes on, set SetMaxOpenConns to the size of the pool behind it",
+			watermill.LogFields{"spool": le.spool.Name(), "lanes": lost})
 	}
 	if len(found) > before-len(lost) {
-		d.pace.now() // read the new lanes immediately
-		d.slowStart.Begin()
+		le.pace.now() // read the new lanes immediately
+		le.pace.slowStart.Begin()
 	}
-	return nil
+	return older, nil
 }
 
 // releaseLeaving hands back the leaving lanes that have no message in memory any more.
-func (d *Drainer) releaseLeaving(ctx context.Context) error {
+func (le *lease) releaseLeaving(ctx context.Context) error {
 	var free []int
-	for number, l := range d.lanes.held {
-		if l.leaving && d.scheduler.InLane(number) == 0 {
+	for number, l := range le.lanes.held {
+		if l.leaving && le.scheduler.InLane(number) == 0 {
 			free = append(free, number)
 		}
 	}
-	return d.release(ctx, free)
+	return le.release(ctx, free)
 }
 
-func (d *Drainer) release(ctx context.Context, lanes []int) error {
+func (le *lease) release(ctx context.Context, lanes []int) error {
 	if len(lanes) == 0 {
 		return nil
 	}
 	slices.Sort(lanes)
-	query := d.spool.Statements.Release(d.id.Load(), d.config.Holder, lanes)
-	if err := d.execIsolated(ctx, query); err != nil {
-		return fmt.Errorf("hand back lanes of spool %q: %w", d.spool.Name(), err)
+	query := le.spool.Statements.Release(le.id.Load(), le.config.Holder, lanes)
+	if err := le.execIsolated(ctx, query); err != nil {
+		return fmt.Errorf("hand back lanes of spool %q: %w", le.spool.Name(), err)
 	}
 	for _, number := range lanes {
-		delete(d.lanes.held, number)
+		delete(le.lanes.held, number)
 	}
-	d.configured.Meter.Holds(len(d.lanes.held), 0)
-	return d.invite(ctx)
-}
-
-// leave hands back all lanes, except those in which a handler is still running. The message of such
-// a handler is treated as after a crash, once the lease has expired.
-func (d *Drainer) leave(ctx context.Context) error {
-	if err := d.enroll(ctx); err != nil {
-		return err
-	}
-	running := d.scheduler.RunningLanes()
-	var lanes []int
-	for number := range d.lanes.held {
-		if !running[number] {
-			lanes = append(lanes, number)
-		}
-	}
-	if err := d.release(ctx, lanes); err != nil {
-		return err
-	}
-	if err := d.enroll(ctx); err != nil { // it leaves, if no lane is left
-		return err
-	}
-	return d.guard.excuse(ctx)
+	le.configured.Meter.Holds(len(le.lanes.held), 0)
+	return le.invite(ctx)
 }
 
 // invite makes the other members look for free lanes now.
-func (d *Drainer) invite(ctx context.Context) error {
-	d.spool.Wake()
-	return d.spool.Notify(ctx, d.db)
+func (le *lease) invite(ctx context.Context) error {
+	le.spool.Wake()
+	return le.spool.Notify(ctx, le.db)
 }
 
 // isConfiguration reports whether an error remains until the configuration is changed or the

@@ -56,7 +56,7 @@ func TestLease_G6_a_lane_is_not_taken_that_somebody_has_taken_meanwhile(t *testi
 	statements := d.spool.Statements
 	database.Exec(t, "DELETE FROM postbox_members")
 	require.NoError(t, spool.InTx(t.Context(), database.DB, statements, func(tx *sql.Tx) error {
-		free, err := d.freeLanes(t.Context(), tx, statements.FreeLanes(d.id.Load(), dialect.Lanes))
+		free, err := d.lease.freeLanes(t.Context(), tx, statements.FreeLanes(d.id.Load(), dialect.Lanes))
 		require.NoError(t, err)
 		require.Len(t, free, dialect.Lanes)
 		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'quick', '{}', ? FROM postbox_spools", time.Now().Add(time.Hour).UnixMicro())
@@ -105,7 +105,8 @@ func TestLease_F25_a_process_that_is_cut_off_while_it_takes_over_stops_no_other_
 		d, _ := leasing(t, database)
 		database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'crashed', '{}', 1 FROM postbox_spools")
 		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed' WHERE lane > 15")
-		require.NoError(t, d.learn(t.Context()))
+		_, err := d.lease.learn(t.Context())
+		require.NoError(t, err)
 		require.Len(t, d.lanes.held, 16)
 
 		db, gate := database.OpenGated(t)
@@ -149,12 +150,12 @@ func TestLease_G6_is_extended_although_the_other_members_cannot_be_read(t *testi
 	t.Cleanup(end)
 	require.NoError(t, d.tryOpen(t.Context()))
 	statement := d.spool.Statements.MembersOf
-	d.spool.Statements.MembersOf, d.members = "SELECT nothing", 2
+	d.spool.Statements.MembersOf, d.lease.members = "SELECT nothing", 2
 	require.True(t, d.scheduler.Snapshot().LeaseOver)
 	require.ErrorContains(t, d.upkeep(t.Context()), "read the members")
 	require.False(t, d.scheduler.Snapshot().LeaseOver)
-	require.Zero(t, d.others.members, "they are read again")
+	require.Zero(t, d.lease.others.members, "they are read again")
 	d.spool.Statements.MembersOf = statement
 	require.NoError(t, d.upkeep(t.Context()))
-	require.Equal(t, 2, d.others.members)
+	require.Equal(t, 2, d.lease.others.members)
 }

@@ -60,7 +60,7 @@ func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *t
 			test.begin(d)
 			change("UPDATE postbox_spools SET version = version + 1 WHERE id = ?")
 			behind := func() bool {
-				d.pace.at, d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
+				d.pace.at, d.reader.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 				d.step(t.Context())
 				require.Empty(t, d.trouble.end)
 				l := d.lanes.held[spool.LaneOf(postbox.KeyHash("one"))]
@@ -70,10 +70,10 @@ func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *t
 			last = store(100)
 			require.Eventually(t, behind, time.Minute, time.Millisecond, "%s: more of them", test.name)
 			if database.Dialect != postbox.SQLite { // it does not tell how much it reads
-				query := own.Statements.Fetch(d.params(d.lanes.numbers(), page))
+				query := own.Statements.Fetch(d.reader.params(d.lanes.numbers(), page))
 				require.LessOrEqual(t, enginetest.Reads(t, database, query), 10*page, test.name)
 				d.lanes.rewind()
-				query = own.Statements.Fetch(d.params(d.lanes.numbers(), page))
+				query = own.Statements.Fetch(d.reader.params(d.lanes.numbers(), page))
 				require.Greater(t, enginetest.Reads(t, database, query), waiting, "%s: a read from the beginning does grow", test.name)
 			}
 			test.end(d)

@@ -24,6 +24,12 @@ import (
 //     process, and that the scheduler does not hold, is given back: after a lost lease, a change of
 //     limits, or an error.
 
+type limiter struct {
+	*core
+	lease    *lease // without it this process takes nothing
+	reported bool   // how many messages wait for limits
+}
+
 // ValidLimits returns all problems of limits.
 func ValidLimits(l postbox.Limits) (problems []error) {
 	if err := l.Validate(); err != nil {
@@ -39,13 +45,13 @@ func ValidLimits(l postbox.Limits) (problems []error) {
 
 // takeFromLimits takes from the database what the limits ask for, and gives back slots that this
 // process does not use.
-func (d *Drainer) takeFromLimits(ctx context.Context) error {
-	asks, at := d.scheduler.Asks(d.members)
+func (lim *limiter) takeFromLimits(ctx context.Context) error {
+	asks, at := lim.scheduler.Asks(lim.lease.members)
 	asked := time.Now()
-	if at.IsZero() || at.After(asked) || !d.joined {
+	if at.IsZero() || at.After(asked) || !lim.lease.joined {
 		return nil
 	}
-	slots, now, err := d.readLimits(ctx)
+	slots, now, err := lim.readLimits(ctx)
 	for name := range slots {
 		if !slices.ContainsFunc(asks, func(a schedule.Ask) bool { return a.Topic == name }) {
 			asks = append(asks, schedule.Ask{Topic: name}) // a limit that is gone
@@ -53,21 +59,21 @@ func (d *Drainer) takeFromLimits(ctx context.Context) error {
 	}
 	for i := range asks {
 		if err == nil {
-			err = d.takeFrom(ctx, &asks[i], slots[asks[i].Topic], now)
+			err = lim.takeFrom(ctx, &asks[i], slots[asks[i].Topic], now)
 		}
 	}
 	if err != nil {
-		d.scheduler.DoubtSlots()
-		return fmt.Errorf("take from the limits of spool %q: %w", d.spool.Name(), err)
+		lim.scheduler.DoubtSlots()
+		return fmt.Errorf("take from the limits of spool %q: %w", lim.spool.Name(), err)
 	}
-	d.scheduler.Grant(asks, asked)
+	lim.scheduler.Grant(asks, asked)
 	return nil
 }
 
 // readLimits returns the slots of each limit in the order of their numbers, without gaps, and the
 // time.
-func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
-	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.Limits(d.member()))
+func (lim *limiter) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
+	rows, err := lim.prepared.Query(ctx, lim.db, lim.spool.Statements.Limits(lim.member()))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -86,8 +92,8 @@ func (d *Drainer) readLimits(ctx context.Context) (slots map[string][]dialect.Sl
 
 // takeFrom asks one limit, whose slots were read at this time of the database. Slots that are not
 // there are added, and read by the next step.
-func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
-	limit := dialect.Limit{Spool: d.id.Load(), Name: a.Topic}
+func (lim *limiter) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
+	limit := dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}
 	var free, back []dialect.Slot
 	for _, slot := range slots[min(len(slots), 1):] { // behind the rate
 		switch {
@@ -105,15 +111,15 @@ func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect
 		absent = append(absent, int64(n))
 	}
 	if len(absent) > 0 {
-		if _, err := d.changeLimits(ctx, d.spool.Statements.AddSlots(limit, absent)); err != nil || len(slots) == 0 {
+		if _, err := lim.changeLimits(ctx, lim.spool.Statements.AddSlots(limit, absent)); err != nil || len(slots) == 0 {
 			return err
 		}
 	}
-	left, err := d.changeSlots(ctx, limit, nil, newToken(), back)
+	left, err := lim.changeSlots(ctx, limit, nil, newToken(), back)
 	if err != nil {
 		return err
 	}
-	got, err := d.changeSlots(ctx, limit, d.config.Holder, newToken(), free)
+	got, err := lim.changeSlots(ctx, limit, lim.config.Holder, newToken(), free)
 	if a.Stored += got - left; err != nil {
 		return err
 	}
@@ -128,7 +134,7 @@ func (d *Drainer) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect
 	tokens, until, wait := a.Granted(slots[0].Token, now)
 	a.Tokens, a.Wait = tokens, max(wait, schedule.AskAgain)
 	if tokens > 0 {
-		n, err := d.changeSlots(ctx, limit, nil, until, slots[:1])
+		n, err := lim.changeSlots(ctx, limit, nil, until, slots[:1])
 		if a.Tokens *= n; err != nil || n == 0 { // another process was faster
 			a.Wait = time.Duration(rand.Int64N(int64(schedule.AskAgain))) //nolint:gosec // it need not be secret
 			return err
@@ -145,111 +151,21 @@ func newToken() int64 {
 
 // changeSlots changes those of these slots which no other process has changed, and returns their
 // number.
-func (d *Drainer) changeSlots(ctx context.Context, l dialect.Limit, holder any, token int64, slots []dialect.Slot) (int, error) {
+func (lim *limiter) changeSlots(ctx context.Context, l dialect.Limit, holder any, token int64, slots []dialect.Slot) (int, error) {
 	if len(slots) == 0 {
 		return 0, nil
 	}
-	return d.changeLimits(ctx, d.spool.Statements.ChangeSlots(l, holder, token, slots))
+	return lim.changeLimits(ctx, lim.spool.Statements.ChangeSlots(l, holder, token, slots))
 }
 
 // changeLimits returns how many rows a statement has changed. Where it meets another process, it
 // has changed none.
-func (d *Drainer) changeLimits(ctx context.Context, query dialect.Query) (int, error) {
-	n, err := spool.Affected(d.prepared.Exec(ctx, d.db, query))
-	if err != nil && d.spool.Statements.Kind.Classify(err) == dialect.Conflict {
+func (lim *limiter) changeLimits(ctx context.Context, query dialect.Query) (int, error) {
+	n, err := spool.Affected(lim.prepared.Exec(ctx, lim.db, query))
+	if err != nil && lim.spool.Statements.Kind.Classify(err) == dialect.Conflict {
 		return 0, nil
 	}
 	return int(n), err
-}
-
-// leaveOut decides which topics the next reads leave out because a limit holds them up. When one is
-// read again, its lanes are read from where it was first left out. When it is left out again, they
-// go on where they were before: else each turn of a topic would read over all its messages that
-// wait, to find those of others behind them. If the memory is full, messages that wait for limits
-// make room.
-func (d *Drainer) leaveOut() {
-	defer d.makeRoom()
-	left := d.scheduler.LeftOut(d.pageSize().messages)
-	before := d.leavesOut()
-	if !before && len(left) == 0 {
-		return
-	}
-	if missing(d.leftOut, left) {
-		d.notePassing()
-		for _, l := range d.lanes.held {
-			l.rereadLeftOut()
-		}
-		d.readmits = true
-		d.pace.now()
-	}
-	if !before {
-		for _, l := range d.lanes.held {
-			l.leftOut = l.cursor
-		}
-	}
-	if d.leftOut = left; missing(d.passing, left) {
-		return
-	}
-	for _, l := range d.lanes.held {
-		l.cursor, l.passed = max(l.cursor, l.passed), 0
-	}
-}
-
-// notePassing records what reads have left out up to where the lanes were read. A lane that went
-// back before and has not come there again may have been read with other topics left out.
-func (d *Drainer) notePassing() {
-	behind := false
-	for _, l := range d.lanes.held {
-		behind = behind || l.cursor < l.passed
-	}
-	if !behind {
-		d.passing = d.leftOut
-		return
-	}
-	d.passing = merged(d.passing, d.leftOut)
-}
-
-// makeRoom drops messages of topics that are left out, if the memory is full. They are still in the
-// database.
-func (d *Drainer) makeRoom() {
-	if _, full := d.room(); !full {
-		return
-	}
-	for _, m := range d.scheduler.MakeRoom() {
-		d.lanes.unexpose(m)
-		if l := d.lanes.held[m.Ref.Lane]; l != nil {
-			l.leftOut = min(l.leftOut, m.Ref.ID-1)
-		}
-	}
-}
-
-// leavesOut reports whether reads leave out messages because of limits.
-func (d *Drainer) leavesOut() bool { return len(d.leftOut) > 0 }
-
-// readLimit returns the number of messages that the next read asks for. It is small when a topic is
-// read again that was left out: that one alone could fill the page, and most of its messages would
-// have to make room again.
-func (d *Drainer) readLimit(most int) int {
-	if d.readmits {
-		d.readmits = false
-		return max(min(most, d.pageSize().messages/schedule.LimitedShare), 1)
-	}
-	return most
-}
-
-// missing reports whether one of the first is not among the others.
-func missing(first, others []string) bool {
-	return slices.ContainsFunc(first, func(one string) bool { return !slices.Contains(others, one) })
-}
-
-// merged returns both lists as one in order, without repetitions.
-func merged(a, b []string) []string {
-	if len(b) == 0 {
-		return a
-	}
-	both := slices.Concat(a, b)
-	slices.Sort(both)
-	return slices.Compact(both)
 }
 
 // Repeat waits until a handler may be given messages once more that it has had in the same call,
@@ -259,10 +175,10 @@ func (d *Drainer) Repeat(ctx context.Context, messages []*spool.Message) bool {
 }
 
 // reportLimits reports how many messages wait for limits.
-func (d *Drainer) reportLimits() {
-	if limited := !d.config.Limits.None(); limited || d.limited {
-		now := d.scheduler.HeldUp()
-		d.configured.Meter.HeldUp(now.Total, now.Topics)
-		d.limited = limited
+func (lim *limiter) reportLimits() {
+	if limited := !lim.config.Limits.None(); limited || lim.reported {
+		now := lim.scheduler.HeldUp()
+		lim.configured.Meter.HeldUp(now.Total, now.Topics)
+		lim.reported = limited
 	}
 }

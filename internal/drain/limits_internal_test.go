@@ -43,8 +43,8 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	empty := func(lane int) { d.scheduler.Drop([]int{lane}) } // as if its messages had been handed out
 	left := func(topics ...string) {
 		t.Helper()
-		d.leaveOut()
-		require.Equal(t, topics, d.leftOut)
+		d.reader.leaveOut()
+		require.Equal(t, topics, d.reader.left.byLimits)
 	}
 
 	fill("a", 0)
@@ -103,15 +103,15 @@ func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_differe
 		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
 		limit := dialect.Limit{}
 		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.AddSlots(limit, []int64{0, 1, 2})))
-		read, _, err := d.readLimits(t.Context())
+		read, _, err := d.limits.readLimits(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.ChangeSlots(limit, "one", 1, read[""][2:])))
-		read, now, err := d.readLimits(t.Context())
+		read, now, err := d.limits.readLimits(t.Context())
 		require.NoError(t, err)
 		ask := schedule.Ask{Limit: postbox.Limit{AtOnce: 2}, Slots: 1}
-		require.NoError(t, d.takeFrom(t.Context(), &ask, read[""], now))
+		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
 		require.Equal(t, []int64{1}, ask.Got)
-		read, _, err = d.readLimits(t.Context())
+		read, _, err = d.limits.readLimits(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "mine", read[""][1].State)
 		require.Equal(t, "free", read[""][2].State)
@@ -126,12 +126,12 @@ func TestDrainer_G11_a_new_limit_begins_at_the_time_of_the_database(t *testing.T
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
 		d.databaseAhead = time.Hour
-		read, now, err := d.readLimits(t.Context())
+		read, now, err := d.limits.readLimits(t.Context())
 		require.NoError(t, err)
 		ask := schedule.Ask{Limit: postbox.Limit{PerSecond: 1}, Most: 1, Least: 1}
-		require.NoError(t, d.takeFrom(t.Context(), &ask, read[""], now))
+		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
 		require.Zero(t, ask.Tokens)
-		read, now, err = d.readLimits(t.Context())
+		read, now, err = d.limits.readLimits(t.Context())
 		require.NoError(t, err)
 		require.Len(t, read[""], 1)
 		require.WithinDuration(t, time.UnixMicro(now), time.UnixMicro(read[""][0].Token), time.Minute)

@@ -32,8 +32,8 @@ const lockedInterval = time.Second
 // rests, or is in a call that hangs. A read of these keys would find messages that must not be
 // handled yet. In a lane with many of them it would find nothing else.
 func (s *settler) hiddenKeys() (keys []int64) {
-	for _, e := range slices.Concat(s.setbacks.resting, s.scheduler.Lost()) {
-		if e.Message.HasKey && e.Opens {
+	for _, e := range slices.Concat(s.setbacks.resting, s.scheduler.HungEntries()) {
+		if e.Message.HasKey && e.ClosesKey {
 			e.Hidden = true
 			keys = append(keys, e.Message.KeyHash)
 		}
@@ -52,7 +52,7 @@ func (s *settler) keptLanes() map[int]bool {
 			lanes[e.Message.Ref.Lane] = true
 		}
 	}
-	for _, e := range s.scheduler.Lost() {
+	for _, e := range s.scheduler.HungEntries() {
 		if number := e.Message.Ref.Lane; s.lanes.held[number] != nil {
 			lanes[number] = true
 		}
@@ -109,8 +109,8 @@ func (s *settler) awaitLock(e *schedule.Entry) {
 	again := e.Locked
 	e.Locked = true
 	s.layDown(e)
-	if again && !e.Announced { // still locked at the second try: most locks are gone by then
-		e.Announced = true
+	if again && !e.LockLogged { // still locked at the second try: most locks are gone by then
+		e.LockLogged = true
 		s.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
 			spool.ErrRowLocked, s.lockFields(e))
 	}

@@ -81,7 +81,7 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		t.Cleanup(end)
 		require.NoError(t, d.tryOpen(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
-		found, err := d.fetch(t.Context(), d.params(d.lanes.numbers(), counted*dialect.Lanes))
+		found, err := d.reader.fetch(t.Context(), d.reader.params(d.lanes.numbers(), counted*dialect.Lanes))
 		require.NoError(t, err)
 		inLast := slices.IndexFunc(found.messages, func(m *spool.Message) bool { return m.Ref.Lane == last })
 		require.GreaterOrEqual(t, inLast, 0)
@@ -96,14 +96,14 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 		d.settle.awaitLock(d.scheduler.TakeFinished()[0])
 
-		d.members, d.settle.unsettled, d.settle.setbacks.resting = 2, d.settle.setbacks.resting, nil
+		d.lease.members, d.settle.unsettled, d.settle.setbacks.resting = 2, d.settle.setbacks.resting, nil
 		tried := d.beginUnsettled(t.Context())
 		require.NoError(t, d.upkeep(t.Context()))
 		require.True(t, d.lanes.held[last].leaving, "it is to be handed back")
 		require.NoError(t, tried())
 		require.Len(t, d.settle.setbacks.resting, 1, "the row is still locked")
 		require.False(t, d.lanes.held[last].leaving, "its lane stays")
-		d.giveAway()
+		d.lease.giveAway()
 		require.True(t, d.lanes.held[last-1].leaving, "the one before it goes")
 		require.False(t, d.lanes.held[last].leaving)
 	})

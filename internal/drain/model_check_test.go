@@ -250,11 +250,11 @@ func (p *modelProcess) round(sweep bool) {
 			p.makeDue(m)
 		}
 	}
-	p.d.settle.setbacks.lockedUntil, p.d.pace.renewAt, p.d.pace.at, p.d.watermark.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	p.d.settle.setbacks.lockedUntil, p.d.pace.renewAt, p.d.pace.at, p.d.reader.watermark.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	p.restUntil(time.Now())
-	p.d.sweeping.next = time.Now().Add(time.Hour)
+	p.d.reader.sweeping.next = time.Now().Add(time.Hour)
 	if sweep { // what became free without this process's doing
-		p.d.sweeping.next = time.Time{}
+		p.d.reader.sweeping.next = time.Time{}
 	}
 	p.stepNow()
 	for running := -1; running != len(p.runs); {

@@ -80,9 +80,9 @@ func (w *world) spawn() {
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
 	p.d.settle.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
-	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)     // one that sends no statement
-	p.d.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
-	p.d.started = 1 << 20                                                 // it never starts a worker
+	p.d.log.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)              // one that sends no statement
+	p.d.pace.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
+	p.d.workers.started = 1 << 20                                              // it never starts a worker
 	p.d.pace.pause = config.PollMin
 	p.d.scheduler.Limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
@@ -141,15 +141,15 @@ func (p *modelProcess) step() {
 	}
 	p.due(&p.d.pace.renewAt, "renew")
 	p.due(&p.d.pace.at, "poll", "poll")
-	p.due(&p.d.watermark.markAt, "mark", "mark", "mark")
-	p.due(&p.d.watermark.setAt, "patience", "patience")
-	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
+	p.due(&p.d.reader.watermark.markAt, "mark", "mark", "mark")
+	p.due(&p.d.reader.watermark.setAt, "patience", "patience")
+	p.due(&p.d.reader.watermark.askAt, "ask", "ask", "ask")
 	p.due(&p.d.settle.setbacks.lockedUntil, "locks")
 	p.due(&p.d.control.checkedAt, "settings") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
-		p.d.sweeping.next = time.Time{}
+		p.d.reader.sweeping.next = time.Time{}
 	} else {
-		p.d.sweeping.next = time.Now().Add(time.Hour)
+		p.d.reader.sweeping.next = time.Now().Add(time.Hour)
 	}
 	p.followLog()
 	p.stepNow()
@@ -201,8 +201,8 @@ func (p *modelProcess) take() {
 	finished := make(chan []spool.Outcome, 1)
 	go func() {
 		outcomes := make([]spool.Outcome, len(batch))
-		p.d.handle(p.ctx, batch, outcomes)
-		p.d.stay(outcomes)
+		p.d.workers.handle(p.ctx, batch, outcomes)
+		p.d.workers.stay(outcomes)
 		finished <- outcomes
 	}()
 	var run *modelRun
@@ -338,11 +338,11 @@ func (p *modelProcess) stop() {
 	if p.stepping {
 		return
 	}
-	p.d.stopping = true
+	p.d.lease.stopping = true
 	p.d.scheduler.Stop()
-	p.d.giveAway()
-	require.NoError(p, p.d.enroll(p.ctx))
-	require.NoError(p, p.d.releaseLeaving(p.ctx))
+	p.d.lease.giveAway()
+	require.NoError(p, p.d.lease.enroll(p.ctx))
+	require.NoError(p, p.d.lease.releaseLeaving(p.ctx))
 	for len(p.runs) > 0 {
 		p.finish()
 	}

@@ -24,26 +24,26 @@ type otherMembers struct {
 var errOtherWork = errors.New("another process does something else with the messages that it shares with this one: give each service its own name for the outbox or queue, or its own Prefix. During a deployment this is expected")
 
 // compare logs once that other members do something else.
-func (o *otherMembers) compare(ctx context.Context, d *Drainer) error {
-	if d.members == o.members {
+func (o *otherMembers) compare(ctx context.Context, le *lease) error {
+	if le.members == o.members {
 		return nil
 	}
-	work, err := d.otherWork(ctx)
+	work, err := le.otherWork(ctx)
 	if err != nil {
-		return fmt.Errorf("read the members of spool %q: %w", d.spool.Name(), err)
+		return fmt.Errorf("read the members of spool %q: %w", le.spool.Name(), err)
 	}
-	o.members = d.members
+	o.members = le.members
 	named := strings.Join(work, ", ")
 	if named != "" && named != o.reported {
-		d.logger.Error("Postbox shares messages with processes of another kind", errOtherWork, watermill.LogFields{"spool": d.spool.Name(), "this": d.config.Work, "others": named})
+		le.logger.Error("Postbox shares messages with processes of another kind", errOtherWork, watermill.LogFields{"spool": le.spool.Name(), "this": le.config.Work, "others": named})
 	}
 	o.reported = named
 	return nil
 }
 
 // otherWork returns what other members do with messages, if that differs from what this one does.
-func (d *Drainer) otherWork(ctx context.Context) (work []string, err error) {
-	rows, err := d.db.QueryContext(ctx, d.spool.Statements.MembersOf, d.id.Load())
+func (le *lease) otherWork(ctx context.Context) (work []string, err error) {
+	rows, err := le.db.QueryContext(ctx, le.spool.Statements.MembersOf, le.id.Load())
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (d *Drainer) otherWork(ctx context.Context) (work []string, err error) {
 		if err := rows.Scan(&holder, &text, &until); err != nil {
 			return nil, err
 		}
-		if beat, err := spool.DecodeHeartbeat(text); err == nil && beat.Work != "" && beat.Work != d.config.Work {
+		if beat, err := spool.DecodeHeartbeat(text); err == nil && beat.Work != "" && beat.Work != le.config.Work {
 			work = append(work, beat.Work)
 		}
 	}

@@ -1,6 +1,10 @@
 package drain
 
-import "time"
+import (
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+)
 
 // pace says when the next poll of all lanes is due. Each reason to read again is a call of now, by
 // or wakeSoon; idle.go and trouble.go put the poll off.
@@ -10,6 +14,8 @@ type pace struct {
 	rested time.Time     // no wake-up causes a poll before this time
 	owed   time.Time     // when the rests of all polls are over
 	took   time.Duration // duration of the last poll
+	// slowStart is how many messages that wait for their time a poll may take after a pause.
+	slowStart schedule.SlowStart
 
 	renewAt time.Time // when the leases are renewed; zero: at once
 }
@@ -49,23 +55,23 @@ const (
 // plan sets the time of the next poll of all lanes: soon after a poll that found messages, later
 // and later after polls that found none. While a log tells each change, polls only look for what it
 // does not tell.
-func (d *Drainer) plan(everything, something bool, started, now time.Time) {
+func (r *reader) plan(everything, something bool, started, now time.Time) {
 	switch {
-	case something && !d.followed(now):
-		d.pace.pause = d.config.PollMin
+	case something && !r.log.followed(now):
+		r.pace.pause = r.config.PollMin
 	case everything:
-		d.pace.pause = min(2*d.pace.pause, d.config.PollMax)
+		r.pace.pause = min(2*r.pace.pause, r.config.PollMax)
 	}
-	if everything || d.tailing.lanes {
-		d.pace.read(started, now, d.restShare(), d.config.PollMax)
+	if everything || r.log.named {
+		r.pace.read(started, now, r.restShare(), r.config.PollMax)
 	}
 	if everything {
-		d.pace.at = d.slowStart.Next(d.untilTick(later(d.pace.rested, now.Add(d.pace.pause)), now))
+		r.pace.at = r.pace.slowStart.Next(r.untilTick(later(r.pace.rested, now.Add(r.pace.pause)), now))
 	}
 }
 
-func (d *Drainer) restShare() int {
-	if d.spool.Statements.Kind.Can().OneWriter {
+func (r *reader) restShare() int {
+	if r.spool.Statements.Kind.Can().OneWriter {
 		return restShareOneWriter
 	}
 	return restShare
@@ -74,11 +80,11 @@ func (d *Drainer) restShare() int {
 // wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over.
 // While a log tells each change, the polls after it are as rare as before, so that the drainer
 // becomes idle again.
-func (d *Drainer) wakeSoon() {
-	if d.pace.pause = d.config.PollMin; d.followed(time.Now()) {
-		d.pace.pause = d.pollMost() / 2
+func (r *reader) wakeSoon() {
+	if r.pace.pause = r.config.PollMin; r.log.followed(time.Now()) {
+		r.pace.pause = r.pollMost() / 2
 	}
-	d.pace.by(d.pace.rested)
+	r.pace.by(r.pace.rested)
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -16,12 +16,12 @@ type pageSize struct {
 
 // pageSize returns the size of the next read. A page has the same maximum number of bytes whatever
 // its messages are.
-func (d *Drainer) pageSize() pageSize {
-	inline := d.config.inline()
-	if d.large {
-		return pageSize{messages: d.config.PageSize / largeShare, inline: inline * largeShare}
+func (r *reader) pageSize() pageSize {
+	inline := r.config.inline()
+	if r.last.large {
+		return pageSize{messages: r.config.PageSize / largeShare, inline: inline * largeShare}
 	}
-	return pageSize{messages: d.config.PageSize, inline: inline}
+	return pageSize{messages: r.config.PageSize, inline: inline}
 }
 
 // inline returns the maximum payload that is read with a page of the usual length. A page has at
@@ -37,16 +37,16 @@ func (c Config) inline() int {
 // most of the messages that were found. Fewer messages are in memory then, but they must still be
 // enough for all workers and for a batch. A batch that is gathered may need as many messages as fit
 // into memory, so then pages keep their size.
-func (d *Drainer) adaptPageSize(found []*spool.Message) {
+func (r *reader) adaptPageSize(found []*spool.Message) {
 	if len(found) == 0 {
 		return
 	}
-	large, inline := 0, d.config.inline()
+	large, inline := 0, r.config.inline()
 	for _, m := range found {
 		if m.Size > inline && m.Size <= inline*largeShare {
 			large++
 		}
 	}
-	enough := d.config.PageSize/largeShare >= max(d.config.Workers, d.config.BatchSize)
-	d.large = large > len(found)/2 && enough && d.config.Gather == nil
+	enough := r.config.PageSize/largeShare >= max(r.config.Workers, r.config.BatchSize)
+	r.last.large = large > len(found)/2 && enough && r.config.Gather == nil
 }

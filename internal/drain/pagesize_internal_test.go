@@ -9,9 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// paged is a drainer with pages of 400 messages of up to 1,000 bytes.
-func paged() *Drainer {
-	return &Drainer{core: &core{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}}
+// paged is a reader with pages of 400 messages of up to 1,000 bytes.
+func paged() *reader {
+	return &reader{core: &core{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}}
 }
 
 // sized are messages of these many bytes.
@@ -25,18 +25,18 @@ func sized(sizes ...int) []*spool.Message {
 
 func TestPageSize_large_payloads_are_read_in_small_pages_of_the_same_bytes(t *testing.T) {
 	t.Parallel()
-	d := paged()
+	r := paged()
 	usual := pageSize{messages: 400, inline: 1000}
-	require.Equal(t, usual, d.pageSize())
+	require.Equal(t, usual, r.pageSize())
 
-	d.adaptPageSize(sized(10, 1001, 4000))
-	require.Equal(t, pageSize{messages: 100, inline: 4000}, d.pageSize())
-	d.adaptPageSize(nil)
-	require.Equal(t, pageSize{messages: 100, inline: 4000}, d.pageSize(), "nothing found says nothing")
-	d.adaptPageSize(sized(10, 1000, 4000))
-	require.Equal(t, usual, d.pageSize(), "as many messages as that have no large payload")
-	d.adaptPageSize(sized(4001, 4001, 4001))
-	require.Equal(t, usual, d.pageSize(), "these would not come along either way")
+	r.adaptPageSize(sized(10, 1001, 4000))
+	require.Equal(t, pageSize{messages: 100, inline: 4000}, r.pageSize())
+	r.adaptPageSize(nil)
+	require.Equal(t, pageSize{messages: 100, inline: 4000}, r.pageSize(), "nothing found says nothing")
+	r.adaptPageSize(sized(10, 1000, 4000))
+	require.Equal(t, usual, r.pageSize(), "as many messages as that have no large payload")
+	r.adaptPageSize(sized(4001, 4001, 4001))
+	require.Equal(t, usual, r.pageSize(), "these would not come along either way")
 }
 
 func TestPageSize_a_small_page_has_enough_for_workers_and_batches(t *testing.T) {
@@ -46,9 +46,9 @@ func TestPageSize_a_small_page_has_enough_for_workers_and_batches(t *testing.T) 
 		"a batch":           func(c *Config) { c.BatchSize = 101 },
 		"a batch over time": func(c *Config) { c.Gather = new(schedule.Gather) },
 	} {
-		d := paged()
-		change(&d.config)
-		d.adaptPageSize(sized(2000, 2000))
-		require.Equal(t, 400, d.pageSize().messages, name)
+		r := paged()
+		change(&r.config)
+		r.adaptPageSize(sized(2000, 2000))
+		require.Equal(t, 400, r.pageSize().messages, name)
 	}
 }

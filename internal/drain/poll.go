@@ -10,6 +10,52 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
+// reader is the component that decides which messages to read next, and reads them. It knows each
+// reason to read again what was read before. It belongs to the goroutine of Run.
+//
+//	pace.go       when to read
+//	fetch.go      one read, and what it found
+//	watermark.go  up to which id no more messages can appear
+//	late.go       transactions that are passed, and watched
+//	sweep.go      messages behind the cursors
+//	leftout.go    topics and keys that reads leave out
+//	stride.go     how far a read goes over what it leaves out
+//	together.go   all lanes in one range of ids
+//	pagesize.go   how many messages a read asks for
+//	ticks.go      the scheduled times of batches
+//	restored.go   a database that went back to an earlier state
+type reader struct {
+	*core
+	handler   Handler // excludes topics
+	lease     *lease
+	settle    *settler // has messages in memory, and hides keys
+	log       *tailing
+	watermark watermark
+	sweeping  sweep
+	stride    stride
+	ticks     ticks
+	left      leftOut
+	last      lastRead
+	reads     []string      // prepared reads, the most recently used last
+	guarded   bool          // Guarded of each message
+	full      bool          // the memory is full: nothing is read until a message is settled
+	ready     chan struct{} // closed after the first read
+}
+
+// lastRead is what the last read told for the next one.
+type lastRead struct {
+	given   int64 // the database's counter of ids; see page
+	dense   bool  // most ids that it passed are those of messages that it returned
+	large   bool  // most payloads are large: see pagesize.go
+	surplus surplusTurn
+}
+
+func newReader(shared *core, handler Handler, l *lease, settle *settler, log *tailing) *reader {
+	return &reader{
+		core: shared, handler: handler, lease: l, settle: settle, log: log, stride: stride{span: firstStride}, ready: make(chan struct{}),
+	}
+}
+
 // roomBeside returns how many messages may be read in addition to those in memory. full is true if
 // the room is too small for a read.
 func roomBeside(inMemory, page int) (room int, full bool) {
@@ -18,163 +64,171 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 }
 
 // room is roomBeside the messages that are in memory now.
-func (d *Drainer) room() (room int, full bool) {
-	size, _ := d.scheduler.Size()
-	page := d.pageSize().messages
-	leaving := min(d.settle.removal.underWay+len(d.settle.settling.part), page) + min(len(d.settle.setbacks.resting), page) + d.scheduler.Beside()
+func (r *reader) room() (room int, full bool) {
+	size, _ := r.scheduler.Size()
+	page := r.pageSize().messages
+	leaving := min(r.settle.removal.underWay+len(r.settle.settling.part), page) + min(len(r.settle.setbacks.resting), page) + r.scheduler.HungMessages()
 	return roomBeside(size-leaving, page)
 }
 
 // poll fetches messages when there is room and a poll is due.
-func (d *Drainer) poll(ctx context.Context) error {
-	d.leaveOut()
-	page := d.pageSize().messages
-	room, full := d.room()
-	everything := d.pace.due(time.Now()) || !d.lanes.anyMore()
-	d.full = full
-	if d.config.Gather != nil {
-		d.scheduler.Full(full)
+func (r *reader) poll(ctx context.Context) error {
+	r.leaveOut()
+	page := r.pageSize().messages
+	room, full := r.room()
+	everything := r.pace.due(time.Now()) || !r.lanes.anyMore()
+	r.full = full
+	if r.config.Gather != nil {
+		r.scheduler.Full(full)
 	}
-	d.settle.logFullMemory(page)
-	if d.control.paused {
-		d.readyOnce.Do(func() { close(d.ready) })
+	r.settle.logFullMemory(page)
+	if r.control.paused {
+		r.isReady()
 		return nil
 	}
-	if d.full {
-		return d.pollRetries(ctx, room+page)
+	if r.full {
+		return r.pollRetries(ctx, room+page)
 	}
-	if everything && !d.pace.due(time.Now()) {
+	if everything && !r.pace.due(time.Now()) {
 		return nil
 	}
-	lanes := d.lanes.hasMore()
+	lanes := r.lanes.hasMore()
 	if everything {
-		lanes = d.lanes.numbers()
+		lanes = r.lanes.numbers()
 	}
-	d.stir(time.Now())
-	first := d.watermark.unset()
+	first := r.watermark.unset()
 	if first {
-		if err := d.markFirst(ctx); err != nil || d.reopen {
+		if err := r.markFirst(ctx); err != nil || r.past.reopen {
 			return err
 		}
 	}
-	d.findWriters(ctx)
+	r.findWriters(ctx)
 	// A read has a bound only up to there. One that succeeds without a bound looks for it as well.
-	unbounded := d.watermark.safe == 0 && d.watermark.given > d.stride.span
-	if unbounded && (first || d.trouble.steps > 0) {
-		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
+	unbounded := r.watermark.safe == 0 && r.watermark.given > r.stride.span
+	if unbounded && (first || r.trouble.steps > 0) {
+		if err := r.readOnlyMeta(ctx, false); err != nil || r.past.reopen {
 			return err
 		}
 	}
 	started := time.Now()
-	limit := d.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
-	params := d.params(lanes, limit)
-	params.Mark = d.watermark.wantsMark(started)
+	limit := r.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
+	params := r.params(lanes, limit)
+	params.Mark = r.watermark.wantsMark(started)
 	if everything {
-		params.Due = d.slowStart.Allow(limit)
+		params.Due = r.pace.slowStart.Allow(limit)
 	}
-	found, err := d.fetch(ctx, params)
+	found, err := r.fetch(ctx, params)
 	if bounded(params) {
-		d.stride.took(time.Since(started), err != nil)
+		r.stride.took(time.Since(started), err != nil)
 	}
 	if err != nil {
 		return err
 	}
-	taken := d.takeIn(params, found)
-	d.plan(everything, len(found.messages) > 0, started, time.Now())
-	d.tailing.lanes = false
+	taken := r.takeIn(params, found)
+	r.plan(everything, len(found.messages) > 0, started, time.Now())
+	r.log.named = false
 	if !taken {
-		d.pace.now()
+		r.pace.now()
 	} else {
-		d.observeRead(params, found)
+		r.log.observeRead(params, found, r.lease.members <= 1)
 	}
-	d.readyOnce.Do(func() { close(d.ready) })
-	if everything && taken && d.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
-		d.pace.now()
+	r.isReady()
+	if everything && taken && r.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
+		r.pace.now()
 	}
 	return nil
+}
+
+// isReady closes the channel that tells of the first read.
+func (r *reader) isReady() {
+	select {
+	case <-r.ready:
+	default:
+		close(r.ready)
+	}
 }
 
 // markFirst sets a mark before the first read. That read then knows which part of the ids that it
 // passes over is final, so the next read does not pass over that part again. It may be all the
 // messages that wait behind a retried one. Where a mark has to be looked for, a read before it says
 // which ids have been given.
-func (d *Drainer) markFirst(ctx context.Context) error {
-	if d.looksForMarks() && d.watermark.given == 0 {
-		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
+func (r *reader) markFirst(ctx context.Context) error {
+	if r.looksForMarks() && r.watermark.given == 0 {
+		if err := r.readOnlyMeta(ctx, false); err != nil || r.past.reopen {
 			return err
 		}
 	}
-	return d.readOnlyMeta(ctx, true)
+	return r.readOnlyMeta(ctx, true)
 }
 
 // readOnlyMeta makes a read of no lane, which may set a mark.
-func (d *Drainer) readOnlyMeta(ctx context.Context, mark bool) error {
-	params := d.params(nil, 0)
+func (r *reader) readOnlyMeta(ctx context.Context, mark bool) error {
+	params := r.params(nil, 0)
 	params.Mark = mark
-	found, err := d.fetch(ctx, params)
+	found, err := r.fetch(ctx, params)
 	if err != nil {
 		return err
 	}
-	d.takeIn(params, found)
+	r.takeIn(params, found)
 	return nil
 }
 
 // pollRetries serves batches that are gathered. Incomplete batches may fill the memory for long,
 // and messages that wait for another attempt must not wait for them.
-func (d *Drainer) pollRetries(ctx context.Context, room int) error {
-	if d.config.Gather == nil || room <= 0 || !d.pace.due(time.Now()) {
+func (r *reader) pollRetries(ctx context.Context, room int) error {
+	if r.config.Gather == nil || room <= 0 || !r.pace.due(time.Now()) {
 		return nil
 	}
 	started := time.Now()
-	params := d.params(d.lanes.numbers(), 0)
-	params.Due = d.slowStart.Allow(room)
-	found, err := d.fetch(ctx, params)
+	params := r.params(r.lanes.numbers(), 0)
+	params.Due = r.pace.slowStart.Allow(room)
+	found, err := r.fetch(ctx, params)
 	if err != nil {
 		return err
 	}
-	taken := d.takeIn(params, found)
-	d.plan(true, len(found.messages) > 0, started, time.Now())
+	taken := r.takeIn(params, found)
+	r.plan(true, len(found.messages) > 0, started, time.Now())
 	if !taken {
-		d.pace.now()
+		r.pace.now()
 	}
 	return nil
 }
 
 // params returns the parameters that all reads of these lanes share. Each lane is read from its
 // cursor on, up to the limit of ready messages.
-func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
+func (r *reader) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id.Load(), Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
-		LookFrom: d.watermark.lookFrom(),
+		Spool: r.id.Load(), Inline: r.pageSize().inline, Unordered: r.config.Unordered, PausedKeys: r.control.pausedKeys,
+		LookFrom: r.watermark.lookFrom(),
 	}
-	d.excludes = d.excludedTopics()
-	d.readAgain(d.excludes)
-	params.Excluded, params.Held = merged(d.excludes, d.leftOut), d.settle.hiddenKeys()
+	r.left.excludes = r.excludedTopics()
+	r.readAgain(r.left.excludes)
+	params.Excluded, params.Held = merged(r.left.excludes, r.left.byLimits), r.settle.hiddenKeys()
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
-		from[number] = d.lanes.held[number].cursor
+		from[number] = r.lanes.held[number].cursor
 	}
 	if limit > 0 {
 		params.PerLane = max(limit/max(len(lanes), 1), 1)
-		params.UpTo = d.readTogether(from, limit)
+		params.UpTo = r.readTogether(from, limit)
 	}
 	for _, number := range lanes {
 		cursor := dialect.Cursor{Lane: number, After: from[number]}
 		if params.UpTo == 0 {
-			cursor.UpTo = d.lanes.held[number].before(d.upTo(cursor.After))
+			cursor.UpTo = r.lanes.held[number].before(r.upTo(cursor.After))
 		}
 		params.Cursors = append(params.Cursors, cursor)
 	}
-	params.Known = d.scheduler.Known(from)
+	params.Known = r.scheduler.Known(from)
 	return params
 }
 
 // readAgain goes back to the beginning when an excluded topic is available again. Its messages must
 // be read before newer messages of their keys, and this read may come before the call of Rescan.
-func (d *Drainer) readAgain(excluded []string) {
+func (r *reader) readAgain(excluded []string) {
 	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
-	if slices.ContainsFunc(d.excluded, back) {
-		d.lanes.rewind()
+	if slices.ContainsFunc(r.left.excluded, back) {
+		r.lanes.rewind()
 	}
 }
 
@@ -182,59 +236,51 @@ func (d *Drainer) readAgain(excluded []string) {
 // this process has not applied yet: a message that they removed may have held back others, which
 // were not read. It reports false for a read that is thrown away, because a late transaction has
 // ended or because the database went back.
-func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
-	if reason, lost := d.databaseWentBack(found, time.Now()); reason != "" {
-		d.startOver(reason, lost)
+func (r *reader) takeIn(params dialect.FetchParams, found *page) bool {
+	if reason, lost := r.databaseWentBack(found, time.Now()); reason != "" {
+		r.startOver(reason, lost)
 		return false
 	}
-	d.observeVersion(found.version)
-	d.observeMembers(found)
-	if found.version != d.control.version {
+	r.observeVersion(found.version)
+	r.lease.observeMembers(found)
+	if found.version != r.control.version {
 		return true
 	}
-	d.excluded = d.excludes
+	r.left.excluded = r.left.excludes
 	now := time.Now()
-	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
-	d.watermark.given = found.given
+	safe := r.watermark.observe(found.running, found.newest, len(found.messages), now)
+	r.watermark.given = found.given
 	if params.Mark {
-		d.watermark.set(found.next, d.marked(found), found.running, now)
+		r.watermark.set(found.next, r.marked(found), found.running, now)
 	}
-	if d.rereadLate(params, found) || d.tick(found) {
+	if r.rereadLate(params, found) || r.tick(found) {
 		return false
 	}
-	found.leaveSurplus(params, &d.surplus)
-	d.slowStart.Found(params.Due, found.waited)
-	d.dense = found.dense()
-	d.adaptPageSize(found.messages)
-	d.leaveEarly(params, found)
-	d.leaveLater(found)
+	found.leaveSurplus(params, &r.last.surplus)
+	r.pace.slowStart.Found(params.Due, found.waited)
+	r.last.dense = found.dense()
+	r.adaptPageSize(found.messages)
+	r.leaveEarly(params, found)
+	r.leaveLater(found)
 	for _, m := range found.messages {
-		d.prepareToLoad(m)
+		r.prepareToLoad(m)
 	}
 	if params.PerLane > 0 {
-		d.remember(params, found, safe)
+		r.remember(params, found, safe)
 	}
-	for _, m := range d.loadPage(params, found) {
-		d.lanes.unexpose(m)
-		if l := d.lanes.of(m); l != nil && l.suspect { // each read finds it, so that it stays exposed
+	for _, m := range r.loadPage(params, found) {
+		r.lanes.unexpose(m)
+		if l := r.lanes.of(m); l != nil && l.suspect { // each read finds it, so that it stays exposed
 			l.lower(m.Ref.ID)
 		}
 	}
-	d.given = found.given
+	r.last.given = found.given
 	return true
 }
 
-// observeMembers takes in how many processes share how many free lanes.
-func (d *Drainer) observeMembers(found *page) {
-	d.free, d.members = found.free, found.members
-	if d.unfair() {
-		d.pace.renewAt = time.Time{}
-	}
-}
-
 // marked returns the id of a mark, if that is beyond the ids read.
-func (d *Drainer) marked(found *page) int64 {
-	if d.looksForMarks() {
+func (r *reader) marked(found *page) int64 {
+	if r.looksForMarks() {
 		return found.stored
 	}
 	return found.given
@@ -242,12 +288,12 @@ func (d *Drainer) marked(found *page) int64 {
 
 // looksForMarks reports whether the database cannot tell the id of a mark, so that a read looks for
 // a stored one: on MariaDB, where a crash may set the counter of ids back to the last committed id.
-func (d *Drainer) looksForMarks() bool { return d.spool.Statements.FreeWriters != "" }
+func (c *core) looksForMarks() bool { return c.spool.Statements.FreeWriters != "" }
 
 // remember stores how far each lane was read.
-func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
+func (r *reader) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
-		l := d.lanes.held[cursor.Lane]
+		l := r.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor, params)
 		if l.later > 0 && upTo >= l.later-1 {
 			upTo, more = l.later-1, false
@@ -261,30 +307,30 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 }
 
 // prepareToLoad adds this process's own knowledge to a message.
-func (d *Drainer) prepareToLoad(m *spool.Message) {
-	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.settle.setbacks.of(m) > 0
+func (r *reader) prepareToLoad(m *spool.Message) {
+	m.Spool, m.Keep, m.Guarded, m.Apart = r.spool, r.config.History > 0, r.guarded, r.settle.setbacks.of(m) > 0
 	switch {
-	case d.config.Gather == nil:
-	case d.ticking() && m.Ref.State == dialect.StateScheduled:
+	case r.config.Gather == nil:
+	case r.ticking() && m.Ref.State == dialect.StateScheduled:
 		m.Due = m.CreatedAt // its own time has come
 	default:
-		m.Due = d.config.Gather.Due(m.CreatedAt)
+		m.Due = r.config.Gather.Due(m.CreatedAt)
 	}
-	if d.crashedTooOften(m) {
+	if r.crashedTooOften(m) {
 		m.Doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
 	}
-	d.lanes.expose(m)
+	r.lanes.expose(m)
 }
 
 // loadPage gives the messages of a page to the scheduler, and returns those that it left out.
-func (d *Drainer) loadPage(params dialect.FetchParams, found *page) []*spool.Message {
-	t, w := &d.ticks, &d.watermark
+func (r *reader) loadPage(params dialect.FetchParams, found *page) []*spool.Message {
+	t, w := &r.ticks, &r.watermark
 	switch {
-	case d.config.Gather == nil:
-		return d.scheduler.Load(found.messages)
-	case params.PerLane > 0 && params.Due > 0 && len(params.Cursors) == len(d.lanes.numbers()):
+	case r.config.Gather == nil:
+		return r.scheduler.Load(found.messages)
+	case params.PerLane > 0 && params.Due > 0 && len(params.Cursors) == len(r.lanes.numbers()):
 		committed := (w.final > t.mark || !w.pending && !w.lags()) && len(w.late.places) == 0
-		t.whole = (committed || time.Since(t.began) >= openAtTick) && !d.lanes.anyMore() && found.waited < params.Due
+		t.whole = (committed || time.Since(t.began) >= openAtTick) && !r.lanes.anyMore() && found.waited < params.Due
 	}
-	return d.scheduler.LoadRead(found.now, t.whole, found.messages)
+	return r.scheduler.LoadRead(found.now, t.whole, found.messages)
 }

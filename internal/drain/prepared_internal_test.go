@@ -35,17 +35,17 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 			reads := map[string]bool{}
 			check := func(params dialect.FetchParams) {
 				t.Helper()
-				_, err := d.fetch(t.Context(), params)
+				_, err := d.reader.fetch(t.Context(), params)
 				require.NoError(t, err)
 				reads[own.Statements.Fetch(params).Text] = true
-				_, err = d.findFreed(t.Context(), dialect.SweepParams{
+				_, err = d.reader.findFreed(t.Context(), dialect.SweepParams{
 					Spool: d.id.Load(), Excluded: params.Excluded, PausedKeys: params.PausedKeys, Held: params.Held,
 				})
 				require.NoError(t, err)
 			}
 			for n := range lanes + 1 {
 				for variant := range 16 {
-					params := d.params(d.lanes.numbers()[:n], 10)
+					params := d.reader.params(d.lanes.numbers()[:n], 10)
 					params.UpTo, params.PausedKeys = 0, variant&1 != 0
 					if variant&2 != 0 {
 						params.Excluded = []string{"orders"}
@@ -59,7 +59,7 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 					check(params)
 				}
 			}
-			d.findWriters(t.Context())
+			d.reader.findWriters(t.Context())
 			for n := range 3 { // messages that are ready, that waited, and both
 				var refs []dialect.Ref
 				for state := range 2 {
@@ -78,7 +78,7 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 			}
 			t.Logf("%d reads, %d statements prepared", len(reads), preparedOn(t, db, database.Dialect))
 			require.LessOrEqual(t, preparedOn(t, db, database.Dialect), readsPrepared+others)
-			require.LessOrEqual(t, len(d.reads), readsPrepared)
+			require.LessOrEqual(t, len(d.reader.reads), readsPrepared)
 			end()
 			require.Zero(t, preparedOn(t, db, database.Dialect), "it gives up all at its end")
 		})
@@ -94,15 +94,15 @@ func TestDrainer_counts_reads_that_are_prepared_and_fail(t *testing.T) {
 		d, end := newStepped(database.DB, own, 10)
 		defer end()
 		require.NoError(t, d.tryOpen(t.Context()))
-		params := d.params(nil, 10)
+		params := d.reader.params(nil, 10)
 		text := own.Statements.Fetch(params).Text
 		_, err := d.prepared.Get(t.Context(), text) //nolint:sqlclosecheck // it stays prepared
 		require.NoError(t, err)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = d.fetch(ended, params)
+		_, err = d.reader.fetch(ended, params)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Contains(t, d.reads, text)
+		require.Contains(t, d.reader.reads, text)
 	})
 }
 

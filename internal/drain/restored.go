@@ -52,13 +52,14 @@ type past struct {
 	file         os.FileInfo          // the file of SQLite's database
 	path         string
 	since        time.Time // when this process last started over
+	reopen       bool      // the database went back, and the spool must be looked up again
 }
 
 // databaseWentBack returns how a read shows that the database is another one, or an older one, than
 // the previous reads saw. The reason is empty if it does not. lost is true if data was certainly
 // lost.
-func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, lost bool) {
-	p := &d.past
+func (r *reader) databaseWentBack(found *page, now time.Time) (reason string, lost bool) {
+	p := &r.past
 	last, met := p.incarnations[found.incarnation]
 	first := len(p.incarnations) == 0
 	if first {
@@ -71,7 +72,7 @@ func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, l
 	switch {
 	case found.version == unknownVersion:
 		return "it no longer contains the spool", true
-	case found.version < d.control.version:
+	case found.version < r.control.version:
 		return "it no longer contains the latest change by an operator", true
 	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
@@ -80,7 +81,7 @@ func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, l
 	case found.lowest < before.lowest:
 		return fmt.Sprintf("its oldest transaction is %d, and was %d before", found.lowest, before.lowest), true
 	}
-	if id := d.scheduler.Replaced(found.messages); id != 0 && found.version == d.control.version {
+	if id := r.scheduler.Replaced(found.messages); id != 0 && found.version == r.control.version {
 		return fmt.Sprintf("another message has the id %d", id), true
 	}
 	return "", false
@@ -88,28 +89,28 @@ func (d *Drainer) databaseWentBack(found *page, now time.Time) (reason string, l
 
 // startOver drops the messages in memory that the drainer has not handed out, and makes it look up
 // its spool, its lanes and all messages again.
-func (d *Drainer) startOver(reason string, lost bool) {
-	fields := watermill.LogFields{"spool": d.spool.Name(), "reason": reason}
+func (r *reader) startOver(reason string, lost bool) {
+	fields := watermill.LogFields{"spool": r.spool.Name(), "reason": reason}
 	if lost {
-		d.logger.Error("Postbox starts over, since its database went back to an earlier state", errWentBack, fields)
+		r.logger.Error("Postbox starts over, since its database went back to an earlier state", errWentBack, fields)
 	} else {
-		d.logger.Info("Postbox starts over, since its database may have gone back to an earlier state", fields)
+		r.logger.Info("Postbox starts over, since its database may have gone back to an earlier state", fields)
 	}
-	for _, m := range d.scheduler.Outlive() {
-		d.lanes.unexpose(m)
+	for _, m := range r.scheduler.Outlive() {
+		r.lanes.unexpose(m)
 	}
-	d.lanes.rewind()
-	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil
-	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
-	d.past.since = time.Now()
-	d.settle.unsettled = slices.Concat(d.settle.removal.waiting, d.settle.unsettled)
-	d.settle.removal.waiting = nil
-	for _, e := range d.settle.unsettled {
-		d.revoke(e)
+	r.lanes.rewind()
+	r.watermark, r.sweeping, r.left.excluded = watermark{}, sweep{}, nil
+	r.control.version, r.control.checkedAt = unknownVersion, time.Time{}
+	r.past.since = time.Now()
+	r.settle.unsettled = slices.Concat(r.settle.removal.waiting, r.settle.unsettled)
+	r.settle.removal.waiting = nil
+	for _, e := range r.settle.unsettled {
+		r.revoke(e)
 	}
-	d.reopen, d.pace = true, pace{pause: d.config.PollMin}
-	d.scheduler.Extend(time.Time{}) // until the held lanes are known
-	d.scheduler.LoseSlots()
+	r.past.reopen, r.pace = true, pace{pause: r.config.PollMin, slowStart: r.pace.slowStart}
+	r.scheduler.Extend(time.Time{}) // until the held lanes are known
+	r.scheduler.LoseSlots()
 }
 
 // revoke discards the outcome Done of a message that was handed out before the drainer started
@@ -142,7 +143,7 @@ var errWentBack = errors.New("the cause may be a promoted standby that lagged, a
 // openAgain looks up the spool again: in a restored database the spool may have another id, or may
 // be missing.
 func (d *Drainer) openAgain(ctx context.Context) error {
-	if !d.reopen {
+	if !d.past.reopen {
 		return nil
 	}
 	id, err := d.spool.Find(ctx, d.db, d.spool.Statements.FindSpool)
@@ -155,19 +156,19 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	if err := d.tryOpen(ctx); err != nil {
 		return err
 	}
-	d.reopen = false
+	d.past.reopen = false
 	return nil
 }
 
 // checkFile returns an error if SQLite's file is not the one that was opened. Other databases have
 // no file that this process sees.
-func (d *Drainer) checkFile(ctx context.Context) error {
-	p := &d.past
-	if d.spool.Statements.DatabaseFile == "" {
+func (c *core) checkFile(ctx context.Context) error {
+	p := &c.past
+	if c.spool.Statements.DatabaseFile == "" {
 		return nil
 	}
 	if p.path == "" {
-		err := d.db.QueryRowContext(ctx, d.spool.Statements.DatabaseFile).Scan(&p.path)
+		err := c.db.QueryRowContext(ctx, c.spool.Statements.DatabaseFile).Scan(&p.path)
 		if err != nil || p.path == "" { // a database in memory
 			return err
 		}

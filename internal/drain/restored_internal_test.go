@@ -46,7 +46,7 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			require.NoError(t, d.settle.settleFinished(t.Context()))
 			require.Equal(t, 1, underWay)
 
-			d.startOver("the test says so", true)
+			d.reader.startOver("the test says so", true)
 			d.settle.removal.start = begin
 			result := end(entries)
 			result.entries = entries

@@ -55,7 +55,7 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 		require.Equal(t, "13", d.settle.setbacks.resting[0].Message.MessageID)
 		all, _ := d.scheduler.Size()
 		require.Equal(t, 1, all)
-		require.False(t, d.renewalDue(), "no lane was lost")
+		require.False(t, d.lease.renewalDue(), "no lane was lost")
 
 		end()
 		d.settle.unsettled = d.settle.setbacks.resting
@@ -88,7 +88,7 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 
 		end := d.beginUnsettled(t.Context())
 		require.NoError(t, d.upkeep(t.Context()))
-		require.True(t, d.reopen, "it has started over")
+		require.True(t, d.past.reopen, "it has started over")
 		require.NoError(t, end())
 		inMemory, _ := d.scheduler.Size()
 		require.Equal(t, inMemory, len(d.settle.unsettled)+len(d.settle.removal.waiting)+len(d.settle.setbacks.resting), "each will be settled")
@@ -160,7 +160,7 @@ func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *tes
 	batch := d.scheduler.Take()
 	batch[0].Message.Unload()
 	d.db = nil
-	require.Panics(t, func() { d.workOn(t.Context(), batch) })
+	require.Panics(t, func() { d.workers.workOn(t.Context(), batch) })
 	d.db = db
 	finished := d.scheduler.TakeFinished()
 	require.Len(t, finished, 1)
@@ -182,7 +182,7 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.trouble.until = time.Now() // its pause is over
 
 	d.step(t.Context())
-	require.False(t, d.renewalDue())
+	require.False(t, d.lease.renewalDue())
 }
 
 // A read leaves out a message since an earlier one of its key has failed, and is not settled yet.
@@ -198,7 +198,7 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	d, end := newStepped(database.DB, own, dialect.Lanes) // a read has one message of each lane
 	t.Cleanup(end)
 	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 1)
-	d.started = 1 << 20 // it never starts a worker
+	d.workers.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
 	database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed'")
 	d.step(t.Context())
@@ -207,7 +207,7 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	var work func()
 	d.settle.removal.start = func(begun func()) { work = begun }
 	for range 3 {
-		d.watermark.safe, d.pace.at = firstStride/2, time.Time{} // reads need not return to what they have passed
+		d.reader.watermark.safe, d.pace.at = firstStride/2, time.Time{} // reads need not return to what they have passed
 		d.step(t.Context())
 	}
 	d.settle.removal.start = start

@@ -8,8 +8,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// settler is the room that writes the outcomes of messages. It knows which have ended and are not
-// written yet, what is being written, and what rests since it could not be. It belongs to the
+// settler is the component that writes the outcomes of messages. It knows which have ended and are
+// not written yet, what is being written, and what rests since it could not be. It belongs to the
 // goroutine of Run.
 //
 //	fate.go        what becomes of a message that failed

@@ -30,7 +30,7 @@ func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, no
 	d.configured.Workers, d.config.Workers = 0, 0
 	started := time.Now()
 	now = &started
-	d.slowStart.Now = func() time.Time { return *now }
+	d.pace.slowStart.Now = func() time.Time { return *now }
 	require.NoError(t, d.tryOpen(t.Context()))
 	return d, now
 }
@@ -89,12 +89,12 @@ func TestDrainer_spreads_overdue_retries_after_each_standstill(t *testing.T) {
 				d.control.checkedAt = time.Time{}
 			},
 		} {
-			for d.read(t); d.slowStart.Active; d.read(t) { // until nothing is overdue
+			for d.read(t); d.pace.slowStart.Active; d.read(t) { // until nothing is overdue
 			}
-			d.slowStart.Rate = 0
+			d.pace.slowStart.Rate = 0
 			standstill()
 			d.read(t)
-			require.Equal(t, schedule.SlowStartRate, d.slowStart.Rate, what)
+			require.Equal(t, schedule.SlowStartRate, d.pace.slowStart.Rate, what)
 		}
 	})
 }

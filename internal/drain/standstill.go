@@ -15,15 +15,15 @@ import (
 // back changes nothing: then the monotonic clock decides.
 
 // renewalDue reports whether the leases must be renewed, by either clock.
-func (d *Drainer) renewalDue() bool {
+func (le *lease) renewalDue() bool {
 	now := time.Now()
-	return !now.Add(d.scheduler.StoodStill(d.renewedAhead, now)).Before(d.pace.renewAt)
+	return !now.Add(le.scheduler.StoodStill(le.renewedAhead, now)).Before(le.pace.renewAt)
 }
 
 // wakeUp is called after the process has stood still. Operators may have changed settings
 // meanwhile. The process applies them before it renews its leases and so hands out messages again.
 func (d *Drainer) wakeUp(ctx context.Context) error {
-	still := d.scheduler.StoodStill(d.renewedAhead, time.Now())
+	still := d.scheduler.StoodStill(d.lease.renewedAhead, time.Now())
 	if still < controlInterval || d.pace.renewAt.IsZero() {
 		return nil
 	}

@@ -44,7 +44,7 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	c := &counter{T: t, database: database, d: d}
 	require.NoError(t, c.d.tryOpen(t.Context()))
 	require.NoError(t, c.d.upkeep(t.Context()))
-	found, err := c.d.fetch(t.Context(), c.d.params([]int{0}, counted))
+	found, err := c.d.reader.fetch(t.Context(), c.d.reader.params([]int{0}, counted))
 	require.NoError(t, err)
 	require.Len(t, found.messages, counted)
 	for _, m := range found.messages {

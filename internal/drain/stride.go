@@ -36,8 +36,8 @@ func (s *stride) took(took time.Duration, failed bool) {
 }
 
 // upTo returns the id up to which a lane is read after its cursor, or 0 for its end.
-func (d *Drainer) upTo(cursor int64) int64 {
-	if end := cursor + d.stride.span; end <= d.watermark.safe {
+func (r *reader) upTo(cursor int64) int64 {
+	if end := cursor + r.stride.span; end <= r.watermark.safe {
 		return end
 	}
 	return 0

@@ -25,7 +25,7 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 		own := newOutbox(t, database)
 		d, end := newStepped(database.DB, own, 10)
 		t.Cleanup(end)
-		d.handler = without{}
+		d.reader.handler = without{}
 		var all []spool.Draft
 		for i := range excluded {
 			all = append(all, spool.Draft{Topic: "broken", MessageID: fmt.Sprint(i), Key: fmt.Sprint(i % 7)})
@@ -36,11 +36,11 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 		require.NoError(t, d.applySettings(t.Context()))
 		steps, cursors := 0, map[int]int64{}
 		require.Eventually(t, func() bool {
-			d.stride.span = span
+			d.reader.stride.span = span
 			d.pace.at = time.Time{}
-			require.NoError(t, d.poll(t.Context()))
+			require.NoError(t, d.reader.poll(t.Context()))
 			for number, l := range d.lanes.held {
-				if l.cursor < d.watermark.safe { // the last step ends at the end
+				if l.cursor < d.reader.watermark.safe { // the last step ends at the end
 					require.LessOrEqual(t, l.cursor, cursors[number]+span)
 				}
 				cursors[number] = l.cursor
@@ -49,7 +49,7 @@ func TestStride_G8_reads_pass_over_what_they_leave_out_in_steps(t *testing.T) {
 			return len(d.scheduler.Snapshot().Messages) == 1
 		}, time.Minute, testdb.PollPause)
 		require.Equal(t, "last", d.scheduler.Snapshot().Messages[0].MessageID)
-		if d.watermark.safe > 0 { // without a watermark, each read begins at the first message
+		if d.reader.watermark.safe > 0 { // without a watermark, each read begins at the first message
 			require.Greater(t, steps, excluded/span/2)
 		}
 	})

@@ -70,72 +70,72 @@ func (s *sweep) stopped(now time.Time) {
 
 // sweep performs a step if one is due, and reports whether it has found a message. A step that
 // fails does no harm: the next read begins at the cursors, and will report an unavailable database.
-func (d *Drainer) sweep(ctx context.Context, lanes []int) bool {
+func (r *reader) sweep(ctx context.Context, lanes []int) bool {
 	started := time.Now()
-	if !d.sweeping.due(started) {
+	if !r.sweeping.due(started) {
 		return false
 	}
-	params, upTo, highest := d.sweepParams(lanes)
+	params, upTo, highest := r.sweepParams(lanes)
 	if len(params.Ranges) == 0 {
-		d.sweeping.stepped(highest, highest, started, 0)
+		r.sweeping.stepped(highest, highest, started, 0)
 		return false
 	}
-	waited := d.db.Stats().WaitDuration
-	found, err := d.findFreed(ctx, params)
-	waited = d.db.Stats().WaitDuration - waited
+	waited := r.db.Stats().WaitDuration
+	found, err := r.findFreed(ctx, params)
+	waited = r.db.Stats().WaitDuration - waited
 	if err == nil {
 		for lane, id := range found {
-			d.lanes.lower(lane, id)
+			r.lanes.lower(lane, id)
 		}
 		now := time.Now()
-		d.sweeping.stepped(upTo, highest, now, now.Sub(started))
+		r.sweeping.stepped(upTo, highest, now, now.Sub(started))
 		return len(found) > 0
 	}
-	first := !d.sweeping.failed // a single failed step is not logged: the next step is smaller
-	d.sweeping.stopped(time.Now())
-	if first || d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
+	first := !r.sweeping.failed // a single failed step is not logged: the next step is smaller
+	r.sweeping.stopped(time.Now())
+	if first || r.sweeping.reported || r.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
 		return false
 	}
-	d.sweeping.reported = true
+	r.sweeping.reported = true
 	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
 	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement was waiting for a connection
 		advice = fmt.Sprintf("the pool had no free connection within %s, so allow more connections (SetMaxOpenConns), or release them sooner", sweepLimit)
 	}
-	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
+	r.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
 		"are read as before, and the search is tried again later, in smaller steps. If this persists: "+advice, err,
-		watermill.LogFields{"spool": d.spool.Name()})
+		watermill.LogFields{"spool": r.spool.Name()})
 	return false
 }
 
 // sweepParams returns the parameters of the next step, the id up to which it goes, and the highest
 // cursor.
-func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, highest int64) {
-	s := &d.sweeping
+func (r *reader) sweepParams(lanes []int) (params dialect.SweepParams, upTo, highest int64) {
+	s := &r.sweeping
 	if s.span == 0 {
 		s.span = firstSpan
 	}
 	upTo = s.after + s.span
 	params = dialect.SweepParams{
-		Spool: d.id.Load(), Excluded: merged(d.excludedTopics(), d.leftOut), Unordered: d.config.Unordered,
-		PausedKeys: d.control.pausedKeys, Held: d.settle.hiddenKeys(),
+		Spool: r.id.Load(), Excluded: merged(r.excludedTopics(), r.left.byLimits), Unordered: r.config.Unordered,
+		PausedKeys: r.control.pausedKeys, Held: r.settle.hiddenKeys(),
 	}
 	for _, number := range lanes {
-		cursor := d.lanes.held[number].cursor
+		cursor := r.lanes.held[number].cursor
 		if highest = max(highest, cursor); cursor > s.after {
 			params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: s.after, UpTo: min(cursor, upTo)})
 		}
 	}
-	params.Known = d.scheduler.Between(s.after, upTo)
+	params.Known = r.scheduler.Between(s.after, upTo)
 	return params, upTo, highest
 }
 
 // findFreed returns the first message that a step has found in each lane.
-func (d *Drainer) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
+func (r *reader) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.Sweep(params))
+	rows, err := r.prepared.Query(ctx, r.db, r.spool.Statements.Sweep(params))
 	if err != nil {
-		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+		return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
 	}
 	defer func() { _ = rows.Close() }()
 	found := map[int]int64{}
@@ -143,14 +143,14 @@ func (d *Drainer) findFreed(ctx context.Context, params dialect.SweepParams) (ma
 		var lane int
 		var id sql.NullInt64
 		if err := rows.Scan(&lane, &id); err != nil {
-			return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+			return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
 		}
 		if id.Valid {
 			found[lane] = id.Int64
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+		return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
 	}
 	return found, nil
 }

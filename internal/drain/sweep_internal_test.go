@@ -84,11 +84,11 @@ func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 		d.lanes.held[0].cursor = 1000 // there is something to sweep
 		reported := func() string {
 			log := &sweepLog{}
-			d.logger, d.sweeping = log, sweep{}
-			d.sweep(t.Context(), []int{0})
+			d.logger, d.reader.sweeping = log, sweep{}
+			d.reader.sweep(t.Context(), []int{0})
 			require.Empty(t, log.messages, "a step that fails once")
-			d.sweeping.next = time.Time{}
-			d.sweep(t.Context(), []int{0})
+			d.reader.sweeping.next = time.Time{}
+			d.reader.sweep(t.Context(), []int{0})
 			require.Len(t, log.messages, 1)
 			return log.messages[0]
 		}
@@ -128,7 +128,7 @@ func TestSweep_comes_after_the_read(t *testing.T) {
 		d, end := newStepped(database.Open(t), own, 20)
 		t.Cleanup(end)
 		d.configured.Workers = 0
-		d.sweeping.next = time.Now().Add(time.Hour)
+		d.reader.sweeping.next = time.Now().Add(time.Hour)
 		require.NoError(t, d.tryOpen(t.Context()))
 		write := func(id string) {
 			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))
@@ -148,7 +148,7 @@ func TestSweep_comes_after_the_read(t *testing.T) {
 		d.scheduler.DropAll() // as if it had not been readable when the cursor passed it
 
 		write("new")
-		d.pace.at, d.sweeping.next = time.Time{}, time.Time{}
+		d.pace.at, d.reader.sweeping.next = time.Time{}, time.Time{}
 		d.step(t.Context())
 		require.Equal(t, []string{"new"}, inMemory())
 		require.Zero(t, d.pace.at, "there is something to read")
@@ -194,15 +194,15 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 		}
 		return false
 	}
-	d.sweeping.next = time.Now().Add(time.Hour)
+	d.reader.sweeping.next = time.Now().Add(time.Hour)
 	write("before")
 	require.Eventually(t, func() bool { return read("before") && d.lanes.held[0].cursor >= entries }, time.Minute, time.Millisecond)
 
 	_, err = db.ExecContext(t.Context(), "SET statement_timeout = 15")
 	require.NoError(t, err)
-	d.sweeping = sweep{span: largestSpan}
+	d.reader.sweeping = sweep{span: largestSpan}
 	for n := range 5 {
-		d.sweeping.span, d.sweeping.next = largestSpan, time.Time{}
+		d.reader.sweeping.span, d.reader.sweeping.next = largestSpan, time.Time{}
 		write(fmt.Sprint(n))
 		require.Eventually(t, func() bool { return read(fmt.Sprint(n)) }, time.Minute, time.Millisecond)
 	}
@@ -213,8 +213,8 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 
 	// In smaller steps a sweep gets through all the same.
 	require.Eventually(t, func() bool {
-		d.sweeping.next = time.Time{}
+		d.reader.sweeping.next = time.Time{}
 		read("none")
-		return d.sweeping.after == 0
+		return d.reader.sweeping.after == 0
 	}, time.Minute, time.Millisecond)
 }

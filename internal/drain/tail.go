@@ -17,8 +17,9 @@ import (
 // poll until the snapshot of a read of its lane sees it. The process that reads the log wakes
 // those of other processes, as publishers do.
 type tailing struct {
+	*core
 	feed   *tail.Feed // nil: no log is read
-	lanes  bool       // the next read is of lanes that the log has named
+	named  bool       // the next read is of lanes that the log has named
 	pause  time.Duration
 	others *spool.Announcer
 }
@@ -31,50 +32,43 @@ const (
 	invisibleMax = 50 * time.Millisecond
 )
 
-// startTailing makes the drainer hear of what a log tells, if there is a feed.
-func (d *Drainer) startTailing() {
-	d.tailing = tailing{feed: d.configured.Feed, others: spool.NewAnnouncer(d.spool, d.db, d.logger)}
-}
-
 // followed reports whether a log tells each change, so that polls find nothing that it does not.
-func (d *Drainer) followed(now time.Time) bool {
-	return d.tailing.feed != nil && d.tailing.feed.Tells(now)
+func (t *tailing) followed(now time.Time) bool {
+	return t.feed != nil && t.feed.Tells(now)
 }
 
-// takeTold makes the next poll come soon if the log has told a transaction that no read has seen. A
-// read of the lanes that it names is a fraction of a poll of all.
-func (d *Drainer) takeTold() {
-	t := &d.tailing
+// takeTold makes the next read one of the lanes in which the log has told a transaction that no
+// read has seen, which is a fraction of a poll of all. It reports true if it takes a poll.
+func (t *tailing) takeTold() (poll bool) {
 	if t.feed == nil {
-		return
+		return false
 	}
 	told, messages := t.feed.News()
-	d.configured.Meter.LogTaken(messages)
+	t.configured.Meter.LogTaken(messages)
 	if len(told) == 0 {
-		return
+		return false
 	}
-	if time.Now().Before(d.pace.rested) || slices.ContainsFunc(told, func(lane int) bool { return d.lanes.held[lane] == nil }) {
-		d.wakeSoon()
-		return
+	if time.Now().Before(t.pace.rested) || slices.ContainsFunc(told, func(lane int) bool { return t.lanes.held[lane] == nil }) {
+		return true
 	}
 	for _, lane := range told {
-		d.lanes.held[lane].hasMore = true
+		t.lanes.held[lane].hasMore = true
 	}
-	t.lanes = true
+	t.named = true
+	return false
 }
 
 // observeRead notes what a read has seen. If a change is left that it has not seen, a poll follows.
-func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
-	t := &d.tailing
-	if t.feed == nil || found.seen == nil || params.PerLane == 0 || found.version != d.control.version {
+func (t *tailing) observeRead(params dialect.FetchParams, found *page, alone bool) {
+	if t.feed == nil || found.seen == nil || params.PerLane == 0 || found.version != t.control.version {
 		return
 	}
 	lanes := make([]int, len(params.Cursors))
 	for i, c := range params.Cursors {
 		lanes[i] = c.Lane
 	}
-	first, left := t.feed.Read(found.seen, lanes, len(lanes) == len(d.lanes.numbers()))
-	if first > 0 && d.members > 1 {
+	first, left := t.feed.Read(found.seen, lanes, len(lanes) == len(t.lanes.numbers()))
+	if first > 0 && !alone {
 		t.others.Notify()
 	}
 	if left == 0 {
@@ -82,5 +76,5 @@ func (d *Drainer) observeRead(params dialect.FetchParams, found *page) {
 		return
 	}
 	t.pause = min(max(2*t.pause, invisibleMin), invisibleMax)
-	d.pace.by(later(d.pace.rested, time.Now().Add(t.pause)))
+	t.pace.by(later(t.pace.rested, time.Now().Add(t.pause)))
 }

@@ -32,10 +32,10 @@ func newTailed(t *testing.T) *tailed {
 	t.Cleanup(end)
 	d.configured.Feed = tail.NewFeed()
 	d.configured.PollMax, d.config.PollMax = time.Hour, time.Hour
-	d.startTailing()
-	d.started = 1 << 20 // it never starts a worker
+	d.log.feed = d.configured.Feed
+	d.workers.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
-	t.Cleanup(d.tailing.others.Close)
+	t.Cleanup(d.log.others.Close)
 	return &tailed{T: t, Drainer: d, db: database, written: map[uint32]int{}}
 }
 
@@ -44,7 +44,7 @@ func (w *tailed) begin() {
 	w.configured.Feed.Begin()
 	w.configured.Feed.Tell(true)
 	w.configured.Feed.Hear(time.Now().Add(time.Hour))
-	w.polls(func() bool { return !w.watermark.unset() && !w.watermark.pending })
+	w.polls(func() bool { return !w.reader.watermark.unset() && !w.reader.watermark.pending })
 }
 
 // polls polls until a condition is met. Transactions of other tests keep a mark pending for a
@@ -59,7 +59,7 @@ func (w *tailed) polls(condition func() bool) {
 
 // poll is a step with a poll, and with a mark if one is wanted.
 func (w *tailed) poll() {
-	w.pace.at, w.watermark.markAt = time.Time{}, time.Time{}
+	w.pace.at, w.reader.watermark.markAt = time.Time{}, time.Time{}
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -165,7 +165,7 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 		w.poll()
 	}
 	require.Equal(t, []string{"a", "b"}, w.inMemory())
-	require.Zero(t, w.tailing.pause, "there is nothing more to wait for")
+	require.Zero(t, w.log.pause, "there is nothing more to wait for")
 }
 
 // What a log told that is not read any more may be of a server that is gone.
@@ -190,7 +190,7 @@ func TestTailing_wakes_other_processes(t *testing.T) {
 	require.NoError(t, listener.Listen(w.spool.Channel()))
 	w.db.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 9e15 FROM postbox_spools")
 	w.poll()
-	require.Equal(t, 2, w.members)
+	require.Equal(t, 2, w.lease.members)
 	w.tell(w.commit(order("a")))
 	w.stepOnly()
 	select {

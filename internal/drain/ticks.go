@@ -34,23 +34,23 @@ const (
 )
 
 // ticking reports whether batches have scheduled times.
-func (d *Drainer) ticking() bool { return d.config.Gather != nil && d.config.Gather.OnlyDue }
+func (c *core) ticking() bool { return c.config.Gather != nil && c.config.Gather.OnlyDue }
 
 // tick opens the lanes again if a scheduled time has come before a read. It reports true for a read
 // that ended too early.
-func (d *Drainer) tick(found *page) bool {
-	if !d.ticking() {
+func (r *reader) tick(found *page) bool {
+	if !r.ticking() {
 		return false
 	}
-	t, now := &d.ticks, time.Now()
-	next := d.config.Gather.Due(found.now)
+	t, now := &r.ticks, time.Now()
+	next := r.config.Gather.Due(found.now)
 	come := !next.Equal(t.next) // also if the clock went back across a time, which comes once more then
 	if come {
-		t.next, t.began, t.mark, t.whole = next, now, d.watermark.marks, false
+		t.next, t.began, t.mark, t.whole = next, now, r.watermark.marks, false
 	}
 	t.at = now.Add(t.next.Sub(found.now))
 	again := false
-	for _, l := range d.lanes.held {
+	for _, l := range r.lanes.held {
 		if come && l.later > 0 {
 			l.later, again = 0, true
 		}
@@ -59,18 +59,18 @@ func (d *Drainer) tick(found *page) bool {
 }
 
 // leaveLater removes the messages of later scheduled times from a page.
-func (d *Drainer) leaveLater(found *page) {
-	if !d.ticking() {
+func (r *reader) leaveLater(found *page) {
+	if !r.ticking() {
 		return
 	}
 	for _, m := range found.messages {
-		l := d.lanes.held[m.Ref.Lane]
-		if m.Ref.State == dialect.StateReady && (l.later == 0 || m.Ref.ID < l.later) && d.config.Gather.Due(m.CreatedAt).After(found.now) {
+		l := r.lanes.held[m.Ref.Lane]
+		if m.Ref.State == dialect.StateReady && (l.later == 0 || m.Ref.ID < l.later) && r.config.Gather.Due(m.CreatedAt).After(found.now) {
 			l.later = m.Ref.ID
 		}
 	}
 	found.messages = slices.DeleteFunc(found.messages, func(m *spool.Message) bool {
-		l := d.lanes.held[m.Ref.Lane]
+		l := r.lanes.held[m.Ref.Lane]
 		return m.Ref.State == dialect.StateReady && l.later > 0 && m.Ref.ID >= l.later
 	})
 }
@@ -85,13 +85,13 @@ func (l *lane) before(upTo int64) int64 {
 
 // untilTick returns when to poll: at the given time, or earlier if a scheduled time comes before
 // it, or if due messages must still be read.
-func (d *Drainer) untilTick(at, now time.Time) time.Time {
+func (r *reader) untilTick(at, now time.Time) time.Time {
 	switch {
-	case !d.ticking():
+	case !r.ticking():
 		return at
-	case !d.ticks.whole:
+	case !r.ticks.whole:
 		return earlier(at, now.Add(tickPoll))
 	default:
-		return earlier(at, later(d.ticks.at, now.Add(time.Millisecond)))
+		return earlier(at, later(r.ticks.at, now.Add(time.Millisecond)))
 	}
 }

@@ -28,11 +28,11 @@ func TestTicks_G11_a_time_comes_again_after_the_clock_was_set_back(t *testing.T)
 		full := time.Now().Truncate(time.Hour)
 		inMemoryAt := func(clock time.Time) int { // after a read at that time by the database's clock
 			for again := true; again; {
-				params := d.params(d.lanes.numbers(), 10)
-				found, err := d.fetch(t.Context(), params)
+				params := d.reader.params(d.lanes.numbers(), 10)
+				found, err := d.reader.fetch(t.Context(), params)
 				require.NoError(t, err)
 				found.now = clock
-				again = !d.takeIn(params, found)
+				again = !d.reader.takeIn(params, found)
 			}
 			return len(d.scheduler.Snapshot().Messages)
 		}

@@ -13,15 +13,15 @@ import (
 // either so few messages wait that it reaches the highest id, or most ids are those of messages
 // that it may return. Otherwise it returns 0, and so it does if lanes end at different ids because
 // of a schedule.
-func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
-	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || d.ticking() {
+func (r *reader) readTogether(from map[int]int64, limit int) int64 {
+	if !r.spool.Statements.ReadsUpTo || len(from) == 0 || r.last.given == 0 || r.ticking() {
 		return 0
 	}
 	lowest := slices.Min(slices.Collect(maps.Values(from)))
 	upTo := lowest + int64(limit)
-	toTheEnd := d.given <= upTo && !d.lanes.anyMore()
+	toTheEnd := r.last.given <= upTo && !r.lanes.anyMore()
 	// Beyond the watermark no cursor moves, so the next read would return the same range again.
-	within := d.given > upTo && d.dense && upTo <= d.watermark.safe
+	within := r.last.given > upTo && r.last.dense && upTo <= r.watermark.safe
 	if !toTheEnd && !within {
 		return 0
 	}

@@ -52,7 +52,7 @@ func (d *Drainer) stepFailed(err error) {
 	t := &d.trouble
 	t.steps++
 	most := d.config.PollMax
-	if t.renewal = d.renewalDue(); t.renewal {
+	if t.renewal = d.lease.renewalDue(); t.renewal {
 		most = min(most, d.config.Renew)
 	}
 	t.pause = min(max(2*t.pause, d.config.PollMin), most)
@@ -115,7 +115,7 @@ func (d *Drainer) restsUntil() time.Time {
 // stepSucceeded ends the trouble.
 func (d *Drainer) stepSucceeded() {
 	if t := d.trouble; t.end != "" {
-		d.slowStart.Begin()
+		d.pace.slowStart.Begin()
 		d.logger.Info(t.end, watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps})
 	}
 	d.trouble = trouble{}

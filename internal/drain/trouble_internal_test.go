@@ -184,5 +184,6 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 
 // newIdleDrainer returns a drainer without a database.
 func newIdleDrainer(shared *core) *Drainer {
-	return &Drainer{core: shared, settle: newSettler(shared), slowStart: schedule.SlowStart{Now: time.Now}}
+	shared.pace.slowStart.Now = time.Now
+	return &Drainer{core: shared, settle: newSettler(shared), lease: &lease{core: shared}}
 }

@@ -5,50 +5,69 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
+// workers is the component of the goroutines that call the handler.
+type workers struct {
+	*core
+	handler  Handler
+	guard    *guard
+	handling context.Context //nolint:containedctx // that of handlers, which a close ends if they take too long
+	running  sync.WaitGroup
+	started  int
+}
+
+// resize sets the number of workers to that of the configuration. Surplus workers wait.
+func (w *workers) resize() {
+	w.scheduler.Limit(w.config.Workers)
+	for ; w.started < w.config.Workers; w.started++ {
+		w.running.Go(func() { w.work(w.handling) })
+	}
+}
+
 // work handles batches until the scheduler stops.
-func (d *Drainer) work(ctx context.Context) {
-	for batch := d.scheduler.Take(); batch != nil; batch = d.scheduler.Take() {
-		d.workOn(ctx, batch)
+func (w *workers) work(ctx context.Context) {
+	for batch := w.scheduler.Take(); batch != nil; batch = w.scheduler.Take() {
+		w.workOn(ctx, batch)
 	}
 }
 
 // workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another
 // worker takes its place. A goroutine for each batch would cost a forwarder a third of its rate.
-func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
+func (w *workers) workOn(ctx context.Context, batch []*schedule.Entry) {
 	outcomes := make([]spool.Outcome, len(batch))
 	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default, also after a panic
 	ended := true
 	defer func() {
-		d.stay(outcomes)
-		d.dropPayloads(batch)
-		d.scheduler.Finish(batch, outcomes)
+		w.stay(outcomes)
+		w.dropPayloads(batch)
+		w.scheduler.Finish(batch, outcomes)
 		if ended {
-			d.workers.Go(func() { d.work(ctx) })
+			w.running.Go(func() { w.work(ctx) })
 		}
 	}()
-	d.begin(ctx, batch, outcomes)
+	w.begin(ctx, batch, outcomes)
 	ended = false
 }
 
 // dropPayloads releases large payloads, because up to two pages of messages wait for a settlement
 // that takes long.
-func (d *Drainer) dropPayloads(batch []*schedule.Entry) {
+func (w *workers) dropPayloads(batch []*schedule.Entry) {
 	for _, e := range batch {
-		if m := e.Message; e.Bytes > 0 || m.Size > d.configured.InlineBytes {
+		if m := e.Message; e.Bytes > 0 || m.Size > w.configured.InlineBytes {
 			m.Unload()
 		}
 	}
 }
 
 // stay applies the policy HeadPark: messages that would be dead remain the heads of their keys.
-func (d *Drainer) stay(outcomes []spool.Outcome) {
-	if d.configured.Head != HeadPark {
+func (w *workers) stay(outcomes []spool.Outcome) {
+	if w.configured.Head != HeadPark {
 		return
 	}
 	for i := range outcomes {
@@ -59,16 +78,16 @@ func (d *Drainer) stay(outcomes []spool.Outcome) {
 }
 
 // begin waits until a batch may be handled, and handles it.
-func (d *Drainer) begin(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
-	if d.configured.Begin != nil {
-		end, err := d.configured.Begin(ctx)
+func (w *workers) begin(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
+	if w.configured.Begin != nil {
+		end, err := w.configured.Begin(ctx)
 		if err != nil {
 			fill(outcomes, spool.Outcome{Verdict: spool.Postpone, Err: err})
 			return
 		}
 		defer end()
 	}
-	d.handle(ctx, batch, outcomes)
+	w.handle(ctx, batch, outcomes)
 }
 
 func fill(outcomes []spool.Outcome, with spool.Outcome) {
@@ -80,7 +99,7 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 // handle passes the fit messages to the handler. A message that cannot be decoded is dead
 // immediately, with its stored form kept. A message that is gone was settled by the process that
 // took the lane.
-func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
+func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
 	closed := spool.ClosedKeys{} // with a message that is neither handed out nor done
 	for i, e := range batch {
@@ -88,7 +107,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		outcome, is := d.prepare(ctx, e.Message)
+		outcome, is := w.prepare(ctx, e.Message)
 		if is {
 			fit = append(fit, e.Message)
 			continue
@@ -105,7 +124,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 	switch {
 	case len(fit) == 0:
 	case len(fit) == len(batch):
-		d.protect(ctx, fit, outcomes)
+		w.protect(ctx, fit, outcomes)
 	default:
 		handled := make([]spool.Outcome, len(fit))
 		defer func() {
@@ -115,21 +134,21 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 				}
 			}
 		}()
-		d.protect(ctx, fit, handled)
+		w.protect(ctx, fit, handled)
 	}
 }
 
 // prepare counts the start of a suspect before it loads the payload, because a large payload may be
 // the reason of the crash.
-func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
+func (w *workers) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
-		if counted, err := d.guard.countStart(ctx, m); !counted {
+		if counted, err := w.guard.countStart(ctx, m); !counted {
 			locked := errors.Is(err, spool.ErrRowLocked)
 			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
 		}
 	}
 	if !m.Loaded {
-		found, err := d.loadPayload(ctx, d.db, m)
+		found, err := w.loadPayload(ctx, w.db, m)
 		if err != nil {
 			return spool.Outcome{Verdict: spool.Postpone, Err: err}, false
 		}
@@ -147,10 +166,10 @@ func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.
 }
 
 // protect runs the handler. If the handler panics or ends its goroutine, the batch has failed.
-func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
+func (w *workers) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
 	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until the handler returns
 	err := spool.Recovered(func() error {
-		handled := d.handler.Handle(ctx, messages)
+		handled := w.handler.Handle(ctx, messages)
 		if len(handled) != len(messages) {
 			return fmt.Errorf("the handler returned %d outcomes for %d messages", len(handled), len(messages))
 		}

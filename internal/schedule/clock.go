@@ -16,8 +16,14 @@ func (s *Scheduler) StoodStill(since time.Duration, now time.Time) time.Duration
 	return max(s.Ahead(now)-since, 0)
 }
 
+// deadline is until when messages may be handed out: then the leases may be over.
+type deadline struct {
+	at    time.Time
+	ahead time.Duration // how far the wall clock was ahead when the leases were renewed
+}
+
 // leaseOver reports whether the leases may be over, by either clock.
 func (s *Scheduler) leaseOver() bool {
 	now := time.Now() // read once: leaseOver is called for each batch, under the scheduler's lock
-	return !now.Add(s.StoodStill(s.aheadBefore, now)).Before(s.deadline)
+	return !now.Add(s.StoodStill(s.deadline.ahead, now)).Before(s.deadline.at)
 }

@@ -41,7 +41,7 @@ func (s *Scheduler) Pause(paused bool) {
 func (s *Scheduler) Limit(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.most = most
+	s.handed.most = most
 	s.work.Broadcast()
 }
 
@@ -50,7 +50,7 @@ func (s *Scheduler) Limit(most int) {
 func (s *Scheduler) Bound(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.room.most = bytes
+	s.payloads.most = bytes
 }
 
 // Stop ends handing out messages for good.
@@ -75,7 +75,7 @@ func (s *Scheduler) Extend(deadline time.Time) { s.ExtendSince(s.Ahead(time.Now(
 func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.aheadBefore, s.deadline = ahead, deadline
+	s.deadline.ahead, s.deadline.at = ahead, deadline
 	s.work.Broadcast()
 }
 
@@ -141,7 +141,7 @@ func (s *Scheduler) RunningLanes() map[int]bool {
 func (s *Scheduler) Size() (all, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.messages) + len(s.outlived), s.running
+	return len(s.messages) + len(s.outlived), s.handed.messages
 }
 
 // InFlight returns the number of running messages of each topic.
@@ -149,7 +149,7 @@ func (s *Scheduler) InFlight() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := map[string]int{}
-	for name, t := range s.topics {
+	for name, t := range s.topics.named {
 		if t.running > 0 {
 			counts[name] = t.running
 		}
@@ -171,7 +171,7 @@ type Snapshot struct {
 func (s *Scheduler) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := Snapshot{Running: s.running, Limit: s.most, Paused: s.paused, LeaseOver: s.leaseOver()}
+	now := Snapshot{Running: s.handed.messages, Limit: s.handed.most, Paused: s.paused, LeaseOver: s.leaseOver()}
 	for _, e := range s.messages {
 		now.Messages = append(now.Messages, e.Message)
 	}

@@ -16,18 +16,18 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topic(batch[0].Message.Topic)
-	s.batches--
-	if batch[0].stuck {
-		batch[0].stuck = false
-		s.beside -= len(batch)
-		if s.lost--; s.lost == 0 {
-			s.beyond = 0
+	s.handed.batches--
+	if batch[0].hung {
+		batch[0].hung = false
+		s.hung.messages -= len(batch)
+		if s.hung.calls--; s.hung.calls == 0 {
+			s.hung.more = 0
 		}
 	}
 	batch[0].batch = nil // it may stay in memory for long, see Hold, and would keep the others there
-	s.room.leave(batch)
+	s.payloads.leave(batch)
 	s.leaveLimits(t.name)
-	s.running -= len(batch)
+	s.handed.messages -= len(batch)
 	t.running -= len(batch)
 	for i, outcome := range outcomes {
 		e := batch[i]
@@ -63,7 +63,7 @@ func (s *Scheduler) rest(q *queue) {
 	case len(q.entries) > 0:
 		s.offer(q)
 	default:
-		s.close(q)
+		s.forgetKey(q)
 	}
 }
 
@@ -77,8 +77,8 @@ func (s *Scheduler) putBack(q *queue) {
 	q.entries = nil
 }
 
-// close forgets the queue of a key if only done messages of the key are in memory.
-func (s *Scheduler) close(q *queue) {
+// forgetKey forgets the queue of a key if only done messages of the key are in memory.
+func (s *Scheduler) forgetKey(q *queue) {
 	if s.keys[q.key] == q && q.closedBy == 0 {
 		delete(s.keys, q.key)
 	}
@@ -86,7 +86,7 @@ func (s *Scheduler) close(q *queue) {
 
 func (s *Scheduler) forget(t *topicQueue) {
 	if t.running == 0 && !t.turn && !t.held {
-		delete(s.topics, t.name)
+		delete(s.topics.named, t.name)
 	}
 }
 
@@ -127,8 +127,8 @@ func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
 	defer s.mu.Unlock()
 	for _, e := range entries {
 		s.remove(e)
-		if e.Opens {
-			e.Opens = false
+		if e.ClosesKey {
+			e.ClosesKey = false
 			if e.queue.closedBy--; e.queue.closedBy == 0 {
 				e.queue.blocked = false // a later message may still be running, see Hold
 				if e.queue.left.ID != 0 {
@@ -136,7 +136,7 @@ func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
 					e.queue.left = dialect.Ref{}
 				}
 				if !e.queue.running {
-					s.close(e.queue)
+					s.forgetKey(e.queue)
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func (s *Scheduler) remove(e *Entry) {
 		delete(s.messages, e.Message.Ref.ID)
 	}
 	delete(s.outlived, e)
-	delete(s.strayed, e)
+	delete(s.hung.entries, e)
 	if s.perLane[e.Message.Ref.Lane]--; s.perLane[e.Message.Ref.Lane] == 0 {
 		delete(s.perLane, e.Message.Ref.Lane)
 	}
@@ -191,5 +191,5 @@ func (s *Scheduler) runs(key orderOf) bool { return s.keys[key] != nil && s.keys
 
 // Simple reports whether no other message depends on the settlement of this message.
 func (e *Entry) Simple() bool {
-	return e.Outcome.Verdict == spool.Done && !e.Opens && e.Message.Ref.State != dialect.StateRetrying
+	return e.Outcome.Verdict == spool.Done && !e.ClosesKey && e.Message.Ref.State != dialect.StateRetrying
 }

@@ -53,7 +53,7 @@ func (s *Scheduler) Full(full bool) {
 // gathered returns a complete batch. If there is none, it returns nil and wakes the workers when
 // the next message is due.
 func (s *Scheduler) gathered(now time.Time) []*Entry {
-	t := s.turns[0]
+	t := s.topics.turns[0]
 	switch heard := s.reads.heard; {
 	case s.gather.OnlyDue:
 		now = s.reads.readAt
@@ -118,7 +118,7 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 			return false
 		}
 		q.offered = false
-		s.close(q)
+		s.forgetKey(q)
 		return true
 	})
 }
@@ -128,11 +128,11 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	for _, q := range t.ready {
 		switch head := q.entries[0]; {
-		case head.Message.Suspect() && s.suspectRuns || !head.Message.Suspect() && (!head.Message.Apart || !s.fits(nil, head)):
+		case head.Message.Suspect() && s.suspects.running || !head.Message.Suspect() && (!head.Message.Apart || !s.fits(nil, head)):
 		case s.admitted(t.name) == 0:
 			return nil
 		case head.Message.Suspect():
-			s.suspectRuns = true
+			s.suspects.running = true
 			return q.alone()
 		default:
 			q.entries = q.entries[1:]
@@ -160,8 +160,8 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b *Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) })
-	batch := s.room.part(waiting[:min(len(waiting), s.batchSize)])
-	if !s.room.has(weight(batch)) {
+	batch := s.payloads.part(waiting[:min(len(waiting), s.batchSize)])
+	if !s.payloads.has(weight(batch)) {
 		return nil // until other large messages have ended
 	}
 	if !s.admitsBatch(batch) {

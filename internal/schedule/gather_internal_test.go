@@ -41,7 +41,7 @@ func (s *Scheduler) next() []*Entry { return s.completeAt(time.Now()) }
 func (s *Scheduler) completeAt(now time.Time) []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.turns) == 0 {
+	if len(s.topics.turns) == 0 {
 		return nil
 	}
 	return s.gathered(now)

@@ -19,8 +19,8 @@ func (s *Scheduler) Hold(e *Entry) {
 // keepKeyClosed closes the key of a message that has ended, until it is settled. Later messages of
 // the key may be in another queue by now, since the key was open: then it closes that one.
 func (s *Scheduler) keepKeyClosed(e *Entry) {
-	if e.Opens { // the message may have kept another queue of the key closed
-		e.Opens = false
+	if e.ClosesKey { // the message may have kept another queue of the key closed
+		e.ClosesKey = false
 		e.queue.closedBy--
 	}
 	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {

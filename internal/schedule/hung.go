@@ -6,9 +6,19 @@ import (
 	"time"
 )
 
-// EachStuck calls do for the first message of each batch that was handed out before the given time
+// hung is what batches have that do not come back: other workers have replaced theirs, which are
+// lost, and do not count as running.
+type hung struct {
+	calls    int             // these batches
+	messages int             // of these batches
+	entries  map[*Entry]bool // their messages, until they are settled
+	more     int             // how many more calls may hang than batches may run
+	replaced int             // workers that were added for lost ones, and stay
+}
+
+// EachHung calls do for the first message of each batch that was handed out before the given time
 // and is still running, unless the drainer stops. It holds the lock meanwhile.
-func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
+func (s *Scheduler) EachHung(before time.Time, do func(*Entry)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -36,26 +46,26 @@ func (s *Scheduler) eachRunning(do func(*Entry)) {
 }
 
 // busy reports whether the maximum number of batches is running.
-func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
+func (s *Scheduler) busy() bool { return s.handed.batches-s.hung.calls >= s.handed.most }
 
-// Beside returns how many messages lost workers have. They take no room from others: if they did, a
-// topic whose calls hang could fill the memory, and nothing would be read of any topic.
-func (s *Scheduler) Beside() int {
+// HungMessages returns how many messages lost workers have. They take no room from others: if they
+// did, a topic whose calls hang could fill the memory, and nothing would be read of any topic.
+func (s *Scheduler) HungMessages() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.beside
+	return s.hung.messages
 }
 
-// Lost returns the messages that lost workers have, and those that have come back from them and are
-// not settled, unless the drainer stops. Reads leave their keys out until then, in all topics: a
-// read in between would begin behind what the reads before it have left out.
-func (s *Scheduler) Lost() []*Entry {
+// HungEntries returns the messages that lost workers have, and those that have come back from them
+// and are not settled, unless the drainer stops. Reads leave their keys out until then, in all
+// topics: a read in between would begin behind what the reads before it have left out.
+func (s *Scheduler) HungEntries() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return nil
 	}
-	return slices.Collect(maps.Keys(s.strayed))
+	return slices.Collect(maps.Keys(s.hung.entries))
 }
 
 // closeKeys closes the keys of messages that a lost worker has until they are settled, and puts
@@ -63,7 +73,7 @@ func (s *Scheduler) Lost() []*Entry {
 // be read of any topic.
 func (s *Scheduler) closeKeys(batch []*Entry) {
 	for _, e := range batch {
-		s.strayed[e] = true
+		s.hung.entries[e] = true
 		if e.queue.keyed {
 			e.queue.blocked = true
 			e.keepClosed()
@@ -73,33 +83,33 @@ func (s *Scheduler) closeKeys(batch []*Entry) {
 	s.Signal()
 }
 
-// MayLose reports whether workers may be lost to so many batches: at first to as many as may run at
+// MayHang reports whether workers may be lost to so many batches: at first to as many as may run at
 // a time. If they may not, and more is true, they may from now on, until none is lost.
-func (s *Scheduler) MayLose(batches int, more bool) (may, added bool) {
+func (s *Scheduler) MayHang(batches int, more bool) (may, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if added = more && batches > s.most+s.beyond; added {
-		s.beyond = batches - s.most
+	if added = more && batches > s.handed.most+s.hung.more; added {
+		s.hung.more = batches - s.handed.most
 	}
-	return batches <= s.most+s.beyond, added
+	return batches <= s.handed.most+s.hung.more, added
 }
 
-// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most
-// as many as MayLose allows. It returns how many workers must be added in their places.
-func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
-	s.EachStuck(before, func(e *Entry) {
-		if e.stuck || s.lost >= s.most+s.beyond {
+// ReplaceHung counts workers whose batches were handed out before the given time as lost, at most
+// as many as MayHang allows. It returns how many workers must be added in their places.
+func (s *Scheduler) ReplaceHung(before time.Time) (spares int) {
+	s.EachHung(before, func(e *Entry) {
+		if e.hung || s.hung.calls >= s.handed.most+s.hung.more {
 			return
 		}
-		e.stuck = true
-		s.beside += len(e.batch)
+		e.hung = true
+		s.hung.messages += len(e.batch)
 		s.closeKeys(e.batch)
 		if e.alone { // its call may never return, and has not crashed the process
 			e.alone = false
 			s.cleared()
 		}
-		if s.lost++; s.lost > s.spares {
-			s.spares++
+		if s.hung.calls++; s.hung.calls > s.hung.replaced {
+			s.hung.replaced++
 			spares++
 		}
 		s.wake()

@@ -30,24 +30,24 @@ func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 		}
 		return batches
 	}
-	replace := func() int { return s.ReplaceStuck(time.Now().Add(time.Hour)) }
+	replace := func() int { return s.ReplaceHung(time.Now().Add(time.Hour)) }
 
 	all := hang()
 	require.Len(t, all, most)
-	require.Zero(t, s.Beside())
-	may, added := s.MayLose(len(all), true)
+	require.Zero(t, s.HungMessages())
+	may, added := s.MayHang(len(all), true)
 	require.True(t, may)
 	require.False(t, added, "each of them has a worker in its place")
 	require.Equal(t, most, replace())
-	require.Equal(t, most, s.Beside(), "their messages")
+	require.Equal(t, most, s.HungMessages(), "their messages")
 
 	all = append(all, hang()...)
 	require.Len(t, all, 2*most)
-	may, _ = s.MayLose(len(all), false)
+	may, _ = s.MayHang(len(all), false)
 	require.False(t, may)
 	require.Zero(t, replace())
 	require.Empty(t, hang())
-	may, added = s.MayLose(len(all), true)
+	may, added = s.MayHang(len(all), true)
 	require.True(t, may)
 	require.True(t, added)
 	require.Equal(t, most, replace())
@@ -57,8 +57,8 @@ func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 	for _, batch := range all {
 		s.Finish(batch, one(spool.Done))
 	}
-	require.Zero(t, s.Beside())
-	may, _ = s.MayLose(most+1, false)
+	require.Zero(t, s.HungMessages())
+	may, _ = s.MayHang(most+1, false)
 	require.False(t, may, "none is lost any more")
 }
 
@@ -74,7 +74,7 @@ func TestScheduler_G7_suspects_do_not_wait_for_one_that_hangs(t *testing.T) {
 	hangs := s.TryTake()
 	require.Equal(t, []int64{1}, ids(hangs))
 	require.Nil(t, s.TryTake())
-	require.Equal(t, 1, s.ReplaceStuck(time.Now().Add(time.Hour)))
+	require.Equal(t, 1, s.ReplaceHung(time.Now().Add(time.Hour)))
 	next := s.TryTake()
 	require.Equal(t, []int64{2}, ids(next))
 	s.Finish(hangs, one(spool.Done))
@@ -118,7 +118,7 @@ func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
 	}
 	require.Len(t, hang, slots)
 	require.Equal(t, []string{"a"}, s.LeftOut(page))
-	s.ReplaceStuck(time.Now().Add(time.Hour))
+	s.ReplaceHung(time.Now().Add(time.Hour))
 	require.Empty(t, s.LeftOut(page), "one message waits")
 	for _, e := range hang {
 		s.Finish([]*Entry{e}, one(spool.Done))
@@ -139,11 +139,11 @@ func TestScheduler_G3_a_message_is_lost_until_it_is_settled(t *testing.T) {
 	require.Nil(t, s.TryTake())
 	newBank(1).answer(s)
 	batch := s.TryTake()
-	require.Empty(t, s.Lost())
-	s.ReplaceStuck(time.Now().Add(time.Hour))
-	require.Equal(t, batch, s.Lost())
+	require.Empty(t, s.HungEntries())
+	s.ReplaceHung(time.Now().Add(time.Hour))
+	require.Equal(t, batch, s.HungEntries())
 	s.Finish(batch, one(spool.Done))
-	require.Equal(t, batch, s.Lost(), "its key has messages of other topics that reads have left out")
+	require.Equal(t, batch, s.HungEntries(), "its key has messages of other topics that reads have left out")
 	s.settle()
-	require.Empty(t, s.Lost())
+	require.Empty(t, s.HungEntries())
 }

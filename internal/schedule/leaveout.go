@@ -55,7 +55,7 @@ func (s *Scheduler) LeftOut(page int) (left []string) {
 // besideGates returns how many messages of each topic lost workers have: see hung.go.
 func (s *Scheduler) besideGates() map[*gate]int {
 	counts := map[*gate]int{}
-	for e := range s.strayed {
+	for e := range s.hung.entries {
 		if e.running {
 			counts[s.limits.topics[e.Message.Topic]]++
 		}
@@ -130,13 +130,13 @@ func (s *Scheduler) dropEmpty(queues map[*queue]struct{}) {
 			return false
 		}
 		q.offered = false
-		s.close(q)
+		s.forgetKey(q)
 		return true
 	}
 	if len(queues) == 0 {
 		return
 	}
-	for _, t := range s.topics {
+	for _, t := range s.topics.named {
 		t.ready = slices.DeleteFunc(t.ready, empty)
 	}
 }
@@ -158,7 +158,7 @@ func (s *Scheduler) HeldUp() (now HeldUp) {
 		}
 		return messages
 	}
-	for _, t := range s.topics {
+	for _, t := range s.topics.named {
 		switch {
 		case t.held:
 			now.Topics += count(t.ready)

@@ -183,11 +183,11 @@ func (s *Scheduler) startable(g *gate) (calls, messages int) {
 	if s.stopped {
 		return -1, 0
 	}
-	if t := s.topics[g.topic]; t != nil && g != s.limits.total {
+	if t := s.topics.named[g.topic]; t != nil && g != s.limits.total {
 		messages = len(t.ready)
 	} else if g == s.limits.total {
-		messages = len(s.room.waiting)
-		for _, t := range s.topics {
+		messages = len(s.payloads.waiting)
+		for _, t := range s.topics.named {
 			if !t.held {
 				messages += len(t.ready)
 			}
@@ -196,7 +196,7 @@ func (s *Scheduler) startable(g *gate) (calls, messages int) {
 	if s.paused {
 		messages = 0
 	}
-	calls = min(max(s.most-s.batches+s.lost, 0), (messages+s.batchSize-1)/s.batchSize)
+	calls = min(max(s.handed.most-s.handed.batches+s.hung.calls, 0), (messages+s.batchSize-1)/s.batchSize)
 	return calls, min(messages, calls*s.batchSize)
 }
 
@@ -285,7 +285,7 @@ func (s *Scheduler) shut(g *gate, messages int) {
 // open lets those go on that waited at a gate.
 func (s *Scheduler) open(g *gate) {
 	g.closed, g.need = false, 0
-	if t := s.topics[g.topic]; t != nil && t.held {
+	if t := s.topics.named[g.topic]; t != nil && t.held {
 		t.held = false
 		s.takeTurn(t)
 		s.forget(t)
@@ -342,7 +342,7 @@ func (s *Scheduler) admitsBatch(batch []*Entry) bool {
 // hold lets the queues of a topic wait at its gate.
 func (s *Scheduler) hold(t *topicQueue, g *gate) {
 	if t.turn {
-		s.turns = slices.DeleteFunc(s.turns, func(of *topicQueue) bool { return of == t })
+		s.topics.turns = slices.DeleteFunc(s.topics.turns, func(of *topicQueue) bool { return of == t })
 	}
 	t.turn, t.held = false, true
 	s.shut(g, 1)

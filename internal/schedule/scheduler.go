@@ -17,44 +17,39 @@ type Scheduler struct {
 	gather    *Gather
 	reads     heardOfReads
 
-	mu       sync.Mutex
-	work     *sync.Cond
-	messages map[int64]*Entry // all messages by id, except those of outlived
-	outlived map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
-	keys     map[orderOf]*queue
-	topics   map[string]*topicQueue
-	turns    []*topicQueue // topics with something to do, the next one first
-	finished []*Entry
-	room     room
-	running  int             // number of running messages
-	batches  int             // number of running batches
-	most     int             // maximum number of running batches
-	lost     int             // workers with stuck batches, which do not count as running: see hung.go
-	beside   int             // messages of these batches
-	strayed  map[*Entry]bool // these messages, until they are settled
-	beyond   int             // how many more of them there may be than batches that run
-	spares   int             // workers that were added for stuck ones, and stay
-	paused   bool
-	perLane  map[int]int
-	// suspectRuns: a message that may crash the process is running; other such messages wait.
-	suspectRuns     bool
-	suspectsWaiting []*queue
-	alarm           *time.Timer // fires when a gathered message is due
-	deadline        time.Time   // no message is handed out later: the leases may be over
-	limits          *limits     // nil without limits
-	slotsUnsure     bool        // slots may name this process that it does not hold
-	repeats         int         // parts of batches that wait to be handed out once more, see repeat.go
-	stopped         bool
-	ended           chan struct{} // closed by Stop
-	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is
-	// its value when the leases were renewed.
-	Ahead       func(now time.Time) time.Duration
-	aheadBefore time.Duration
+	mu          sync.Mutex
+	work        *sync.Cond
+	messages    map[int64]*Entry // all messages by id, except those of outlived
+	outlived    map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
+	keys        map[orderOf]*queue
+	topics      topics
+	finished    []*Entry
+	payloads    payloads
+	handed      handed
+	hung        hung
+	suspects    suspects
+	paused      bool
+	perLane     map[int]int
+	alarm       *time.Timer // fires when a gathered message is due
+	deadline    deadline
+	limits      *limits // nil without limits
+	slotsUnsure bool    // slots may name this process that it does not hold
+	repeats     int     // parts of batches that wait to be handed out once more, see repeat.go
+	stopped     bool
+	ended       chan struct{} // closed by Stop
+	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go.
+	Ahead func(now time.Time) time.Duration
 
 	// Changed gets a token when a message must be settled, unless a running settlement ends soon
 	// and the next one takes the message along.
 	Changed chan struct{}
 	awaited bool
+}
+
+// handed is what was handed out.
+type handed struct {
+	messages, batches int // that are running
+	most              int // batches that may run
 }
 
 // Entry is a message in memory.
@@ -68,17 +63,17 @@ type Entry struct {
 	// dropped: the lane of the message was given up or lost while it was handled, so its outcome is
 	// not written.
 	dropped bool
-	// Opens is set if the key of the message is closed until the message is settled.
-	Opens bool
+	// ClosesKey is set if the key of the message is closed until the message is settled.
+	ClosesKey bool
 	// Refused is set if writing the outcome changed nothing, so the message is read again. Kept is
 	// set if that happened although the row exists and the lane is held: then the outcome is
 	// written later.
 	Refused, Kept bool
 	// Until is the end of the pause after a setback, see package drain, setback.go.
 	Until time.Time
-	// Locked is set if the row was locked when the outcome had to be written, and Announced if this
-	// was logged: see package drain, locked.go.
-	Locked, Announced bool
+	// Locked is set if the row was locked when the outcome had to be written, and LockLogged if
+	// this was logged: see package drain, locked.go.
+	Locked, LockLogged bool
 	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
 	// Begun is when the batch was handed out, and batch are its messages; both are set for the
@@ -86,7 +81,7 @@ type Entry struct {
 	// another worker has replaced the one that runs it.
 	Begun time.Time
 	batch []*Entry
-	stuck bool
+	hung  bool
 	// Bytes is how much of the scheduler's room the message takes while it is handled.
 	Bytes int
 }
@@ -119,10 +114,16 @@ func NewEntry(m *spool.Message) *Entry { return &Entry{Message: m, queue: &queue
 
 // keepClosed keeps the message's key closed until the message is settled.
 func (e *Entry) keepClosed() {
-	if !e.Opens {
-		e.Opens = true
+	if !e.ClosesKey {
+		e.ClosesKey = true
 		e.queue.closedBy++
 	}
+}
+
+// topics take turns.
+type topics struct {
+	named map[string]*topicQueue
+	turns []*topicQueue // topics with something to do, the next one first
 }
 
 // topicQueue holds the queues whose heads belong to one topic.
@@ -139,8 +140,8 @@ type topicQueue struct {
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
-		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, strayed: map[*Entry]bool{}, keys: map[orderOf]*queue{}, topics: map[string]*topicQueue{},
-		perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
+		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, keys: map[orderOf]*queue{}, topics: topics{named: map[string]*topicQueue{}},
+		hung: hung{entries: map[*Entry]bool{}}, perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
 		ended: make(chan struct{}),
 	}
 	s.work = sync.NewCond(&s.mu)
@@ -230,15 +231,15 @@ func (s *Scheduler) offer(q *queue) {
 func (s *Scheduler) takeTurn(t *topicQueue) {
 	if !t.turn && !t.held && len(t.ready) > 0 {
 		t.turn = true
-		s.turns = append(s.turns, t)
+		s.topics.turns = append(s.topics.turns, t)
 	}
 }
 
 func (s *Scheduler) topic(name string) *topicQueue {
-	t := s.topics[name]
+	t := s.topics.named[name]
 	if t == nil {
 		t = &topicQueue{name: name}
-		s.topics[name] = t
+		s.topics.named[name] = t
 	}
 	return t
 }
@@ -298,14 +299,14 @@ func (s *Scheduler) TryTake() []*Entry {
 }
 
 // something reports whether there may be a message to hand out.
-func (s *Scheduler) something() bool { return len(s.turns) > 0 || s.largeFits() }
+func (s *Scheduler) something() bool { return len(s.topics.turns) > 0 || s.largeFits() }
 
 // pick takes a batch, alternately of large messages that waited for room and of the next topic.
 func (s *Scheduler) pick() (batch []*Entry) {
-	if s.room.turn = !s.room.turn; s.room.turn || len(s.turns) == 0 {
+	if s.payloads.turn = !s.payloads.turn; s.payloads.turn || len(s.topics.turns) == 0 {
 		batch = s.largeBatch()
 	}
-	if len(batch) == 0 && len(s.turns) > 0 {
+	if len(batch) == 0 && len(s.topics.turns) > 0 {
 		batch = s.batch()
 	}
 	return batch
@@ -322,7 +323,7 @@ func goesWith(batch []*Entry, e *Entry, size int) bool {
 
 // batch takes messages of the topic whose turn it is.
 func (s *Scheduler) batch() []*Entry {
-	t := s.turns[0]
+	t := s.topics.turns[0]
 	most := s.admitted(t.name)
 	if most == 0 {
 		return nil
@@ -336,7 +337,7 @@ func (s *Scheduler) batch() []*Entry {
 		}
 		if len(q.entries) > 0 && !s.fits(batch, q.entries[0]) {
 			t.ready = t.ready[1:]
-			s.room.waiting = append(s.room.waiting, q)
+			s.payloads.waiting = append(s.payloads.waiting, q)
 			continue
 		}
 		if len(q.entries) > 0 && q.entries[0].Message.Suspect() && q.entries[0].Message.Topic == t.name {
@@ -351,7 +352,7 @@ func (s *Scheduler) batch() []*Entry {
 		t.ready = t.ready[1:]
 		q.offered = false
 		if len(q.entries) == 0 { // its lane was lost
-			s.close(q)
+			s.forgetKey(q)
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < most && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Suspect() {
@@ -372,9 +373,9 @@ func (s *Scheduler) batch() []*Entry {
 
 // begin ends the turn of a topic and counts its batch.
 func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
-	s.turns = slices.Delete(s.turns, 0, 1) // there are few topics, and reslicing would leave no capacity for the next turn
+	s.topics.turns = slices.Delete(s.topics.turns, 0, 1) // there are few topics, and reslicing would leave no capacity for the next turn
 	if len(t.ready) > 0 {
-		s.turns = append(s.turns, t)
+		s.topics.turns = append(s.topics.turns, t)
 	} else {
 		t.ready, t.turn = nil, false
 	}
@@ -384,11 +385,11 @@ func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
 // count updates the counters for a batch of the topic that is handed out.
 func (s *Scheduler) count(t *topicQueue, batch []*Entry) {
 	if len(batch) > 0 {
-		s.batches++
+		s.handed.batches++
 		batch[0].Begun, batch[0].batch = time.Now(), batch
 	}
-	s.room.take(batch)
-	s.running += len(batch)
+	s.payloads.take(batch)
+	s.handed.messages += len(batch)
 	t.running += len(batch)
 	for _, e := range batch {
 		e.running = true

@@ -1,15 +1,21 @@
 package schedule
 
+// suspects are messages that may crash the process: one of them runs, and the others wait.
+type suspects struct {
+	running bool
+	waiting []*queue
+}
+
 // suspectBatch takes the head of the topic's first queue by itself. While another suspect runs, it
 // sets the queue aside instead.
 func (s *Scheduler) suspectBatch(t *topicQueue) []*Entry {
 	q := t.ready[0]
 	t.ready = t.ready[1:]
-	if s.suspectRuns {
-		s.suspectsWaiting = append(s.suspectsWaiting, q)
+	if s.suspects.running {
+		s.suspects.waiting = append(s.suspects.waiting, q)
 		return nil
 	}
-	s.suspectRuns = true
+	s.suspects.running = true
 	q.offered, q.running = false, true
 	return q.alone()
 }
@@ -26,13 +32,13 @@ func (q *queue) alone() []*Entry {
 // the next one crashed the process before that outcome is written, the innocent previous one would
 // have another start without an outcome.
 func (s *Scheduler) cleared() {
-	s.suspectRuns = false
-	waiting := s.suspectsWaiting
-	s.suspectsWaiting = nil
+	s.suspects.running = false
+	waiting := s.suspects.waiting
+	s.suspects.waiting = nil
 	for _, q := range waiting {
 		q.offered = false
 		if len(q.entries) == 0 {
-			s.close(q)
+			s.forgetKey(q)
 			continue
 		}
 		s.offer(q)

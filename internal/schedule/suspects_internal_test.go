@@ -77,7 +77,7 @@ func TestScheduler_forgets_waiting_suspects_that_are_dropped(t *testing.T) {
 	s.settle()
 	require.Nil(t, s.TryTake())
 	require.Empty(t, s.keys)
-	require.Empty(t, s.topics)
+	require.Empty(t, s.topics.named)
 	s.Load([]*spool.Message{started(2, "a", 8, 1)})
 	require.Equal(t, []int64{2}, ids(s.TryTake()), "it can come again")
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func TestBudget_holds(t *testing.T) {
 		if folder := filepath.ToSlash(filepath.Dir(name)); folder == "internal/drain" || folder == "internal/schedule" {
 			const largest = "fields of the largest struct of internal/drain and internal/schedule"
 			counted[largest] = max(counted[largest], largestStruct(t, name, source))
+			counted["components of internal/drain that know one below them"] += arrowsDown(t, name, source)
 		}
 	}
 	statements, err := os.ReadFile(golden)
@@ -110,16 +112,53 @@ func wideComments(source string) (wide int) {
 	return wide
 }
 
-// largestStruct returns the number of fields of the largest struct of a file.
-func largestStruct(t *testing.T, name, source string) (largest int) {
+// components of the engine, in the order of the list in the documentation of its package.
+var components = []string{"core", "settler", "guard", "workers", "lease", "limiter", "tailing", "reader", "idler", "Drainer"}
+
+// arrowsDown counts the fields of a file's structs by which a component knows one that stands
+// below it, or what is no component knows one.
+func arrowsDown(t *testing.T, name, source string) (arrows int) {
+	t.Helper()
+	if filepath.ToSlash(filepath.Dir(name)) != "internal/drain" {
+		return 0
+	}
+	for named, fields := range structs(t, name, source) {
+		own := slices.Index(components, named)
+		for _, field := range fields.List {
+			pointer, is := field.Type.(*ast.StarExpr)
+			if !is {
+				continue
+			}
+			if to, is := pointer.X.(*ast.Ident); is && slices.Index(components, to.Name) >= max(own, 0) {
+				arrows++
+			}
+		}
+	}
+	return arrows
+}
+
+// structs returns the fields of the structs of a file.
+func structs(t *testing.T, name, source string) map[string]*ast.FieldList {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	require.NoError(t, err)
+	found := map[string]*ast.FieldList{}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if s, is := n.(*ast.StructType); is {
-			largest = max(largest, s.Fields.NumFields())
+		if spec, is := n.(*ast.TypeSpec); is {
+			if s, is := spec.Type.(*ast.StructType); is {
+				found[spec.Name.Name] = s.Fields
+			}
 		}
 		return true
 	})
+	return found
+}
+
+// largestStruct returns the number of fields of the largest struct of a file.
+func largestStruct(t *testing.T, name, source string) (largest int) {
+	t.Helper()
+	for _, fields := range structs(t, name, source) {
+		largest = max(largest, fields.NumFields())
+	}
 	return largest
 }

@@ -32,7 +32,7 @@ var ofTheEngine = []safeguard{
 		name: "a read of uncommitted data is thrown away", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/drain/fetch.go",
-			from: "return found, d.checkSession(ctx, found.unfit)",
+			from: "return found, r.checkSession(ctx, found.unfit)",
 			to:   "return found, nil",
 		}},
 		packages: []string{module + "forwarder"}, tests: "TestForwarder_G1_refuses",
@@ -74,9 +74,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "messages that wait for limits make room for others", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/drain/limits.go",
-			from: "	if _, full := d.room(); !full {\n",
-			to:   "	if _, full := d.room(); full || !full {\n",
+			file: "internal/drain/leftout.go",
+			from: "	if _, full := r.room(); !full {\n",
+			to:   "	if _, full := r.room(); full || !full {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "many_limited_topics",
 	},
@@ -226,8 +226,8 @@ var ofTheEngine = []safeguard{
 		name: "a process that stood still hands out nothing of before", guarantees: "G6, F37",
 		edits: []edit{{
 			file: "internal/schedule/clock.go",
-			from: "	return !now.Add(s.StoodStill(s.aheadBefore, now)).Before(s.deadline)\n",
-			to:   "	return !now.Before(s.deadline)\n",
+			from: "	return !now.Add(s.StoodStill(s.deadline.ahead, now)).Before(s.deadline.at)\n",
+			to:   "	return !now.Before(s.deadline.at)\n",
 		}},
 		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "stood_still",
 	},
@@ -243,9 +243,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "payloads in flight are bounded in bytes", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/schedule/room.go",
-			from: "	return bytes == 0 || r.most == 0",
-			to:   "	return bytes >= 0 || r.most == 0",
+			file: "internal/schedule/payloads.go",
+			from: "	return bytes == 0 || p.most == 0",
+			to:   "	return bytes >= 0 || p.most == 0",
 		}},
 		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "Room|bytes_in_flight",
 	},
@@ -262,8 +262,8 @@ var ofTheEngine = []safeguard{
 		name: "a drainer that stops has no share of the lanes", guarantees: "G12",
 		edits: []edit{{
 			file: "internal/drain/lease.go",
-			from: "	case d.stopping:\n",
-			to:   "	case d.stopping && d.members < 0:\n",
+			from: "	case le.stopping:\n",
+			to:   "	case le.stopping && le.members < 0:\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "G12_a_handler_that_never_returns|G12_hands_back_idle_lanes",
 	},
@@ -281,7 +281,7 @@ var ofTheEngine = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/drainer_stop.go",
 			from: "	for goesOn && unrecorded(",
-			to:   "	for goesOn && !d.stopping && unrecorded(",
+			to:   "	for goesOn && !d.lease.stopping && unrecorded(",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "G12_records_the_outcome",
 	},
@@ -290,7 +290,7 @@ var ofTheEngine = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/drainer_stop.go",
 			from: "	case d.forGood(err) || ",
-			to:   "	case d.stopping || ",
+			to:   "	case d.lease.stopping || ",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "G12_records_an_outcome_after_an_outage",
 	},
@@ -306,9 +306,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a lane in which a handler still runs is not handed back", guarantees: "G6, G12",
 		edits: []edit{{
-			file: "internal/drain/lease.go",
+			file: "internal/drain/drainer_stop.go",
 			from: "		if !running[number] {\n",
-			to:   "		if !running[number] || d.stopping {\n",
+			to:   "		if !running[number] || d.lease.stopping {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "G12_a_handler_that_never_returns|G12_hands_back_idle_lanes",
 	},

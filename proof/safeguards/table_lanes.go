@@ -15,8 +15,8 @@ var ofLanes = []safeguard{
 		name: "a member that was deleted hands back its lanes before it joins again", guarantees: "G3, G6",
 		edits: []edit{{
 			file: "internal/drain/lease.go",
-			from: "d.execIsolated(ctx, statements.ReleaseAll(d.member()))",
-			to:   "d.execIsolated(ctx, statements.ReleaseAll(dialect.Member{}))",
+			from: "le.execIsolated(ctx, statements.ReleaseAll(le.member()))",
+			to:   "le.execIsolated(ctx, statements.ReleaseAll(dialect.Member{}))",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLease_G6",
 	},

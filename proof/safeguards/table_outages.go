@@ -172,8 +172,8 @@ var ofOutages = []safeguard{
 		name: "a drainer is hindered until what failed works again", guarantees: "G7",
 		edits: []edit{{
 			file: "internal/drain/drainer.go",
-			from: "		err = d.strays\n",
-			to:   "",
+			from: "	return d.lease.strays\n",
+			to:   "	return nil\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "cannot_move",
 	},

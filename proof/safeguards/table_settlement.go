@@ -122,7 +122,7 @@ var ofTheSettlement = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/worker.go",
 			from: "		if ended {\n",
-			to:   "		if ended && d == nil {\n",
+			to:   "		if ended && w == nil {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "ends_its_goroutine",
 	},

@@ -25,8 +25,8 @@ type Config struct {
 	// [ContextWithActor]. Up to 255 bytes are kept. Defaults to the user and the host of the
 	// process, as user@host.
 	Actor string
-	// AllowEdit allows [Admin.EditAndRequeue]: each user of this Admin can then let any payload be
-	// handled.
+	// AllowEdit allows [Again.Payload] and [Again.Metadata]: each user of this Admin can then let
+	// any payload be handled.
 	AllowEdit bool
 }
 

@@ -60,7 +60,7 @@ type AuditEntry struct {
 // fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
 func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry, next string, err error) {
 	limit, err := filter.listed(auditLog)
-	before, idErr := cursor(filter.After).parseID()
+	before, idErr := cursor(filter.After).parseID(ofAudit)
 	if err := errors.Join(err, idErr, filter.Target.check()); err != nil {
 		return nil, "", fmt.Errorf("admin: read the audit log: %w", invalid(err))
 	}
@@ -68,13 +68,13 @@ func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry,
 		return nil, "", err
 	}
 	entries, last, err := a.operator.SearchAudit(ctx, dialect.AuditFilter{
-		Before: before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
+		Before: before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.stored(),
 		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
 	}, searchAmong)
 	if err != nil {
 		return nil, "", failed(err)
 	}
-	return entries, idCursor(last), nil
+	return entries, idCursor(ofAudit, last), nil
 }
 
 // RecordDownload writes an entry with the action "download", for a tool that gives a payload to
@@ -82,7 +82,7 @@ func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry,
 // zero value. The methods of Admin that read a payload do not record it, since they cannot know who
 // sees it.
 func (a *Admin) RecordDownload(ctx context.Context, target Target, subject string) error {
-	if err := a.operator.RecordDownload(ctx, target.spool, subject); err != nil {
+	if err := a.operator.RecordDownload(ctx, target.stored(), subject); err != nil {
 		return failed(err)
 	}
 	return nil
@@ -118,10 +118,11 @@ func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]Aud
 	for rows.Next() {
 		var e AuditEntry
 		var at int64
-		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &e.Target.spool, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
+		var target string
+		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &target, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
 			return nil, spool.Wrap("read the audit log", err)
 		}
-		e.At = time.UnixMicro(at)
+		e.At, e.Target = time.UnixMicro(at), targetOf(target)
 		entries = append(entries, e)
 	}
 	if err := rows.Err(); err != nil {

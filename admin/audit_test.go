@@ -43,7 +43,7 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, Key: "k\xff"}))
 		require.NoError(t, b.admin.Pause(ctx, admin.Filter{Target: b.target, Topic: "orders"}))
 		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, Topic: "orders"}))
-		require.NoError(t, b.admin.SetSettings(ctx, b.target, admin.Settings{PageSize: 10}))
+		require.NoError(t, storeSettings(ctx, b.admin, b.target, admin.Settings{PageSize: 10}))
 		first := b.messages(admin.Filter{Target: b.target})[0].ID
 		require.NoError(t, errorOf(b.admin.RunNow(ctx, admin.Filter{Target: b.target, ID: first})))
 		require.NoError(t, errorOf(b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: first}, "a test")))

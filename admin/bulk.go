@@ -21,9 +21,18 @@ import (
 // is published again as it came, on [DeadLetter.SourceTopic] and with [DeadLetter.UUID]. What is
 // not known of it, an [Again] says.
 //
+// With a payload or metadata in Again, Requeue edits: it lets a changed copy of the letter's
+// message be handled. The message keeps its id, so the inboxes of other consumers, which have
+// handled the first version, ignore it as long as they have claims. It names the letter in its
+// metadata "postbox_edited_from". The letter keeps the first payload and metadata, and is resolved:
+// [DeadLetter.Resolution] says that it was edited and by whom. So one of several operators who edit
+// the same letter succeeds. The others get [ErrResolved], and their changes are dropped. If the
+// edited message dies, edit its own letter.
+//
 // With an ID, Requeue is one transaction, and fails with [ErrNotFound], [ErrResolved] or
 // [ErrCannotRequeue]; then it changes nothing. After [postbox.ErrCommitUnknown] it may or may not
-// have happened. Call it again: [ErrNotFound] then means that it had happened.
+// have happened. Call it again: [ErrNotFound], or [ErrResolved] of an edit, then means that it had
+// happened.
 //
 // Otherwise it works in transactions of at most 100 letters and, unless a single letter is larger,
 // 4 MiB. After each of them it reports the progress. The counted letters stay requeued when a later
@@ -36,10 +45,21 @@ import (
 // [ErrCannotRequeue], names up to ten of them. Any other error ends it. It fails with [ErrNotFound]
 // if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progress ...func(Progress)) (int, error) {
-	if filter.ID != 0 {
-		return a.onLetter(filter, "Postbox requeued a dead letter", nil, func(id int64) error { return a.letters.Requeue(ctx, id, again) })
+	if again.edits() && !a.config.AllowEdit {
+		return 0, failed(fmt.Errorf("edit dead letter %d: %w", filter.ID, errEditNotAllowed))
 	}
-	return a.onLetters(ctx, filter, "requeue", filter.open("requeued"), func(chosen dialect.DeadLetterFilter) (Progress, error) {
+	if filter.ID != 0 {
+		done := "Postbox requeued a dead letter"
+		if again.edits() {
+			done = "Postbox edited and requeued a dead letter"
+		}
+		return a.onLetter(filter, done, nil, func(id int64) error { return a.letters.Requeue(ctx, id, again) })
+	}
+	wrong := filter.open("requeued")
+	if again.edits() {
+		wrong = errors.Join(wrong, errEditsMany)
+	}
+	return a.onLetters(ctx, filter, "requeue", wrong, func(chosen dialect.DeadLetterFilter) (Progress, error) {
 		return a.letters.RequeueAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), again, reporting(progress))
 	})
 }
@@ -66,9 +86,9 @@ func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progr
 }
 
 // Delete deletes dead letters with their payloads: the one with the filter's ID, resolved or not,
-// or those that match, and returns their number. [Filter.Resolved] may have any value. If it is
-// empty, a letter that another operator resolves meanwhile stays. An inbox still recognises the
-// message as delivered for as long as it keeps claims.
+// or those that match, and returns their number. [Filter.Resolved] may have any value. Unless it is
+// "yes" or "any", a letter that another operator resolves meanwhile stays. An inbox still
+// recognises the message as delivered for as long as it keeps claims.
 //
 // With an ID it fails with [ErrNotFound]. Otherwise transactions, progress, limit and errors are
 // those of [Admin.Requeue].
@@ -120,7 +140,7 @@ func (a *Admin) onLetters(
 // open requires letters that are not resolved. The rest of the sentence says what is to be done
 // with them.
 func (f Filter) open(done string) error {
-	if f.Resolved != "" {
+	if resolutions[f.Resolved] != dialect.ResolvedNo {
 		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
 	}
 	return nil

@@ -122,7 +122,7 @@ func waiting(chosen dialect.MessageFilter) dialect.MessageFilter {
 // onMessage acts on the one message that a filter names.
 func (a *Admin) onMessage(filter Filter, logged string, fields watermill.LogFields, act func(name string, id int64) (int, error)) (n int, err error) {
 	if err = filter.alone(pendingMessages); err == nil {
-		n, err = act(filter.Target.spool, filter.ID)
+		n, err = act(filter.Target.stored(), filter.ID)
 	}
 	if err != nil {
 		return 0, failed(err)
@@ -142,7 +142,7 @@ func (a *Admin) onMessages(
 	if err := errors.Join(filter.acting(pendingMessages), err, wrong); err != nil {
 		return 0, fmt.Errorf("admin: %s messages of %s: %w", what, filter.Target, invalid(err))
 	}
-	did, err := act(filter.Target.spool, chosen)
+	did, err := act(filter.Target.stored(), chosen)
 	if did.Done > 0 {
 		a.say(logged, filter.Target, watermill.LogFields{"count": did.Done, "filter": filter.describe(pendingMessages)})
 	}

@@ -223,17 +223,23 @@ func TestFilter_chooses_by_each_field(t *testing.T) {
 
 func TestFilter_names_its_mistakes_and_its_fields(t *testing.T) {
 	t.Parallel()
-	err := admin.Filter{ErrorText: "\xff", Cause: "bad luck", MinAttempts: 3, MaxAttempts: 2}.Validate()
+	b := newBench(t, testdb.SQLite(t))
+	b.letters(1)
+	mistakes := func(filter admin.Filter) error {
+		_, _, err := b.admin.DeadLetters(t.Context(), filter)
+		return err
+	}
+	err := mistakes(admin.Filter{ErrorText: "\xff", Cause: "bad luck", MinAttempts: 3, MaxAttempts: 2})
 	require.ErrorContains(t, err, `error text: "\xff" is not text`)
 	require.ErrorContains(t, err, `cause: "bad luck" is not one of unknown, attempts, permanent, crash, unreadable, operator`)
 	require.ErrorContains(t, err, "attempts: from 3 to 2 is no range")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	err = admin.Filter{Topic: "\xff", Consumer: "a\x00", Target: admin.Queue("\xff"), From: at.Add(time.Second), Until: at}.Validate()
+	err = mistakes(admin.Filter{Topic: "\xff", Consumer: "a\x00", Target: admin.Queue("\xff"), From: at.Add(time.Second), Until: at})
 	require.ErrorContains(t, err, `topic: "\xff" is not text`)
 	require.ErrorContains(t, err, `consumer: "a\x00" is not text`)
 	require.ErrorContains(t, err, "target: ")
-	require.ErrorContains(t, err, "time: from 2026-01-02T03:04:06Z to 2026-01-02T03:04:05Z is no span of time")
-	require.NoError(t, admin.Filter{Target: admin.Queue("mail"), Topic: "größer", Key: "\xff", From: at, Until: at}.Validate())
+	require.ErrorContains(t, err, "died: from 2026-01-02T03:04:06Z to 2026-01-02T03:04:05Z is no span of time")
+	require.NoError(t, mistakes(admin.Filter{Target: b.target, Topic: "größer", Key: "\xff", From: at, Until: at}))
 }
 
 // Each way to die leaves its cause.

@@ -6,9 +6,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// HangsAfter is how long a call of a publisher or a handler may run until the dashboard and
-// "postbox doctor" say that it may hang.
-const HangsAfter = 5 * time.Minute
+// hangsAfter is how long a call of a publisher or a handler may run until it may hang.
+const hangsAfter = 5 * time.Minute
 
 // Call is a call of a forwarder's publisher, or of a queue's handler, that has not returned yet. It
 // is what its process said of it in its last heartbeat, a few seconds ago at most. A process tells
@@ -23,6 +22,9 @@ type Call struct {
 	Topic     string
 	ID        int64
 	MessageID string
+	// Hangs says that it has run for more than five minutes, by the clock of the reader, so that it
+	// may never return.
+	Hangs bool
 }
 
 // callOf returns nil without a call.
@@ -30,5 +32,5 @@ func callOf(call *spool.Call, process string) *Call {
 	if call == nil {
 		return nil
 	}
-	return &Call{Since: call.Since, Process: process, Topic: call.Topic, ID: call.ID, MessageID: call.MessageID}
+	return &Call{Since: call.Since, Process: process, Topic: call.Topic, ID: call.ID, MessageID: call.MessageID, Hangs: time.Since(call.Since) >= hangsAfter}
 }

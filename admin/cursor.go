@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -16,24 +17,36 @@ const placeFormat = "%d-%d-%d"
 
 func cursorOf(p dialect.Place) cursor { return cursor(p.String()) }
 
+// What cursors of the lists in the order of ids begin with. That of dead letters is the id itself.
+const (
+	ofLetters = ""
+	ofAudit   = "a"
+)
+
 // idCursor is the position behind an entry of a list in the order of ids; 0 is the end of the list.
-func idCursor(id int64) string {
+func idCursor(of string, id int64) string {
 	if id == 0 {
 		return ""
 	}
-	return strconv.FormatInt(id, 10)
+	return of + strconv.FormatInt(id, 10)
 }
 
 // parseID reads the id behind which a page begins.
-func (p cursor) parseID() (id int64, err error) {
+func (p cursor) parseID(of string) (id int64, err error) {
 	if p == "" {
 		return 0, nil
 	}
-	id, err = strconv.ParseInt(string(p), 10, 64)
-	if err != nil || id < 0 || strconv.FormatInt(id, 10) != string(p) {
-		return 0, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
+	digits, is := strings.CutPrefix(string(p), of)
+	id, err = strconv.ParseInt(digits, 10, 64)
+	if !is || err != nil || id < 0 || strconv.FormatInt(id, 10) != digits {
+		return 0, p.wrong()
 	}
 	return id, nil
+}
+
+// wrong is the error for a cursor of another list.
+func (p cursor) wrong() error {
+	return fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
 }
 
 // parse reads a place in a list of messages from one state to another.
@@ -43,7 +56,7 @@ func (p cursor) parse(least, most int) (place dialect.Place, err error) {
 	}
 	_, err = fmt.Sscanf(string(p), placeFormat, &place.State, &place.Lane, &place.ID)
 	if err != nil || cursorOf(place) != p || place.State < least || place.State > most {
-		return dialect.Place{}, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
+		return dialect.Place{}, p.wrong()
 	}
 	return place, nil
 }

@@ -23,12 +23,9 @@ type DeadLetter struct {
 	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message
 	// of an outbox.
 	Consumer string
-	// Outbox is the outbox or queue in the database that the message was in. It is empty for a
-	// message that came from a broker to an inbox: such a message is requeued through the outbox
-	// that [Config.Outbox] names.
-	Outbox string
-	// Target is the same outbox or queue. It is the zero value for a message that came from a
-	// broker to an inbox.
+	// Target is the outbox or queue in the database that the message was in. It is the zero value
+	// for a message that came from a broker to an inbox: such a message is requeued through the
+	// outbox that [Config.Outbox] names.
 	Target Target
 
 	// Topic and MessageID are those of the message in an outbox or a queue. Of a message of an
@@ -103,7 +100,7 @@ type Failure struct {
 // if the filter names an outbox or a queue that does not exist.
 func (a *Admin) DeadLetters(ctx context.Context, filter Filter) (letters []DeadLetter, next string, err error) {
 	limit, err := filter.listed(deadLetters)
-	after, idErr := cursor(filter.After).parseID()
+	after, idErr := cursor(filter.After).parseID(ofLetters)
 	if err := errors.Join(err, idErr, filter.ofInbox()); err != nil {
 		return nil, "", fmt.Errorf("admin: list dead letters: %w", invalid(err))
 	}
@@ -120,12 +117,12 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) (letters []DeadL
 	for i, letter := range found.Letters {
 		letters[i] = letter.DeadLetter
 	}
-	return letters, idCursor(found.Next), nil
+	return letters, idCursor(ofLetters, found.Next), nil
 }
 
 // ofInbox refuses an inbox as the target of dead letters, and one that cannot exist.
 func (f Filter) ofInbox() error {
-	if f.Target.IsInbox() {
+	if f.Target.Kind == spool.KindInbox {
 		return errors.New("target: to choose the letters of an inbox, set Consumer")
 	}
 	return f.Target.check()
@@ -142,16 +139,24 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	return &found.DeadLetter, nil
 }
 
-// Again says what an operator knows of messages that came from a broker to an inbox and are
-// published again. It has no effect on those of outboxes and queues.
+// Again says how messages are requeued. The zero value requeues them as they were.
 type Again struct {
-	// Topic is the topic on which they are published. Defaults to [DeadLetter.SourceTopic]; without
-	// one, the error is [ErrNoTopic].
+	// Topic is the topic on which a message that came from a broker to an inbox is published again.
+	// Defaults to [DeadLetter.SourceTopic]; without one, the error is [ErrCannotRequeue]. Messages
+	// of outboxes and queues keep their topic.
 	Topic string
-	// OlderThanClaims says that consumers that have handled the messages may handle them again.
-	// Without it, a letter is refused with [ErrOlderThanClaims] whose own claim has been deleted,
-	// since the claims of other consumers are as old.
+	// OlderThanClaims says that consumers that have handled a message of an inbox may handle it
+	// again. Without it, a letter is refused with [ErrOlderThanClaims] whose own claim has been
+	// deleted, since the claims of other consumers are as old.
 	OlderThanClaims bool
+	// Payload replaces the payload of the one dead letter with the filter's ID; nil keeps it. An
+	// empty payload that is not nil is a new payload. It needs [Config.AllowEdit].
+	Payload message.Payload
+	// Metadata replaces all metadata of the one dead letter with the filter's ID; nil keeps it. The
+	// ordering key cannot be changed, and is added if it is missing. Metadata that cannot be
+	// decoded has to be replaced. An edited message has no unique key, so [postbox.UniqueKey] and
+	// [postbox.UniqueMode] are refused with [ErrInvalid]. It needs [Config.AllowEdit].
+	Metadata message.Metadata
 }
 
 // maxHistory limits the failures that are read with a message or a dead letter to the newest ones.
@@ -356,15 +361,16 @@ func (l *storedLetter) scan(scan func(...any) error, more ...any) error {
 		resolvedAt        sql.NullInt64
 		resolution        sql.NullString
 		cause             dialect.Cause
+		target            string
 	)
 	targets := []any{
-		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Outbox, &l.Consumer, &l.Topic, &messageID, &key,
+		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &target, &l.Consumer, &l.Topic, &messageID, &key,
 		&createdAt, &diedAt, &l.Attempts, &cause, &l.Error, &resolvedAt, &resolution, &l.Size,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err
 	}
-	l.Target, l.Cause, l.Shape = Target{spool: l.Outbox}, causeOf(cause), shapeOf(l.Error)
+	l.Target, l.Cause, l.Shape = targetOf(target), causeOf(cause), shapeOf(l.Error)
 	if l.Origin != dialect.OriginInbox {
 		l.Consumer = ""
 	}

@@ -43,7 +43,7 @@ func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
 		letter.Payload, letter.Metadata, letter.Failures = nil, nil, nil
 		require.Equal(t, listed, *letter)
 		require.Equal(t, admin.DeadLetter{
-			ID: listed.ID, Outbox: b.outbox.Name(), Target: b.target, Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: "attempts",
+			ID: listed.ID, Target: b.target, Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: "attempts",
 			Error: errBroker.Error(), Shape: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
 		}, listed)
 

@@ -32,16 +32,16 @@
 //
 // [Admin.Requeue], [Admin.Resolve] and [Admin.Delete] act on one dead letter, or on all that match
 // a [Filter], page by page. [Admin.Groups] sorts letters by the way in which they failed.
-// [Admin.EditAndRequeue] replaces the payload or the metadata of a message. Each action leaves an
-// entry for [Admin.Audit], in the transaction of its effect.
+// [Again] can replace the payload or the metadata of a message. Each action leaves an entry for
+// [Admin.Audit], in the transaction of its effect.
 //
 // Several operators may act on the same dead letter at the same moment: it is requeued, resolved or
 // deleted once. The other operators get [ErrNotFound] or [ErrResolved]. Requeueing is one
 // transaction, so a crash leaves either the letter or the message, and never both.
 //
 // Dead letters are kept for the retention in the configuration of forwarders and inboxes, by
-// default 30 days, or for the retention that [Admin.SetSettings] gives an outbox or a queue. That
-// includes dead letters that are not resolved, so watch [TopicStats.Dead].
+// default 30 days, or for the retention that [Admin.ChangeSettings] gives an outbox or a queue.
+// That includes dead letters that are not resolved, so watch [TopicStats.Dead].
 //
 // The package needs one connection at a time, and starts no goroutine but that of [Admin.Measure].
 package admin

@@ -9,9 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -22,52 +19,15 @@ import (
 // came from.
 const editedFrom = "postbox_edited_from"
 
-// Edit is what replaces payload and metadata of a message.
-type Edit struct {
-	// Payload replaces the payload; nil keeps it. An empty payload that is not nil is a new
-	// payload.
-	Payload message.Payload
-	// Metadata replaces all metadata; nil keeps it. The ordering key cannot be changed, and is
-	// added if it is missing. Metadata that cannot be decoded has to be replaced. An edited message
-	// has no unique key, so [postbox.UniqueKey] and [postbox.UniqueMode] are refused with
-	// [ErrInvalid].
-	Metadata message.Metadata
-}
+// edits says whether a requeued message is another one than the letter has.
+func (a Again) edits() bool { return a.Payload != nil || a.Metadata != nil }
 
-// EditAndRequeue lets a changed copy of a dead letter's message be handled, with all attempts. It
-// does so in one transaction, like [Admin.Requeue]: a message of an outbox or a queue goes to the
-// end of it, and a message of an inbox is published again, after its claim was removed. The message
-// keeps its id, so the inboxes of other consumers, which have handled the first version, ignore it
-// as long as they have claims. It names the letter in its metadata "postbox_edited_from".
-//
-// The letter keeps the first payload and metadata, and is resolved: [DeadLetter.Resolution] says
-// that it was edited and by whom. So one of several operators who edit the same letter succeeds.
-// The others get [ErrEdited], and their changes are dropped. If the edited message dies, edit its
-// own letter.
-//
-// EditAndRequeue fails with [ErrEditNotAllowed] unless [Config.AllowEdit] is set, and with
-// [ErrNotFound], [ErrResolved], [ErrCannotRequeue] or [ErrKeyChanged]; then nothing has changed.
-// After [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrEdited] then
-// means that it, or another edit, had happened.
-func (a *Admin) EditAndRequeue(ctx context.Context, id int64, edit Edit, again ...Again) error {
-	if !a.config.AllowEdit {
-		return fmt.Errorf("admin: edit dead letter %d: %w", id, ErrEditNotAllowed)
-	}
-	if edit.Payload == nil && edit.Metadata == nil {
-		return fmt.Errorf("admin: edit dead letter %d: %w", id, invalid(errNoEdit))
-	}
-	var known Again
-	if len(again) > 0 {
-		known = again[len(again)-1]
-	}
-	if err := a.letters.EditAndRequeue(ctx, id, edit, known); err != nil {
-		return failed(err)
-	}
-	a.logger.Info("Postbox edited and requeued a dead letter", watermill.LogFields{"dead_letter": id})
-	return nil
-}
-
-var errNoEdit = errors.New("payload and metadata are nil: set one of them, or use Requeue")
+var (
+	errEditNotAllowed = fmt.Errorf("%w: editing is not allowed: set AllowEdit of admin.Config", ErrCannotRequeue)
+	errKeyChanged     = fmt.Errorf("%w: the ordering key cannot be changed, since the order of its messages would be lost", ErrCannotRequeue)
+	errEdited         = fmt.Errorf("dead letter has been edited and requeued: %w", ErrResolved)
+	errEditsMany      = errors.New("payload and metadata: they are those of one message: name its dead letter by ID")
+)
 
 const (
 	// editResolution begins the resolution of a letter whose message was edited.
@@ -76,18 +36,18 @@ const (
 	editNote = "edited and requeued"
 )
 
-// EditAndRequeue appends a changed copy of a letter's message to its spool, and keeps the letter
+// edit appends a changed copy of a letter's message to its spool, and keeps the letter
 // with a resolution that says so, in one transaction.
-func (l *letterStore) EditAndRequeue(ctx context.Context, id int64, edit Edit, again Again) error {
+func (l *letterStore) edit(ctx context.Context, id int64, again Again) error {
 	var s *spool.Spool
 	var into int64
-	act := audit.NewAct(audit.ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
+	act := audit.NewAct(audit.ActEdit, "").On("dead letter %d", id).Noting(again.describe())
 	err := l.change(ctx, act, id, "edit", func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		draft, err := letter.edited(edit, again)
+		draft, err := letter.edited(again)
 		if err != nil {
 			return err
 		}
@@ -117,13 +77,13 @@ func (l *letterStore) EditAndRequeue(ctx context.Context, id int64, edit Edit, a
 	return err
 }
 
-func (e Edit) describe() string {
+func (a Again) describe() string {
 	var parts []string
-	if e.Payload != nil {
-		parts = append(parts, fmt.Sprintf("new payload of %d bytes", len(e.Payload)))
+	if a.Payload != nil {
+		parts = append(parts, fmt.Sprintf("new payload of %d bytes", len(a.Payload)))
 	}
-	if e.Metadata != nil {
-		parts = append(parts, fmt.Sprintf("new metadata with %d values", len(e.Metadata)))
+	if a.Metadata != nil {
+		parts = append(parts, fmt.Sprintf("new metadata with %d values", len(a.Metadata)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -131,29 +91,29 @@ func (e Edit) describe() string {
 // whyResolved returns the error for a letter that is resolved.
 func (l *storedLetter) whyResolved() error {
 	if strings.HasPrefix(l.Resolution, editResolution) {
-		return ErrEdited
+		return errEdited
 	}
 	return ErrResolved
 }
 
-// edited returns the message with what the edit replaces. It keeps its id, so that inboxes that
+// edited returns the message with what the operator replaces. It keeps its id, so that inboxes that
 // have handled it know it, and its place among the messages of its key.
-func (l *storedLetter) edited(edit Edit, again Again) (spool.Draft, error) {
+func (l *storedLetter) edited(again Again) (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, l.whyResolved()
 	}
-	if edit.Metadata == nil && l.broken != nil {
+	if again.Metadata == nil && l.broken != nil {
 		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrCannotRequeue, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: maps.Clone(l.Metadata)}
 	if err := l.address(&draft, again); err != nil {
 		return spool.Draft{}, err
 	}
-	if edit.Payload != nil {
-		draft.Payload = edit.Payload
+	if again.Payload != nil {
+		draft.Payload = again.Payload
 	}
-	if edit.Metadata != nil {
-		draft.Metadata = maps.Clone(edit.Metadata)
+	if again.Metadata != nil {
+		draft.Metadata = maps.Clone(again.Metadata)
 		if err := refuseUnique(draft.Metadata); err != nil {
 			return spool.Draft{}, err
 		}
@@ -187,7 +147,7 @@ func (l *storedLetter) keepKey(metadata map[string]string) error {
 	}
 	now, has := metadata[postbox.OrderingKey]
 	if has && now != before {
-		return fmt.Errorf("%w: leave %s in the metadata as it is, %.60q", ErrKeyChanged, postbox.OrderingKey, before)
+		return fmt.Errorf("%w: leave %s in the metadata as it is, %.60q", errKeyChanged, postbox.OrderingKey, before)
 	}
 	if had {
 		metadata[postbox.OrderingKey] = before

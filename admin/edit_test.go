@@ -30,7 +30,7 @@ func (b *bench) pendingMessage() *admin.Message {
 	b.Helper()
 	messages := b.messages(admin.Filter{})
 	require.Len(b, messages, 1)
-	m, err := b.admin.Message(b.Context(), b.target, messages[0].ID)
+	m, err := b.admin.Message(b.Context(), admin.Filter{Target: b.target, ID: messages[0].ID})
 	require.NoError(b, err)
 	return m
 }
@@ -41,18 +41,18 @@ func TestEdit_replaces_payload_and_metadata(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		for name, test := range map[string]struct {
-			edit     admin.Edit
+			edit     admin.Again
 			payload  string
 			metadata message.Metadata
 		}{
-			"payload":  {admin.Edit{Payload: message.Payload("new\x00\xff")}, "new\x00\xff", message.Metadata{"about": "payload", "bytes": "\x00\xff"}},
-			"metadata": {admin.Edit{Metadata: message.Metadata{"\xff": "\x00\xfe"}}, "payload of metadata", message.Metadata{"\xff": "\x00\xfe"}},
-			"both":     {admin.Edit{Payload: message.Payload{}, Metadata: message.Metadata{}}, "", message.Metadata{}},
+			"payload":  {admin.Again{Payload: message.Payload("new\x00\xff")}, "new\x00\xff", message.Metadata{"about": "payload", "bytes": "\x00\xff"}},
+			"metadata": {admin.Again{Metadata: message.Metadata{"\xff": "\x00\xfe"}}, "payload of metadata", message.Metadata{"\xff": "\x00\xfe"}},
+			"both":     {admin.Again{Payload: message.Payload{}, Metadata: message.Metadata{}}, "", message.Metadata{}},
 		} {
 			b.append(draft(name, "orders", "key"))
 			b.bury()
 			letter := b.only(admin.Filter{})
-			require.NoError(t, b.editor().EditAndRequeue(t.Context(), letter.ID, test.edit))
+			require.NoError(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: letter.ID}, test.edit)))
 			m := b.pendingMessage()
 			test.metadata["postbox_edited_from"] = fmt.Sprint(letter.ID)
 			require.Equal(t, test.payload, string(m.Payload), name)
@@ -84,7 +84,7 @@ func TestEdit_G9_one_of_many_operators_wins(t *testing.T) {
 		for i := range operators {
 			editor := b.editor()
 			all.Go(func() {
-				errs[i] = editor.EditAndRequeue(t.Context(), letter.ID, admin.Edit{Payload: message.Payload(fmt.Sprint("version ", i))})
+				errs[i] = errorOf(editor.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{Payload: message.Payload(fmt.Sprint("version ", i))}))
 			})
 		}
 		all.Wait()
@@ -95,11 +95,13 @@ func TestEdit_G9_one_of_many_operators_wins(t *testing.T) {
 				winner = i
 				continue
 			}
-			require.ErrorIs(t, err, admin.ErrEdited)
 			require.ErrorIs(t, err, admin.ErrResolved)
+			require.ErrorContains(t, err, "has been edited and requeued")
+			require.ErrorIs(t, err, admin.ErrResolved)
+			require.ErrorContains(t, err, "has been edited and requeued")
 		}
 		require.Equal(t, fmt.Sprint("version ", winner), string(b.pendingMessage().Payload))
-		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})), admin.ErrEdited)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})), admin.ErrResolved)
 		require.Len(t, b.acts(admin.Filter{Action: "edit"}), 1)
 	})
 }
@@ -112,14 +114,18 @@ func TestEdit_is_refused(t *testing.T) {
 		keyed.Metadata[postbox.OrderingKey] = "key"
 		b.append(keyed)
 		b.bury()
-		id, edit := b.only(admin.Filter{}).ID, admin.Edit{Payload: message.Payload("new")}
-		require.ErrorIs(t, b.admin.EditAndRequeue(t.Context(), id, edit), admin.ErrEditNotAllowed)
-		require.ErrorContains(t, b.editor().EditAndRequeue(t.Context(), id, admin.Edit{}), "payload and metadata are nil")
-		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id+1, edit), admin.ErrNotFound)
-		other := admin.Edit{Metadata: message.Metadata{postbox.OrderingKey: "other"}}
-		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, other), admin.ErrKeyChanged)
+		id, edit := b.only(admin.Filter{}).ID, admin.Again{Payload: message.Payload("new")}
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrCannotRequeue)
+		require.ErrorContains(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, edit)), "set AllowEdit of admin.Config")
+		many := errorOf(b.editor().Requeue(t.Context(), admin.Filter{All: true}, edit))
+		require.ErrorIs(t, many, admin.ErrInvalid)
+		require.ErrorContains(t, many, "they are those of one message")
+		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id + 1}, edit)), admin.ErrNotFound)
+		other := admin.Again{Metadata: message.Metadata{postbox.OrderingKey: "other"}}
+		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), admin.ErrCannotRequeue)
+		require.ErrorContains(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), "the ordering key cannot be changed")
 		for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
-			err := b.editor().EditAndRequeue(t.Context(), id, admin.Edit{Metadata: message.Metadata{name: postbox.UniqueSkip}})
+			err := errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{Metadata: message.Metadata{name: postbox.UniqueSkip}}))
 			require.ErrorIs(t, err, admin.ErrInvalid)
 			require.ErrorContains(t, err, "leave "+name+" out of the metadata")
 		}
@@ -127,9 +133,9 @@ func TestEdit_is_refused(t *testing.T) {
 		require.Empty(t, b.acts(admin.Filter{}))
 
 		database.Exec(t, "UPDATE postbox_dead_letters SET metadata = ?", []byte{0xff})
-		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, edit), admin.ErrCannotRequeue, "the metadata cannot be decoded")
+		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrCannotRequeue, "the metadata cannot be decoded")
 		edit.Metadata = message.Metadata{"mended": "yes"}
-		require.NoError(t, b.editor().EditAndRequeue(t.Context(), id, edit))
+		require.NoError(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)))
 		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)
 
 		require.NoError(t, errorOf(b.admin.Delete(t.Context(), admin.Filter{ID: id})))
@@ -143,7 +149,7 @@ func TestEdit_G8_takes_16_MiB(t *testing.T) {
 		b := newBench(t, database)
 		b.letters(1)
 		large := bytes.Repeat([]byte{'x', 0, 0xff, 1}, 4<<20)
-		err := b.editor().EditAndRequeue(t.Context(), b.only(admin.Filter{}).ID, admin.Edit{Payload: large})
+		err := errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{}).ID}, admin.Again{Payload: large}))
 		if err != nil && database.Dialect == postbox.MySQL {
 			require.Contains(t, err.Error(), "packet", "the server's limit")
 			require.Zero(t, b.pending())
@@ -163,7 +169,7 @@ func TestEdit_G5_letter_of_an_inbox_loses_its_claim(t *testing.T) {
 		b.outboxID()
 		b.buryInbox("one", 0)
 		letter := b.only(admin.Filter{})
-		require.NoError(t, b.editor().EditAndRequeue(t.Context(), letter.ID, admin.Edit{Payload: message.Payload("new")}))
+		require.NoError(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{Payload: message.Payload("new")})))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
 		require.Equal(t, "new", string(b.pendingMessage().Payload))
 		read, err := b.admin.DeadLetter(t.Context(), letter.ID)

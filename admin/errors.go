@@ -14,19 +14,13 @@ var (
 	// is no outbox or queue of that name; then the error lists the existing ones.
 	ErrNotFound = errors.New("not found")
 	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved
-	// nor requeued.
+	// nor requeued. The error says if it was resolved because its message was edited and requeued.
 	ErrResolved = errors.New("dead letter is resolved already")
-	// ErrEdited is returned if the message of a dead letter has already been edited and requeued.
-	// It is an [ErrResolved], too.
-	ErrEdited = fmt.Errorf("dead letter has been edited and requeued: %w", ErrResolved)
-	// ErrKeyChanged is returned for an edit that changes the ordering key of a message.
-	ErrKeyChanged = errors.New("the ordering key cannot be changed, since the order of its messages would be lost")
-	// ErrEditNotAllowed is returned by [Admin.EditAndRequeue] unless [Config.AllowEdit] is set.
-	ErrEditNotAllowed = errors.New("editing is not allowed: set AllowEdit of admin.Config")
 	// ErrCannotRequeue means that this dead letter cannot be requeued, and the error says why: no
-	// outbox for letters of inboxes, [ErrNoTopic] or [ErrOlderThanClaims], its outbox or queue is
-	// gone, or its metadata cannot be read. The letter stays.
-	ErrCannotRequeue = errors.New("dead letter cannot be requeued")
+	// outbox for letters of inboxes, no topic, [ErrOlderThanClaims], its outbox or queue is gone,
+	// its metadata cannot be read, or an edit that is not allowed or changes the ordering key. The
+	// letter stays. A replay ends with it at a message that does not say from which topic it came.
+	ErrCannotRequeue = errors.New("cannot be requeued")
 	// ErrOlderThanClaims is returned for a dead letter of an inbox that consumers would handle
 	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrCannotRequeue], too.
 	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",

@@ -61,7 +61,11 @@ func pauseQueue(ctx context.Context) error {
 	if err := operator.Pause(ctx, admin.Filter{Target: fraud, All: true}); err != nil {
 		return err
 	}
-	if err := operator.SetSettings(ctx, fraud, admin.Settings{Concurrency: 4, History: 24 * time.Hour}); err != nil {
+	_, err = operator.ChangeSettings(ctx, fraud, func(stored *admin.Settings) error {
+		stored.Concurrency, stored.History = 4, 24*time.Hour
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)

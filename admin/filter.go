@@ -19,7 +19,7 @@ const MaxLimit = 1000
 const defaultLimit = 100
 
 // resolutions are the values of [Filter.Resolved].
-var resolutions = map[string]dialect.Resolved{"": dialect.ResolvedNo, "yes": dialect.ResolvedYes, "any": dialect.ResolvedAny}
+var resolutions = map[string]dialect.Resolved{"": dialect.ResolvedNo, "no": dialect.ResolvedNo, "yes": dialect.ResolvedYes, "any": dialect.ResolvedAny}
 
 // Filter chooses what a list shows, or what an action changes: messages, dead letters, entries of
 // the audit log, receipts, keys. It chooses what matches all fields that are set. A field that has
@@ -32,13 +32,16 @@ type Filter struct {
 	// ID is the one message of Target, or the one dead letter, that an action changes. It goes with
 	// no other condition.
 	ID int64
+	// UniqueKey is that of the one message of Target and Topic that waits under it: see
+	// [Admin.Message].
+	UniqueKey string
 	// Status is that of messages: one of the pending ones, [Done] for the history, and "" for all
 	// that are pending.
 	Status Status
 	// Topic, Key and MessageID must match the whole value.
 	Topic, Key, MessageID string
 	// Consumer is the inbox's consumer that could not handle the message of a dead letter, or whose
-	// receipt has not come.
+	// receipt it is.
 	Consumer string
 	// ErrorText is a part of the last error of a message or a dead letter, with the same capitals.
 	ErrorText string
@@ -46,8 +49,8 @@ type Filter struct {
 	Shape string
 	// Cause chooses dead letters by [DeadLetter.Cause].
 	Cause string
-	// Resolved chooses dead letters by whether an operator has resolved them: "" is for those that
-	// are not resolved, "yes" for those that are, and "any" for both.
+	// Resolved chooses dead letters by whether an operator has resolved them: "" or "no" is for
+	// those that are not resolved, "yes" for those that are, and "any" for both.
 	Resolved string
 	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the
 	// range, and 0 is no bound. Messages have no upper one.
@@ -63,7 +66,7 @@ type Filter struct {
 	OlderThan time.Duration
 	// All is for an action on all that there is: without any condition it changes nothing and
 	// returns an error. Lists ignore it. Target alone is a condition for dead letters, and Resolved
-	// "any" is none.
+	// is none unless it is "yes".
 	All bool
 
 	// After is the cursor that the list has returned for its next page.
@@ -87,9 +90,9 @@ var (
 	doneMessages    = list{"messages of the history", "done", "done", []string{"target", "status", "topic", "key", "message id", "from", "until"}}
 	deadLetters     = list{"dead letters", "died", "died", []string{"target", "topic", "key", "message id", "consumer", "error text", "shape", "cause", "resolved", "min attempts", "max attempts", "from", "until"}}
 	auditLog        = list{"entries of the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
-	receipts        = list{"receipts that have not come", "", "", []string{"topic", "consumer", "older than"}}
+	receipts        = list{"receipts", "", "", []string{"topic", "message id", "consumer", "older than"}}
 	stuckKeys       = list{"stuck keys", "", "", []string{"target"}}
-	pauses          = list{"pauses", "", "", []string{"target", "key", "topic"}}
+	pauses          = list{"what is paused or resumed", "", "", []string{"target", "key", "topic"}}
 )
 
 // conditions names the fields that are set, apart from After and Limit.
@@ -100,6 +103,7 @@ func (f Filter) conditions() (set []string) {
 	}{
 		{"target", f.Target != (Target{})},
 		{"id", f.ID != 0},
+		{"unique key", f.UniqueKey != ""},
 		{"status", f.Status != ""},
 		{"topic", f.Topic != ""},
 		{"key", f.Key != ""},
@@ -124,12 +128,6 @@ func (f Filter) conditions() (set []string) {
 	return set
 }
 
-// Validate returns all mistakes in the filter, whatever it is for.
-func (f Filter) Validate() error {
-	all := list{span: "time", fields: f.conditions()}
-	return errors.Join(f.mistakes(all), f.Target.check(), notNegative(f.Limit))
-}
-
 // mistakes returns all mistakes in a filter for a list, apart from After and Limit.
 func (f Filter) mistakes(l list) error {
 	var problems []error
@@ -139,7 +137,7 @@ func (f Filter) mistakes(l list) error {
 		}
 	}
 	if _, known := resolutions[f.Resolved]; !known {
-		problems = append(problems, fmt.Errorf("resolved: %.60q is not one of \"yes\", \"any\" and \"\", for those that are not resolved", f.Resolved))
+		problems = append(problems, fmt.Errorf("resolved: %.60q is not one of \"no\", \"yes\" and \"any\"", f.Resolved))
 	}
 	problems = append(problems, checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText), checkText("shape", f.Shape),
 		checkText("actor", f.Actor), checkSpan(l.span, f.From, f.Until))
@@ -169,7 +167,7 @@ func (f Filter) acting(l list) error {
 	if f.After != "" {
 		problems = append(problems, errors.New("after: it is for lists: leave it out, and call again to go on"))
 	}
-	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" && (field != "resolved" || f.Resolved != "any") })
+	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" && (field != "resolved" || f.Resolved == "yes") })
 	if l.of == deadLetters.of {
 		narrow = narrow || f.Target != (Target{})
 	}
@@ -240,7 +238,7 @@ func checkName(field, name string) error {
 func (f Filter) describe(l list) string {
 	var parts []string
 	if l.of == deadLetters.of {
-		parts = append(parts, map[string]string{"": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved])
+		parts = append(parts, map[string]string{"": "not resolved", "no": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved])
 		if f.Target != (Target{}) {
 			parts = append(parts, "in "+f.Target.String())
 		}
@@ -285,7 +283,7 @@ func (f Filter) describe(l list) string {
 func (f Filter) ofLetters() dialect.DeadLetterFilter {
 	return dialect.DeadLetterFilter{
 		Shape: f.Shape, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
-		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
+		Spool: f.Target.stored(), Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
 		DiedAfter: micros(f.From), DiedBefore: micros(f.Until), Resolved: resolutions[f.Resolved],
 	}
 }

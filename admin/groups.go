@@ -38,46 +38,36 @@ type Group struct {
 	Filter Filter
 }
 
-// Groups is what [Admin.Groups] returns.
-type Groups struct {
-	// Groups are the groups, the largest first.
-	Groups []Group
-	// Letters is the number of letters in all groups, also in those beyond the limit.
-	Letters int
-	// Capped is set if there are more letters than were looked at: the counts are then those of the
-	// latest ones.
-	Capped bool
-	// More is the number of groups beyond the limit.
-	More int
-}
-
-// Groups sorts the dead letters that match the filter by the way in which they failed. It takes the
-// latest 10,000 that match among the latest 20,000, and says so if there may be more.
-// [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above
-// 1000. To act on a group, take [Group.Filter].
+// Groups sorts the dead letters that match the filter by the way in which they failed, the largest
+// group first. It takes the latest 10,000 that match among the latest 20,000: if there are more,
+// the counts are capped. [Filter.Limit] is the largest number of groups to return, at most 1000,
+// and 0 for all. To act on a group, take [Group.Filter].
 //
 // Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist.
-func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
+func (a *Admin) Groups(ctx context.Context, filter Filter) (groups []Group, capped bool, err error) {
 	limit, err := filter.listed(deadLetters)
-	after, idErr := cursor(filter.After).parseID()
+	after, idErr := cursor(filter.After).parseID(ofLetters)
 	if err := errors.Join(err, idErr, filter.ofInbox()); err != nil {
-		return Groups{}, fmt.Errorf("admin: group dead letters: %w", invalid(err))
+		return nil, false, fmt.Errorf("admin: group dead letters: %w", invalid(err))
 	}
 	if err := a.known(ctx, filter.Target); err != nil {
-		return Groups{}, err
+		return nil, false, err
 	}
 	chosen := filter.ofLetters()
 	chosen.After = after
-	found, letters, capped, err := a.letters.Groups(ctx, chosen)
+	groups, capped, err = a.letters.Groups(ctx, chosen)
 	if err != nil {
-		return Groups{}, failed(err)
+		return nil, false, failed(err)
 	}
-	for i := range found {
-		g := &found[i]
+	if filter.Limit > 0 {
+		groups = groups[:min(len(groups), limit)]
+	}
+	for i := range groups {
+		g := &groups[i]
 		g.Filter = filter
 		g.Filter.Consumer, g.Filter.Target, g.Filter.Topic, g.Filter.Shape, g.Filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
 	}
-	return Groups{Groups: found[:min(len(found), limit)], Letters: letters, Capped: capped, More: max(len(found)-limit, 0)}, nil
+	return groups, capped, nil
 }
 
 const (
@@ -95,14 +85,14 @@ type letterKin struct {
 	Shape    string // of the error
 }
 
-// Groups returns the groups of the newest letters that the filter selects, the largest first, and
-// the number of letters in them. If it is capped, there may be more letters.
-func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, letters int, capped bool, err error) {
+// Groups returns the groups of the newest letters that the filter selects, the largest first. If it
+// is capped, there may be more letters.
+func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, capped bool, err error) {
 	var before int64
 	query := l.statements.LetterBehind(maxLooked)
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, 0, false, spool.Wrap("group dead letters", err)
+		return nil, false, spool.Wrap("group dead letters", err)
 	}
 	if capped = before > filter.After; capped {
 		filter.After = before
@@ -111,7 +101,7 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 	query = l.statements.DeadLetterErrors(filter)
 	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
-		return nil, 0, false, spool.Wrap("group dead letters", err)
+		return nil, false, spool.Wrap("group dead letters", err)
 	}
 	defer func() { _ = rows.Close() }()
 	found, looked := map[letterKin]*Group{}, 0
@@ -122,21 +112,20 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 		}
 		var kin letterKin
 		var id, died int64
-		var text string
-		if err := rows.Scan(&id, &died, &kin.Target.spool, &kin.Consumer, &kin.Topic, &text); err != nil {
-			return nil, 0, false, spool.Wrap("group dead letters", err)
+		var target, text string
+		if err := rows.Scan(&id, &died, &target, &kin.Consumer, &kin.Topic, &text); err != nil {
+			return nil, false, spool.Wrap("group dead letters", err)
 		}
-		kin.Shape = shapeOf(text)
+		kin.Target, kin.Shape = targetOf(target), shapeOf(text)
 		if filter.Shape != "" && filter.Shape != kin.Shape {
 			continue
 		}
-		letters++
 		add(found, kin, id, time.UnixMicro(died))
 	}
 	if err := rows.Err(); err != nil {
-		return nil, 0, false, spool.Wrap("group dead letters", err)
+		return nil, false, spool.Wrap("group dead letters", err)
 	}
-	return sorted(found), letters, capped, nil
+	return sorted(found), capped, nil
 }
 
 // add adds a letter to its group. Letters come with the latest first.

@@ -27,10 +27,10 @@ func TestGroups_keep_apart_what_has_another_code(t *testing.T) {
 		b.buryInbox(fmt.Sprintf("m-%02d", i), 0)
 		b.database.Exec(t, "UPDATE postbox_dead_letters SET error = ? WHERE message_id = ?", text, fmt.Appendf(nil, "m-%02d", i))
 	}
-	groups, err := b.admin.Groups(t.Context(), admin.Filter{})
+	groups, _, err := b.admin.Groups(t.Context(), admin.Filter{})
 	require.NoError(t, err)
 	var shapes []string
-	for _, g := range groups.Groups {
+	for _, g := range groups {
 		shapes = append(shapes, fmt.Sprintf("%d %s", g.Count, g.Shape))
 	}
 	require.ElementsMatch(t, []string{
@@ -77,27 +77,27 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 			filters = append(filters, f)
 		}
 		for _, f := range filters {
-			groups, err := b.admin.Groups(t.Context(), limited(f))
+			groups, _, err := b.admin.Groups(t.Context(), limited(f))
 			require.NoError(t, err)
 			members := []int64{}
-			for _, g := range groups.Groups {
+			for _, g := range groups {
 				chosen := letterIDs(b.list(limited(g.Filter)))
 				require.Len(t, chosen, g.Count, "%+v in %s", g, f)
 				require.Contains(t, chosen, g.Example)
-				again, err := b.admin.Groups(t.Context(), g.Filter)
+				again, _, err := b.admin.Groups(t.Context(), g.Filter)
 				require.NoError(t, err)
-				require.Len(t, again.Groups, 1)
-				again.Groups[0].Filter = g.Filter
-				require.Equal(t, []admin.Group{g}, again.Groups, "the group of a group is itself")
+				require.Len(t, again, 1)
+				again[0].Filter = g.Filter
+				require.Equal(t, []admin.Group{g}, again, "the group of a group is itself")
 				members = append(members, chosen...)
 			}
 			slices.Sort(members)
 			require.Equal(t, letterIDs(b.list(limited(f))), members, "%s: each letter is in one group", f)
 		}
 		f := filters[random.IntN(len(filters))]
-		groups, err := b.admin.Groups(t.Context(), f)
+		groups, _, err := b.admin.Groups(t.Context(), f)
 		require.NoError(t, err)
-		for i, g := range groups.Groups[:min(9, len(groups.Groups))] {
+		for i, g := range groups[:min(9, len(groups))] {
 			before, chosen := letterIDs(b.list(limited(admin.Filter{}))), letterIDs(b.list(limited(g.Filter)))
 			act := []func(context.Context, admin.Filter) (int, error){
 				func(ctx context.Context, f admin.Filter) (int, error) { return b.admin.Delete(ctx, f) },

@@ -54,7 +54,7 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 		copies := b.messages(admin.Filter{})
 		require.Len(t, copies, 4)
 		for _, m := range copies {
-			read, err := b.admin.Message(t.Context(), b.target, m.ID)
+			read, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: m.ID})
 			require.NoError(t, err)
 			require.Equal(t, "orders", m.Topic)
 			require.Equal(t, "payload of "+m.MessageID, string(read.Payload))
@@ -77,7 +77,7 @@ func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	require.Equal(t, 1, did.Done)
 	found, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: target})
 	require.NoError(t, err)
-	read, err := b.admin.Message(t.Context(), target, found[0].ID)
+	read, err := b.admin.Message(t.Context(), admin.Filter{Target: target, ID: found[0].ID})
 	require.NoError(t, err)
 	require.Equal(t, []any{"repair", "orders", "key 1", "payload of 2"}, []any{read.Topic, read.Metadata[postbox.SourceTopic], read.Key, string(read.Payload)})
 	require.NotEqual(t, "2", read.MessageID)
@@ -106,7 +106,7 @@ func TestInbox_refuses_what_only_messages_that_wait_can_have(t *testing.T) {
 	waiting, _, err := b.admin.Messages(ctx, admin.Filter{Target: inbox})
 	require.NoError(t, err)
 	require.Empty(t, waiting)
-	require.Equal(t, []any{"billing", true, false, `inbox "billing"`}, []any{inbox.Name(), inbox.IsInbox(), inbox.IsQueue(), inbox.String()})
+	require.Equal(t, []any{"billing", true, false, `inbox "billing"`}, []any{inbox.Name, inbox.Kind == "inbox", inbox.Kind == "queue", inbox.String()})
 }
 
 func TestInboxes_have_dead_letters_and_a_history(t *testing.T) {
@@ -117,27 +117,30 @@ func TestInboxes_have_dead_letters_and_a_history(t *testing.T) {
 		b.buryInbox("1", 0)
 		b.exec("UPDATE postbox_dead_letters SET consumer = 'shipping'")
 		b.buryInbox("2", 0)
-		require.NoError(t, b.admin.SetSettings(t.Context(), inbox, admin.Settings{History: time.Minute}))
-		inboxes, err := b.admin.Inboxes(t.Context())
+		require.NoError(t, storeSettings(t.Context(), b.admin, inbox, admin.Settings{History: time.Minute}))
+		b.outboxID()
+		queues, err := b.admin.Queues(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []admin.InboxInfo{
-			{Consumer: "billing", Dead: 1, HasHistory: true, Done: 2, Settings: admin.Settings{History: time.Minute}},
-			{Consumer: "shipping", Dead: 1},
-		}, inboxes)
+		require.Len(t, queues, 3)
+		require.Equal(t, b.target, queues[0].Target)
+		require.Equal(t, []admin.QueueInfo{
+			{Target: inbox, Dead: 1, HasHistory: true, Done: 2, Settings: admin.Settings{History: time.Minute}},
+			{Target: admin.Inbox("shipping"), Dead: 1},
+		}, queues[1:])
 	})
 }
 
-func TestSetSettings_refuse_settings_that_an_inbox_does_not_have(t *testing.T) {
+func TestChangeSettings_refuse_settings_that_an_inbox_does_not_have(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.received("1")
-	require.NoError(t, b.admin.SetSettings(t.Context(), inbox, admin.Settings{History: 2 * time.Hour}))
+	require.NoError(t, storeSettings(t.Context(), b.admin, inbox, admin.Settings{History: 2 * time.Hour}))
 	for _, settings := range []admin.Settings{{PerSecond: 3}, {History: time.Hour, Retention: time.Hour}} {
-		err := b.admin.SetSettings(t.Context(), inbox, settings)
+		err := storeSettings(t.Context(), b.admin, inbox, settings)
 		require.ErrorIs(t, err, admin.ErrInvalid)
 		require.ErrorContains(t, err, "no setting but History")
 	}
-	inboxes, err := b.admin.Inboxes(t.Context())
+	inboxes, err := b.admin.Queues(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, admin.Settings{History: 2 * time.Hour}, inboxes[0].Settings, "what is stored stays")
 }

@@ -9,17 +9,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// LaneHolders says which processes share an outbox or a queue, and who has which of its lanes.
-type LaneHolders struct {
-	// Lanes are in the order of their numbers. An outbox or a queue that no process has drained yet
-	// has none.
-	Lanes []Lane
-	// Members are the forwarders, or subscribers, that have sent a heartbeat within their lease, by
-	// name. One without lanes waits for its share: others hand lanes over, or there are more
-	// members than lanes.
-	Members []Member
-}
-
 // Lane is a share of an outbox or a queue.
 type Lane struct {
 	Number int
@@ -54,15 +43,19 @@ type Member struct {
 	LongCall *Call
 }
 
-// LaneHolders lists the lanes and the live members of an outbox or a queue. All times are of the
-// database's clock. The two are read one after the other, so a lane may have a holder that is no
-// member yet.
-func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, error) {
-	lanes, members, err := a.operator.LaneHolders(ctx, target.spool)
+// Lanes lists the lanes of an outbox or a queue in the order of their numbers, and its live members
+// by name: the forwarders, or subscribers, that have sent a heartbeat within their lease. An outbox
+// or a queue that no process has drained yet has no lanes. A member without lanes waits for its
+// share: others hand lanes over, or there are more members than lanes.
+//
+// All times are of the database's clock. The two are read one after the other, so a lane may have a
+// holder that is no member yet.
+func (a *Admin) Lanes(ctx context.Context, target Target) ([]Lane, []Member, error) {
+	lanes, members, err := a.operator.LaneHolders(ctx, target.stored())
 	if err != nil {
-		return LaneHolders{}, failed(err)
+		return nil, nil, failed(err)
 	}
-	return LaneHolders{Lanes: lanes, Members: members}, nil
+	return lanes, members, nil
 }
 
 // LaneHolders returns the lanes of a spool in order, and its live members by name. A spool that was

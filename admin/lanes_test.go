@@ -12,19 +12,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestLaneHolders_says_who_has_which_lane(t *testing.T) {
+func TestLanes_says_who_has_which_lane(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		holders := func() admin.LaneHolders {
-			found, err := b.admin.LaneHolders(t.Context(), b.target)
-			require.NoError(t, err)
-			return found
+		type held struct {
+			Lanes   []admin.Lane
+			Members []admin.Member
 		}
-		_, err := b.admin.LaneHolders(t.Context(), b.target)
+		holders := func() held {
+			lanes, members, err := b.admin.Lanes(t.Context(), b.target)
+			require.NoError(t, err)
+			return held{lanes, members}
+		}
+		_, _, err := b.admin.Lanes(t.Context(), b.target)
 		require.ErrorIs(t, err, admin.ErrNotFound)
 		b.outboxID()
-		require.Equal(t, admin.LaneHolders{Lanes: []admin.Lane{}, Members: []admin.Member{}}, holders(), "no process has drained it")
+		require.Equal(t, held{Lanes: []admin.Lane{}, Members: []admin.Member{}}, holders(), "no process has drained it")
 
 		h := newHandler(func(*spool.Message) error { return nil })
 		stop := b.drainWith(database.DB, h, func(c *drain.Config) { c.Holder = "first" })
@@ -33,7 +37,7 @@ func TestLaneHolders_says_who_has_which_lane(t *testing.T) {
 		b.eventually(func() bool { return len(holders().Members) == 2 && holders().Members[0].Lanes == lanes/2 }, "the first hands over the half of its lanes")
 		found := holders()
 		require.Len(t, found.Lanes, lanes)
-		held := 0
+		n := 0
 		for i, lane := range found.Lanes {
 			require.Equal(t, i, lane.Number)
 			require.Positive(t, lane.Token)
@@ -41,11 +45,11 @@ func TestLaneHolders_says_who_has_which_lane(t *testing.T) {
 			require.Equal(t, lane.Held, !lane.Until.IsZero())
 			require.False(t, lane.Suspect)
 			if lane.Held {
-				held++
+				n++
 				require.WithinRange(t, lane.Until, time.Now(), time.Now().Add(time.Hour))
 			}
 		}
-		require.Equal(t, lanes/2, held)
+		require.Equal(t, lanes/2, n)
 		require.Equal(t, "first", found.Members[0].Name)
 		second := found.Members[1]
 		require.WithinRange(t, second.Until, time.Now(), time.Now().Add(time.Hour))

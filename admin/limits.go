@@ -8,49 +8,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// The scopes of limits, as in [postbox.Limits].
-const (
-	limitTotal = "total"
-	limitTopic = "topic"
-)
-
-// LimitInfo is a limit of an outbox or a queue, over all its processes together.
-type LimitInfo struct {
-	// Scope is what it bounds: "total" is the whole outbox or queue, "topic" one topic of an
-	// outbox.
-	Scope string
-	// Topic is set for the scope "topic".
-	Topic string
-	// PerSecond and AtOnce are as in [postbox.Limit]; 0 is no limit.
-	PerSecond float64
-	AtOnce    int
-	// PerSecondStored and AtOnceStored tell where they come from: true if an operator has stored
-	// the value, as [Settings.PerSecond] or [Settings.AtOnce], and false if processes are
-	// configured with it. A stored value may be no limit, in place of a configured one.
-	PerSecondStored, AtOnceStored bool
-}
-
-// limitInfos lists the limits of a spool: in total, then of topics by name.
-func limitInfos(s *overview) (infos []LimitInfo) {
-	limits := s.LimitsOf()
-	total := LimitInfo{
-		Scope: limitTotal, PerSecond: limits.Total.PerSecond, AtOnce: limits.Total.AtOnce,
-		PerSecondStored: s.Settings.PerSecond != 0, AtOnceStored: s.Settings.AtOnce != 0,
-	}
-	if total != (LimitInfo{Scope: limitTotal}) {
-		infos = append(infos, total)
-	}
-	configured := func(scope string, topic string, limit postbox.Limit) {
-		if !limit.None() {
-			infos = append(infos, LimitInfo{Scope: scope, Topic: topic, PerSecond: limit.PerSecond, AtOnce: limit.AtOnce})
-		}
-	}
-	for _, topic := range slices.Sorted(maps.Keys(limits.Topics)) {
-		configured(limitTopic, topic, limits.Topics[topic])
-	}
-	return infos
-}
-
 // LimitsOf returns the limits of a spool: those that a process is configured with, and in total
 // those that operators have stored.
 func (o *overview) LimitsOf() postbox.Limits { return o.Settings.Limits(o.Configured) }

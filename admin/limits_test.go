@@ -23,7 +23,7 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		b := newBench(t, database)
 		b.target = admin.Outbox("limited")
 		var broker message.Publisher = gochannel.NewGoChannel(gochannel.Config{}, nil)
-		f, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Outbox: b.target.Name(), Limits: postbox.Limits{
+		f, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Outbox: b.target.Name, Limits: postbox.Limits{
 			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
 		}}, nil)
 		require.NoError(t, err)
@@ -32,22 +32,24 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		known := func() bool {
 			queues, err := b.admin.Queues(t.Context())
 			require.NoError(t, err)
-			return len(queues) == 1 && len(queues[0].Limits) > 0
+			return len(queues) == 1 && !queues[0].Limits.None()
 		}
 		b.eventually(known, "the forwarder tells its limits")
-		topics := []admin.LimitInfo{{Scope: "topic", Topic: "mails", AtOnce: 40}, {Scope: "topic", Topic: "orders", PerSecond: 2}}
-		limits := func(total admin.LimitInfo) []admin.LimitInfo { return append([]admin.LimitInfo{total}, topics...) }
-		total := admin.LimitInfo{Scope: "total", PerSecond: 50, AtOnce: 40}
-		require.Equal(t, limits(total), b.info().Limits)
+		limits := postbox.Limits{
+			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
+		}
+		require.Equal(t, limits, b.info().Limits)
+		require.Zero(t, b.info().Settings, "all of them are configured")
 
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{PerSecond: 10, AtOnce: -1}))
-		total.PerSecond, total.PerSecondStored, total.AtOnce, total.AtOnceStored = 10, true, 0, true
-		require.Equal(t, limits(total), b.info().Limits)
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{PerSecond: 10, AtOnce: -1}))
+		limits.Total = postbox.Limit{PerSecond: 10}
+		require.Equal(t, limits, b.info().Limits)
+		require.Equal(t, admin.Settings{PerSecond: 10, AtOnce: -1}, b.info().Settings, "both are stored, and one is no limit")
 		require.False(t, b.info().LimitsDiffer)
 		require.NoError(t, f.Close())
 		require.NoError(t, <-ended)
-		require.Equal(t, []admin.LimitInfo{total}, b.info().Limits, "without a process, what is stored")
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{}))
+		require.Equal(t, postbox.Limits{Total: limits.Total}, b.info().Limits, "without a process, what is stored")
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{}))
 		require.Empty(t, b.info().Limits)
 	})
 }
@@ -66,5 +68,5 @@ func TestQueues_have_the_smallest_limits_of_processes_that_differ(t *testing.T) 
 	}
 	info := b.info()
 	require.True(t, info.LimitsDiffer)
-	require.Equal(t, []admin.LimitInfo{{Scope: "total", PerSecond: 20}, {Scope: "topic", Topic: "orders", PerSecond: 2}}, info.Limits)
+	require.Equal(t, postbox.Limits{Total: postbox.Limit{PerSecond: 20}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}}}, info.Limits)
 }

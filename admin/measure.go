@@ -14,9 +14,8 @@ import (
 // recorder: those instruments of package metrics whose field Database is true. The recorders in
 // metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
 //
-// Measure reads what [Admin.Queues] and [Admin.Inboxes] read, which does not depend on the number
-// of messages. It needs one connection, and the rights of the role operator to read: see
-// docs/security.md.
+// Measure reads what [Admin.Queues] reads, which does not depend on the number of messages. It
+// needs one connection, and the rights of the role operator to read: see docs/security.md.
 //
 // If the database does not answer before ctx ends, Measure records that the database is not up, and
 // returns an error. It returns in time even where the driver does not. Up to four calls wait for a
@@ -27,17 +26,18 @@ func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range found.spools {
-		record(recorder, q)
-	}
-	for _, inbox := range found.inboxes {
-		recorder.Record(metrics.InboxDeadLetters, float64(inbox.Dead), inbox.Consumer)
+	for _, q := range found.queues {
+		if q.Target.Kind == spool.KindInbox {
+			recorder.Record(metrics.InboxDeadLetters, float64(q.Dead), q.Target.Name)
+		} else {
+			record(recorder, q)
+		}
 	}
 	return nil
 }
 
 func record(recorder metrics.Recorder, q QueueInfo) {
-	kind, name := spool.Named(q.Target.spool)
+	kind, name := q.Target.Kind, q.Target.Name
 	for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
 		recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
 	}
@@ -68,16 +68,13 @@ var errCounting = errors.New("earlier calls still wait for the database")
 
 // counted is what Measure has found.
 type counted struct {
-	spools  []QueueInfo
-	inboxes []InboxInfo
-	err     error
+	queues []QueueInfo
+	err    error
 }
 
 // count asks the database.
 func (a *Admin) count(ctx context.Context) (c counted) {
-	if c.spools, c.err = a.Queues(ctx); c.err == nil {
-		c.inboxes, c.err = a.Inboxes(ctx)
-	}
+	c.queues, c.err = a.Queues(ctx)
 	return c
 }
 

@@ -38,7 +38,7 @@ func TestMeasure_counts_what_is_in_the_database(t *testing.T) {
 			}
 		})
 		require.NoError(t, b.admin.Measure(t.Context(), recorder))
-		require.Equal(t, map[string]float64{"up": 1, "outbox " + b.target.Name(): 2, "queue mail": 1}, values)
+		require.Equal(t, map[string]float64{"up": 1, "outbox " + b.target.Name: 2, "queue mail": 1}, values)
 	})
 }
 

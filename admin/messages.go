@@ -77,8 +77,8 @@ type Message struct {
 	// SourceTopic and UUID are those with which a message of an inbox is replayed: see
 	// [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.
 	SourceTopic, UUID string
-	// UniqueKey is the unique key under which the message waits; only [Admin.Message] and
-	// [Admin.UniqueMessage] read it. The tables have a hash of each unique key, so Message finds it
+	// UniqueKey is the unique key under which the message waits; only [Admin.Message] reads it. The
+	// tables have a hash of each unique key. So of a message that is named by its id, it is found
 	// only if it is also the ordering key, as it is unless the producer has set another one.
 	UniqueKey string
 }
@@ -110,7 +110,7 @@ func (a *Admin) Messages(ctx context.Context, filter Filter) (messages []Message
 	chosen.Limit = limit
 	var found foundMessages
 	var page []*storedMessage
-	switch name := filter.Target.spool; {
+	switch name := filter.Target.stored(); {
 	case filter.Status == Done:
 		page, err = a.operator.Done(ctx, name, chosen)
 		found = paged(page, limit)
@@ -133,28 +133,44 @@ func (a *Admin) Messages(ctx context.Context, filter Filter) (messages []Message
 	return messages, next, nil
 }
 
-// Message returns one message, pending or done, with its payload, metadata and failure history. It
-// returns [ErrNotFound] if there never was such a message, if it is a dead letter, or if it is done
-// and not kept.
-func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
-	return publicWithFailures(a.operator.Message(ctx, target.spool, id))
+// Message returns one message, pending or done, with its payload, metadata and failure history: the
+// one with the filter's Target and ID, or the one of an outbox that waits under the filter's Topic
+// and UniqueKey.
+//
+// It returns [ErrNotFound] if there never was such a message, if it is a dead letter, or if it is
+// done and not kept. Of a unique key [ErrNotFound] says that the key is free.
+func (a *Admin) Message(ctx context.Context, filter Filter) (*Message, error) {
+	target, topic, key := filter.Target, filter.Topic, filter.UniqueKey
+	if key != "" {
+		filter.Topic, filter.UniqueKey = "", ""
+	}
+	err := filter.alone(pendingMessages)
+	switch {
+	case err != nil:
+	case key == "" && filter.ID == 0:
+		err = invalid(errors.New("id: it is missing: name the message by it, or by its topic and unique key"))
+	case key == "":
+		return publicWithFailures(a.operator.Message(ctx, target.stored(), filter.ID))
+	default:
+		if err = checkUnique(filter, topic); err == nil {
+			return publicWithFailures(a.operator.UniqueMessage(ctx, target.stored(), topic, key))
+		}
+	}
+	return nil, failed(fmt.Errorf("read a message of %s: %w", target, err))
 }
 
-// UniqueMessage returns the message that waits under a unique key of an outbox and a topic, with
-// its payload, metadata and failure history. It returns [ErrNotFound] if none waits: then the key
-// is free.
-func (a *Admin) UniqueMessage(ctx context.Context, outbox Target, topic, key string) (*Message, error) {
+// checkUnique returns an error for a filter that cannot have a unique key.
+func checkUnique(filter Filter, topic string) error {
 	err := checkName("topic", topic)
-	if outbox.IsQueue() || outbox.IsInbox() {
-		err = errors.Join(err, fmt.Errorf("%s has no unique keys: name an outbox", outbox))
+	switch {
+	case filter.ID != 0:
+		err = errors.Join(err, errors.New("unique key: leave it out, or the id"))
+	case topic == "":
+		err = errors.Join(err, errors.New("topic: it is missing: a unique key belongs to a topic"))
+	case filter.Target.Kind == spool.KindQueue || filter.Target.Kind == spool.KindInbox:
+		err = errors.Join(err, fmt.Errorf("%s has no unique keys: name an outbox", filter.Target))
 	}
-	if topic == "" || key == "" {
-		err = errors.Join(err, errors.New("a unique key belongs to a topic: name both"))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("admin: find the message with a unique key: %w", invalid(err))
-	}
-	return publicWithFailures(a.operator.UniqueMessage(ctx, outbox.spool, topic, key))
+	return invalid(err)
 }
 
 func publicWithFailures(found *storedMessage, failures []Failure, err error) (*Message, error) {

@@ -42,7 +42,7 @@ func (b *bench) message(id string) admin.Message {
 // whole reads a message with all that belongs to it.
 func (b *bench) whole(id int64) *admin.Message {
 	b.Helper()
-	m, err := b.admin.Message(b.Context(), b.target, id)
+	m, err := b.admin.Message(b.Context(), admin.Filter{Target: b.target, ID: id})
 	require.NoError(b, err)
 	return m
 }
@@ -132,7 +132,7 @@ func TestMessages_shows_status_attempts_due_time_and_failures(t *testing.T) {
 
 		b.exec(database.Bind("UPDATE postbox_messages SET metadata = ? WHERE message_id = ?"), []byte("{"), []byte("ready"))
 		require.Nil(t, b.whole(statuses["ready"].ID).Metadata, "it can be looked at all the same")
-		_, err = b.admin.Message(t.Context(), b.target, done.ID+1000)
+		_, err = b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: done.ID + 1000})
 		require.ErrorIs(t, err, admin.ErrNotFound)
 		require.ErrorContains(t, err, b.target.String())
 	})
@@ -174,12 +174,12 @@ func TestMessages_lists_only_the_messages_of_its_target(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, theirs, 1)
 		require.Equal(t, "theirs", theirs[0].MessageID)
-		_, err = b.admin.Message(t.Context(), b.target, theirs[0].ID)
+		_, err = b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID})
 		require.ErrorIs(t, err, admin.ErrNotFound)
 		require.ErrorIs(t, errorOf(b.admin.RunNow(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID})), admin.ErrNotFound)
 		require.ErrorIs(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID}, "no")), admin.ErrNotFound)
 		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
-		_, err = b.admin.Message(t.Context(), admin.Queue("q"), 1001)
+		_, err = b.admin.Message(t.Context(), admin.Filter{Target: admin.Queue("q"), ID: 1001})
 		require.ErrorIs(t, err, admin.ErrNotFound)
 	})
 }

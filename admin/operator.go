@@ -18,12 +18,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// described returns a description of a spool for people.
-func described(name string) string {
-	kind, own := spool.Named(name)
-	return fmt.Sprintf("%s %.300q", kind, own)
-}
-
 const (
 	// resumeNote and buryNote are failure entries with attempt 0, which record the action of an
 	// operator.
@@ -211,6 +205,9 @@ func (o *operator) Known(ctx context.Context, name string) error {
 
 // find returns a spool in its stored form.
 func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) {
+	if err := checkNamed(name); err != nil {
+		return nil, err
+	}
 	id, err := int64(0), sql.ErrNoRows
 	if spool.CheckName(name) == nil { // else PostgreSQL returns an error, and MySQL ignores spaces at the end
 		id, err = spool.New(o.statements, name).Find(ctx, o.db, o.statements.FindSpool)

@@ -63,7 +63,7 @@ func (a *Admin) pausing(filter Filter, verb, past string, act part) error {
 	if err != nil {
 		return fmt.Errorf("admin: %s %s: %w", verb, filter.Target, invalid(err))
 	}
-	name, what, fields := filter.Target.spool, "an outbox or a queue", watermill.LogFields(nil)
+	name, what, fields := filter.Target.stored(), "an outbox or a queue", watermill.LogFields(nil)
 	switch {
 	case filter.Key != "":
 		what, fields, err = "a key", watermill.LogFields{"key": filter.Key}, act.key(name, filter.Key)
@@ -85,11 +85,11 @@ func (f Filter) mistakesOfPause() error {
 	f.Topic = "" // the action checks it
 	err := f.mistakes(pauses)
 	if f.Limit != 0 || f.After != "" {
-		err = errors.Join(err, errors.New("limit and after: a pause has neither: leave them out"))
+		err = errors.Join(err, errors.New("limit and after: they are for lists: leave them out"))
 	}
 	switch {
 	case f.Key != "" && topic != "":
-		err = errors.Join(err, errors.New("key and topic: pause one of them, or both one after the other"))
+		err = errors.Join(err, errors.New("key and topic: name one of them, and then the other in a second call"))
 	case f.All && f.Key+topic != "":
 		err = errors.Join(err, errors.New("all: it is for the whole outbox or queue: leave it out, or the key and the topic"))
 	case !f.All && f.Key+topic == "":
@@ -112,11 +112,11 @@ type Paused struct {
 // Paused lists the paused keys and topics of an outbox or a queue: first keys, then topics, and of
 // each the one first that was paused first. [QueueInfo] says whether it is paused as a whole.
 func (a *Admin) Paused(ctx context.Context, target Target) ([]Paused, error) {
-	keys, err := a.operator.PausedKeys(ctx, target.spool)
+	keys, err := a.operator.PausedKeys(ctx, target.stored())
 	if err != nil {
 		return nil, failed(err)
 	}
-	topics, err := a.operator.PausedTopics(ctx, target.spool)
+	topics, err := a.operator.PausedTopics(ctx, target.stored())
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -101,8 +101,10 @@ func TestPause_repeated_calls_change_nothing(t *testing.T) {
 			func() error { return b.admin.Resume(t.Context(), admin.Filter{Target: b.target, All: true}) },
 			func() error { return b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: "key"}) },
 			func() error { return b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "key"}) },
-			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{Attempts: 7}) },
-			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{}) },
+			func() error {
+				return storeSettings(t.Context(), b.admin, b.target, admin.Settings{Attempts: 7})
+			},
+			func() error { return storeSettings(t.Context(), b.admin, b.target, admin.Settings{}) },
 		} {
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "drainers notice")
@@ -198,11 +200,11 @@ func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 		require.Len(t, parked(), 1, "another key")
 		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "bad"}))
 		b.eventually(func() bool {
-			one, err := b.admin.Message(t.Context(), b.target, head.ID)
+			one, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: head.ID})
 			require.NoError(t, err)
 			return one.Status == admin.Parked && len(one.Failures) == 5
 		}, "it was tried as often as before, and is parked again")
-		one, err := b.admin.Message(t.Context(), b.target, head.ID)
+		one, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: head.ID})
 		require.NoError(t, err)
 		var attempts []int
 		for _, failure := range one.Failures {

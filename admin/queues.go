@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -13,10 +14,14 @@ import (
 // One more, 10,001, means that there are more than 10,000.
 const CountedUpTo = counts.Cap
 
-// QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for
-// it.
+// QueueInfo is the state of an outbox, of a queue, or of the inboxes of one consumer, with the
+// settings that operators have stored for it. Of inboxes only Target, Settings, Dead, Done and
+// HasHistory are set.
 type QueueInfo struct {
 	Target Target
+	// HasHistory tells of inboxes whether a history was ever kept. Without one, [Admin.Messages]
+	// and [Admin.Replay] fail with [ErrNotFound].
+	HasHistory bool
 	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat
 	// within their lease.
 	Processes int
@@ -38,11 +43,12 @@ type QueueInfo struct {
 	// a queue needs, is away. They are those of the last heartbeat of each process, a few seconds
 	// ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
 	Outages []Outage
-	// Limits are those in force over all processes together, each with where it comes from; none
-	// without a limit. Configured ones are those of the last heartbeat of a process, a few seconds
-	// ago at most, and at most 100 of topics. Without a process that runs, only those are known
-	// that operators have stored.
-	Limits []LimitInfo
+	// Limits are those in force over all processes together. PerSecond and AtOnce of Total are what
+	// operators have stored, if Settings has the value: a stored one may be no limit, in place of a
+	// configured one. The others are configured. They are those of the last heartbeat of a process,
+	// a few seconds ago at most, and at most 100 of topics. Without a process that runs, only what
+	// is stored is known.
+	Limits postbox.Limits
 	// LimitsDiffer tells whether processes are configured with different limits, as during a
 	// deployment. Limits then has the smallest ones.
 	LimitsDiffer bool
@@ -75,7 +81,7 @@ type QueueInfo struct {
 	// Their keys wait, too.
 	Parked int
 	// Dead is the number of dead letters that no operator has resolved. Of more than CountedUpTo
-	// letters, resolved or not, the latest are looked at.
+	// letters, resolved or not, the latest are looked at: of inboxes, among those of all together.
 	Dead int
 	// Done is the number of messages in the history: 0 if none is kept.
 	Done int
@@ -99,13 +105,14 @@ type Outage struct {
 }
 
 // Queues returns all outboxes and queues to which a message was ever written, or which a process
-// has drained. Outboxes come first, and each group is sorted by name.
+// has drained, and the consumers whose inboxes have unresolved dead letters or have ever kept a
+// history. Outboxes come first, then queues, then inboxes, each sorted by name.
 //
-// The numbers of an outbox or a queue are counted at one moment. Queues executes
-// six statements, and on MySQL and MariaDB three more for each 25 outboxes and queues. It reads
-// at most some 10,000 entries of an index for each number, however many messages there are, so it
-// can be called every few seconds. On PostgreSQL it also reads index entries of deleted messages
-// that vacuum has not removed yet.
+// The numbers of an outbox or a queue are counted at one moment. Queues executes ten statements and
+// two for each history of an inbox, and on MySQL and MariaDB three more for each 25 outboxes and
+// queues. It reads at most some 10,000 entries of an index for each number, however many messages
+// there are, so it can be called every few seconds. On PostgreSQL it also reads index entries of
+// deleted messages that vacuum has not removed yet.
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	spools, err := a.operator.Overviews(ctx)
 	if err != nil {
@@ -116,12 +123,15 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 		queues[i] = queueInfo(s)
 	}
 	slices.SortStableFunc(queues, func(a, b QueueInfo) int { return kind(a.Target) - kind(b.Target) })
-	return queues, nil
+	inboxes, err := a.inboxes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(queues, inboxes), nil
 }
 
 // Targets returns the outboxes and queues that [Admin.Queues] counts, and the inboxes that have
-// ever kept a history: outboxes first, then queues, then inboxes, each sorted by name. It executes
-// one statement, and counts no messages.
+// ever kept a history, in the same order. It executes one statement, and counts no messages.
 func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 	spools, err := a.operator.spools(ctx)
 	if err != nil {
@@ -129,7 +139,7 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 	}
 	targets := make([]Target, len(spools))
 	for i, s := range spools {
-		targets[i] = Target{spool: s.Name}
+		targets[i] = targetOf(s.Name)
 	}
 	slices.SortStableFunc(targets, func(a, b Target) int { return kind(a) - kind(b) })
 	return targets, nil
@@ -137,20 +147,20 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 
 func queueInfo(s *overview) QueueInfo {
 	return QueueInfo{
-		Target: Target{spool: s.Name}, Processes: s.Members,
+		Target: targetOf(s.Name), Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
 		Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked, Dead: s.Dead, Done: s.Done,
-		DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
+		DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: s.LimitsOf(), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
 	}
 }
 
 // kind is the place of the kind of a target in lists.
 func kind(target Target) int {
-	switch {
-	case target.IsInbox():
+	switch target.Kind {
+	case spool.KindInbox:
 		return 2
-	case target.IsQueue():
+	case spool.KindQueue:
 		return 1
 	default:
 		return 0
@@ -166,16 +176,16 @@ func kind(target Target) int {
 // it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no
 // outbox or queue of this name.
 func (a *Admin) Stats(ctx context.Context, target Target) ([]TopicStats, error) {
-	if _, err := a.operator.find(ctx, target.spool); err != nil {
-		return nil, failed(failedTo("count messages of", target.spool, err))
+	if _, err := a.operator.find(ctx, target.stored()); err != nil {
+		return nil, failed(failedTo("count messages of", target.stored(), err))
 	}
-	counts, err := statsOf(ctx, a.db, a.statements, target.spool)
+	counts, err := statsOf(ctx, a.db, a.statements, target.stored())
 	if err != nil {
 		return nil, failed(err)
 	}
 	stats := make([]TopicStats, 0, len(counts))
 	for _, count := range counts {
-		if target.IsQueue() {
+		if target.Kind == spool.KindQueue {
 			count.DeadInbox = 0
 		}
 		if count != (TopicStats{Topic: count.Topic}) {
@@ -211,12 +221,12 @@ type Account struct {
 // [ErrNotFound] if there is no outbox or queue of this name.
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	var found Account
-	s, err := a.operator.find(ctx, target.spool)
+	s, err := a.operator.find(ctx, target.stored())
 	if err == nil {
 		err = a.db.QueryRowContext(ctx, a.statements.Account, s.ID()).Scan(&found.Pending, &found.Done, &found.Dead, &found.Resolved)
 	}
 	if err != nil {
-		return Account{}, failed(failedTo("count messages of", target.spool, err))
+		return Account{}, failed(failedTo("count messages of", target.stored(), err))
 	}
 	found.Written = found.Pending + found.Done + found.Dead + found.Resolved
 	return found, nil

@@ -42,56 +42,73 @@ func receiptOf(s receipt.Stored) Receipt {
 	}
 }
 
-// missingPage is how many rows a statement of MissingReceipts reads.
+// missingPage is how many rows a statement about missing receipts reads.
 const missingPage = 1000
 
-// Receipts returns which consumers have handled a message, and which are still awaited, on all
-// topics, at most 1000. It is empty if no receipt of the message has come, and none is awaited, or
-// if they are older than the retention of the receiver. It costs one read by an index.
-func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
-	if messageID == "" {
-		return nil, fmt.Errorf("admin: list receipts: %w", invalid(errors.New("message id: is empty")))
-	}
-	found, err := receipt.OfMessage(ctx, a.db, a.statements, messageID)
-	if err != nil {
-		return nil, failed(err)
-	}
-	list := make([]Receipt, len(found))
-	for i, s := range found {
-		list[i] = receiptOf(s)
-	}
-	return list, nil
-}
-
-// MissingReceipts lists the receipts that have not come: first those whose time-out was reported,
-// then those that are still awaited and overdue, each in the order of their due times. It returns
-// the cursor of the next page, which is empty after the last one.
+// Receipts lists the receipts that have not come: first those whose time-out was reported, then
+// those that are still awaited and overdue, each in the order of their due times. It returns the
+// cursor of the next page, which is empty after the last one. It reads by an index, in statements
+// of up to 1000 rows each: as many as the page needs, and those that the filter leaves out.
 //
-// It reads by an index, in statements of up to 1000 rows each: as many as the page needs, and those
-// that the filter leaves out.
-func (a *Admin) MissingReceipts(ctx context.Context, filter Filter) ([]Receipt, string, error) {
+// With [Filter.MessageID] it lists which consumers have handled this message, and which are still
+// awaited, on all topics, as one page of at most 1000, which costs one read by an index. The page
+// is empty if no receipt of the message has come, and none is awaited, or if they are older than
+// the retention of the receiver.
+func (a *Admin) Receipts(ctx context.Context, filter Filter) (list []Receipt, next string, err error) {
 	limit, err := filter.listed(receipts)
 	page, afterErr := cursor(filter.After).parseReceipt()
-	if err := errors.Join(err, afterErr); err != nil {
-		return nil, "", fmt.Errorf("admin: list missing receipts: %w", invalid(err))
+	err = errors.Join(err, afterErr)
+	if one := filter.MessageID != ""; one && (filter.OlderThan != 0 || filter.After != "" || filter.Limit != 0) {
+		err = errors.Join(err, errors.New("message id: its receipts are one page: leave older than, after and limit out"))
 	}
-	sentUntil, err := a.ago(ctx, filter.OlderThan)
+	if err != nil {
+		what := "missing receipts"
+		if filter.MessageID != "" {
+			what = "receipts"
+		}
+		return nil, "", fmt.Errorf("admin: list %s: %w", what, invalid(err))
+	}
+	if filter.MessageID != "" {
+		list, err = a.receiptsOf(ctx, filter)
+	} else {
+		list, next, err = a.missing(ctx, filter, page, limit)
+	}
 	if err != nil {
 		return nil, "", failed(err)
+	}
+	return list, next, nil
+}
+
+// receiptsOf lists the receipts of one message.
+func (a *Admin) receiptsOf(ctx context.Context, filter Filter) ([]Receipt, error) {
+	found, err := receipt.OfMessage(ctx, a.db, a.statements, filter.MessageID)
+	list := make([]Receipt, 0, len(found))
+	for _, s := range found {
+		if filter.chooses(s, time.Time{}) {
+			list = append(list, receiptOf(s))
+		}
+	}
+	return list, err
+}
+
+// missing lists the receipts that have not come.
+func (a *Admin) missing(ctx context.Context, filter Filter, page dialect.ReceiptPage, limit int) (missing []Receipt, next string, err error) {
+	sentUntil, err := a.ago(ctx, filter.OlderThan)
+	if err != nil {
+		return nil, "", err
 	}
 	page.Limit = missingPage
 	if filter.OlderThan > 0 {
 		page.Ahead = farAhead.Microseconds()
 	}
-	var missing []Receipt
 	for {
 		found, err := receipt.Page(ctx, a.db, a.statements, page)
 		if err != nil {
-			return nil, "", failed(err)
+			return nil, "", err
 		}
 		for _, s := range found {
 			page.DueAt, page.Key = s.DueAt.UnixMicro(), s.Key
-			if filter.misses(s, sentUntil) {
+			if filter.chooses(s, sentUntil) {
 				missing = append(missing, receiptOf(s))
 			}
 			if len(missing) == limit {
@@ -111,7 +128,8 @@ func (a *Admin) MissingReceipts(ctx context.Context, filter Filter) ([]Receipt, 
 // farAhead is later than each time at which a receipt can be due.
 const farAhead = 200 * 365 * 24 * time.Hour
 
-func (f Filter) misses(s receipt.Stored, sentUntil time.Time) bool {
+// chooses says whether the filter chooses a receipt.
+func (f Filter) chooses(s receipt.Stored, sentUntil time.Time) bool {
 	return (f.Topic == "" || f.Topic == s.Topic) && (f.Consumer == "" || f.Consumer == s.Consumer) &&
 		(f.OlderThan == 0 || s.SentAt.Before(sentUntil))
 }
@@ -126,7 +144,7 @@ func (a *Admin) ago(ctx context.Context, age time.Duration) (time.Time, error) {
 }
 
 // receiptCursor is the format of the position of a receipt in the list of those that are missing.
-const receiptCursor = "%d-%d-%s"
+const receiptCursor = "r%d-%d-%s"
 
 func cursorOfReceipt(p dialect.ReceiptPage) cursor {
 	return cursor(fmt.Sprintf(receiptCursor, p.State, p.DueAt, hex.EncodeToString(p.Key)))
@@ -144,7 +162,7 @@ func (p cursor) parseReceipt() (dialect.ReceiptPage, error) {
 		page.Key, err = hex.DecodeString(key)
 	}
 	if err != nil || cursorOfReceipt(page) != p || page.State < dialect.ReceiptAwaited || page.State > dialect.ReceiptMissing {
-		return dialect.ReceiptPage{}, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
+		return dialect.ReceiptPage{}, p.wrong()
 	}
 	return page, nil
 }

@@ -22,9 +22,9 @@ import (
 // [Message.ID] in the history that it came from.
 const replayedFrom = "postbox_replayed_from"
 
-// ErrNoTopic is returned if a message of a queue or an inbox is to be published again, and nothing
-// says on which topic: set [ReplayParams.Topic] or [Again.Topic].
-var ErrNoTopic = errors.New("the message does not say from which topic it came")
+// errNoTopic is the error for a message of a queue or an inbox that is to be published again if
+// nothing says on which topic.
+var errNoTopic = fmt.Errorf("%w: the message does not say from which topic it came: name the topic", ErrCannotRequeue)
 
 // ReplayParams say what becomes of messages of the history.
 type ReplayParams struct {
@@ -79,8 +79,8 @@ func (a *Admin) Replay(ctx context.Context, filter Filter, params ReplayParams, 
 		to = target
 	}
 	report := reporting(progress)
-	did, err := a.operator.Replay(ctx, target.spool, chosen, replayChoice{
-		To: to.spool, Topic: params.Topic, NewIDs: params.NewIDs, After: after, Most: params.Limit, Chosen: params.describe(filter),
+	did, err := a.operator.Replay(ctx, target.stored(), chosen, replayChoice{
+		To: to.stored(), Topic: params.Topic, NewIDs: params.NewIDs, After: after, Most: params.Limit, Chosen: params.describe(filter),
 	}, func(p replayDone) { report(replayProgress(p)) })
 	if did.Done > 0 {
 		a.say("An operator replayed messages", target, watermill.LogFields{"count": did.Done, "to": to.String()})
@@ -123,12 +123,12 @@ func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor,
 		problems = append(problems, fmt.Errorf("limit: %d is negative", p.Limit))
 	}
 	switch {
-	case p.To.IsInbox() || p.To == (Target{}) && target.IsInbox():
+	case p.To.Kind == spool.KindInbox || p.To == (Target{}) && target.Kind == spool.KindInbox:
 		problems = append(problems, errors.New("to: an inbox handles what a broker delivers: use an outbox that publishes the messages, or a queue"))
-	case p.To != (Target{}) && p.To != target && p.To.IsQueue() && !target.IsInbox():
+	case p.To != (Target{}) && p.To != target && p.To.Kind == spool.KindQueue && target.Kind != spool.KindInbox:
 		problems = append(problems, fmt.Errorf("to: %s is another queue: use an outbox, or leave it empty for %s itself", p.To, target))
 	}
-	if p.Topic != "" && (p.To.IsQueue() || (p.To == (Target{}) && target.IsQueue())) {
+	if p.Topic != "" && (p.To.Kind == spool.KindQueue || (p.To == (Target{}) && target.Kind == spool.KindQueue)) {
 		problems = append(problems, fmt.Errorf("topic: all messages of a queue have the same one: leave %.60q out, or replay to an outbox", p.Topic))
 	}
 	if p.Topic != "" {
@@ -382,7 +382,7 @@ func (r *replay) address(draft *spool.Draft, received string) error {
 	case r.Topic != "":
 		draft.Topic = r.Topic
 	case kind == spool.KindQueue && source == "":
-		return fmt.Errorf("%w: name the topic", ErrNoTopic)
+		return errNoTopic
 	case kind == spool.KindQueue:
 		draft.Topic = source
 	}
@@ -406,7 +406,7 @@ func (r *replay) addressReceived(draft *spool.Draft, received string) error {
 	}
 	draft.Topic = cmp.Or(r.Topic, received)
 	if err := spool.CheckTopic(draft.Topic); err != nil {
-		return fmt.Errorf("%w: name one: %w", ErrNoTopic, err)
+		return fmt.Errorf("%w: %w", errNoTopic, err)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		b.inOrder(n)
 		m := b.messages(admin.Filter{MessageID: "00007"})
 		require.Len(t, m, 1)
-		read, err := b.admin.Message(t.Context(), b.target, m[0].ID)
+		read, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: m[0].ID})
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"about": "history", "postbox_replayed_from": "7"}, map[string]string(read.Metadata))
 	})
@@ -156,7 +156,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 				return "", err
 			}
 			require.Len(t, found, 1)
-			m, readErr := b.admin.Message(t.Context(), to, found[0].ID)
+			m, readErr := b.admin.Message(t.Context(), admin.Filter{Target: to, ID: found[0].ID})
 			require.NoError(t, readErr)
 			return m.Topic + " " + m.Metadata[postbox.SourceTopic], err
 		}
@@ -173,7 +173,8 @@ func TestReplay_from_a_queue(t *testing.T) {
 		require.NoError(t, err)
 		database.Exec(t, "UPDATE postbox_history SET metadata = ?", empty)
 		_, err = topics(admin.ReplayParams{To: b.target})
-		require.ErrorIs(t, err, admin.ErrNoTopic)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorContains(t, err, "does not say from which topic it came")
 	})
 }
 
@@ -183,7 +184,7 @@ func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.history(b.outbox, 120, nil)
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{History: time.Hour}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{History: time.Hour}))
 		h, stop := b.drain(func(*spool.Message) error { return nil })
 		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{})
 		require.NoError(t, err)

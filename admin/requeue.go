@@ -18,6 +18,9 @@ const requeueNote = "requeued"
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same
 // transaction. A letter can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *letterStore) Requeue(ctx context.Context, id int64, again Again) error {
+	if again.edits() {
+		return l.edit(ctx, id, again)
+	}
 	var s *spool.Spool
 	act := audit.NewAct(audit.ActRequeue, "").On("dead letter %d", id)
 	err := l.change(ctx, act, id, "requeue", func(tx *sql.Tx) (err error) {
@@ -53,8 +56,8 @@ func (l *letterStore) requeue(ctx context.Context, tx *sql.Tx, id int64, again A
 	return s, s.AppendTo(ctx, tx, spool.Run, into, []spool.Draft{draft})
 }
 
-var errNoSource = fmt.Errorf("%w: %w: it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
-	ErrCannotRequeue, ErrNoTopic)
+var errNoSource = fmt.Errorf("%w: the message does not say from which topic it came, since it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
+	ErrCannotRequeue)
 
 // address says where and with which id a message of an inbox is published again: as it came, and
 // not as its consumer knew it.

@@ -52,7 +52,7 @@ func TestRequeue_delivers_a_message_to_its_inbox_again(t *testing.T) {
 		letter, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{Consumer: "billing"}).ID)
 		require.NoError(t, err)
 		require.Len(t, letter.Failures, 2)
-		require.Equal(t, b.outbox.Name(), letter.Outbox)
+		require.Equal(t, b.outbox.Name(), letter.Target.Name)
 		require.NoError(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})))
 
 		require.Zero(t, b.dead())

@@ -19,7 +19,7 @@ import (
 
 // Forwarders and inboxes clean up what operators no longer want, also where they are told to keep
 // dead letters themselves.
-func TestSetSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *testing.T) {
+func TestChangeSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T, database *testdb.Database){
 		"forwarder": func(t *testing.T, database *testdb.Database) {
@@ -56,8 +56,8 @@ func TestSetSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *tes
 				b.buryInbox("of "+name, id)
 			}
 			b.exec("UPDATE postbox_dead_letters SET died_at = 1")
-			require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Retention: time.Hour, History: time.Hour}))
-			require.NoError(t, b.admin.SetSettings(t.Context(), admin.Outbox("kept"), admin.Settings{History: 100 * 365 * 24 * time.Hour}))
+			require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{Retention: time.Hour, History: time.Hour}))
+			require.NoError(t, storeSettings(t.Context(), b.admin, admin.Outbox("kept"), admin.Settings{History: 100 * 365 * 24 * time.Hour}))
 			start(t, database)
 			b.eventually(func() bool {
 				return b.dead() == 1 && database.Count(t, "SELECT COUNT(*) FROM postbox_history") == 1

@@ -166,7 +166,7 @@ func TestFilter_G9_is_not_wider_than_it_looks(t *testing.T) {
 			require.Zero(t, did)
 		}
 		require.NotEqual(t, admin.Target{}, admin.Outbox(""))
-		require.Empty(t, admin.Outbox("").Name())
+		require.Empty(t, admin.Outbox("").Name)
 		require.Len(t, b.list(admin.Filter{}), 1)
 	})
 }

@@ -41,8 +41,8 @@ type Settings struct {
 	Retention time.Duration
 }
 
-// Validate returns all mistakes in the settings.
-func (s Settings) Validate() error {
+// check returns all mistakes in the settings.
+func (s Settings) check() error {
 	var problems []error
 	for _, count := range []struct {
 		name    string
@@ -82,24 +82,14 @@ func (s Settings) Validate() error {
 
 // validFor returns all mistakes in settings for a target. For an inbox, only History has an effect.
 func (s Settings) validFor(target Target) error {
-	err := s.Validate()
-	if target.IsInbox() && s != (Settings{History: s.History}) {
+	err := s.check()
+	if target.Kind == spool.KindInbox && s != (Settings{History: s.History}) {
 		return errors.Join(err, fmt.Errorf("%s: it has no setting but History: leave out the others, which are for outboxes and queues", target))
 	}
 	return err
 }
 
-// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a
-// part of them, use [Admin.ChangeSettings]. Processes notice within a second, and apply the
-// settings from the next message on. Additional handlers start at once; a lower number takes effect
-// as handlers end. For an inbox, which has only the setting History, others are [ErrInvalid].
-func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
-	_, err := a.ChangeSettings(ctx, target, func(stored *Settings) error {
-		*stored = settings
-		return nil
-	})
-	return err
-}
+var errNoChange = errors.New("the function is nil: give one that changes the stored settings")
 
 // ChangeSettings changes the stored settings of an outbox or a queue, and returns what is stored
 // then. The function gets the stored settings, and changes those that it wants to. No other
@@ -107,12 +97,18 @@ func (a *Admin) SetSettings(ctx context.Context, target Target, settings Setting
 // asked for. If the function returns an error, nothing changes, and ChangeSettings returns an error
 // that wraps it.
 //
+// Processes notice within a second, and apply the settings from the next message on. Additional
+// handlers start at once; a lower number takes effect as handlers end. Settings with a mistake are
+// [ErrInvalid], and so are others than History for an inbox.
+//
 // The function runs in a transaction that has locked the settings, so it must be quick, and must
-// not use the Admin. After a conflict in the database it is called again. Processes apply the
-// settings as after [Admin.SetSettings].
+// not use the Admin. After a conflict in the database it is called again.
 func (a *Admin) ChangeSettings(ctx context.Context, target Target, change func(stored *Settings) error) (Settings, error) {
+	if change == nil {
+		return Settings{}, fmt.Errorf("admin: set %s: %w", target, invalid(errNoChange))
+	}
 	var settings Settings
-	err := a.operator.Set(ctx, target.spool, func(stored *spool.Settings) error {
+	err := a.operator.Set(ctx, target.stored(), func(stored *spool.Settings) error {
 		settings = Settings(*stored)
 		if err := change(&settings); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,9 @@ import (
 
 func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.outboxID()
+	store := func(settings admin.Settings) error { return storeSettings(t.Context(), b.admin, b.target, settings) }
 	for want, settings := range map[string]admin.Settings{
 		"PageSize: -1 is not between 1 and 10000":      {PageSize: -1},
 		"PageSize: 10001 is not":                       {PageSize: 10_001},
@@ -32,27 +36,24 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 		"History: 7ns is less than a second: give it":  {History: 7},
 		"Retention: 30ns is less than a second: give":  {Retention: 30},
 	} {
-		require.ErrorContains(t, settings.Validate(), want)
+		require.ErrorContains(t, store(settings), want)
 	}
 	both := admin.Settings{PageSize: -1, Retention: 30}
-	require.ErrorContains(t, both.Validate(), "PageSize")
-	require.ErrorContains(t, both.Validate(), "Retention")
+	require.ErrorContains(t, store(both), "PageSize")
+	require.ErrorContains(t, store(both), "Retention")
+	require.ErrorContains(t, store(both), b.target.String())
+	require.Zero(t, b.info().Settings, "nothing is stored")
 	for _, settings := range []admin.Settings{
 		{},
 		{PageSize: 1, Concurrency: 1, PollMax: time.Millisecond, Attempts: 1, PerSecond: 0.1, AtOnce: 1, History: time.Second, Retention: time.Second},
 		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: postbox.Unlimited, PerSecond: -1, AtOnce: -1, History: -1, Retention: -1},
 	} {
-		require.NoError(t, settings.Validate())
+		require.NoError(t, store(settings))
 	}
-	database := testdb.SQLite(t)
-	b := newBench(t, database)
-	b.outboxID()
-	require.ErrorContains(t, b.admin.SetSettings(t.Context(), b.target, both), b.target.String())
-	require.Zero(t, b.info().Settings, "nothing is stored")
 }
 
 // Covers feature W14.
-func TestSetSettings_replaces_all_settings(t *testing.T) {
+func TestChangeSettings_replaces_all_settings(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -61,14 +62,14 @@ func TestSetSettings_replaces_all_settings(t *testing.T) {
 			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, PerSecond: 2.5, AtOnce: -1,
 			History: 7 * 24 * time.Hour, Retention: -1,
 		}
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, settings))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, settings))
 		require.Equal(t, settings, b.info().Settings)
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Attempts: 2}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{Attempts: 2}))
 		require.Equal(t, admin.Settings{Attempts: 2}, b.info().Settings)
 
 		b.exec("UPDATE postbox_spools SET settings = 'nonsense'")
 		require.Zero(t, b.info().Settings, "the rest of the overview is there")
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{}))
 		require.Zero(t, b.info().Settings)
 	})
 }
@@ -122,7 +123,7 @@ func TestChangeSettings_loses_no_change_of_another_operator(t *testing.T) {
 }
 
 // Covers feature W14.
-func TestSetSettings_applies_to_running_drainers(t *testing.T) {
+func TestChangeSettings_applies_to_running_drainers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -144,9 +145,9 @@ func TestSetSettings_applies_to_running_drainers(t *testing.T) {
 			b.append(draft(postbox.NewMessageID(), "orders", ""))
 		}
 		b.eventually(func() bool { return running.Load() == 1 }, "one at a time, as configured")
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
 		require.Eventually(t, func() bool { return running.Load() == 7 }, applied, 2*time.Millisecond)
-		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
 		require.Eventually(t, func() bool { // as handlers end, fewer begin
 			if running.Load() > 2 {
 				gate <- struct{}{}
@@ -163,4 +164,13 @@ func TestSetSettings_applies_to_running_drainers(t *testing.T) {
 		b.eventually(func() bool { return b.dead() == 1 }, "it is dead")
 		require.Equal(t, 5, b.list(admin.Filter{})[0].Attempts, "after as many attempts as the operator says")
 	})
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

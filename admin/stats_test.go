@@ -97,10 +97,10 @@ func TestStats_counts_messages_in_flight_as_of_the_last_heartbeat(t *testing.T) 
 		require.Contains(t, []string{"1", "2", "3"}, call.MessageID)
 		require.NotZero(t, call.ID)
 		require.WithinDuration(t, time.Now(), call.Since, time.Minute)
-		holders, err := b.admin.LaneHolders(t.Context(), b.target)
+		_, members, err := b.admin.Lanes(t.Context(), b.target)
 		require.NoError(t, err)
-		require.Equal(t, call.Process, holders.Members[0].Name)
-		require.Equal(t, call.ID, holders.Members[0].LongCall.ID)
+		require.Equal(t, call.Process, members[0].Name)
+		require.Equal(t, call.ID, members[0].LongCall.ID)
 
 		// A process that died long ago tells nothing.
 		b.join("dead", `{"orders":100}`, -1)

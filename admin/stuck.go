@@ -57,13 +57,13 @@ func (a *Admin) StuckKeys(ctx context.Context, filter Filter) ([]StuckKey, error
 	if err != nil {
 		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, invalid(err))
 	}
-	s, err := a.operator.find(ctx, target.spool)
+	s, err := a.operator.find(ctx, target.stored())
 	if err != nil {
-		return nil, failed(failedTo("list stuck keys of", target.spool, err))
+		return nil, failed(failedTo("list stuck keys of", target.stored(), err))
 	}
 	found, err := a.operator.stuckKeys(ctx, s, most)
 	if err != nil {
-		return nil, failed(failedTo("list stuck keys of", target.spool, err))
+		return nil, failed(failedTo("list stuck keys of", target.stored(), err))
 	}
 	keys := make([]StuckKey, len(found))
 	for i, k := range found {

@@ -62,7 +62,7 @@ func TestStuckKeys_says_why_since_when_and_how_many_wait(t *testing.T) {
 			got = append(got, fmt.Sprintf("%q: %s %s %d of %s, %d behind %v, paused %v, %s",
 				k.Key, k.Head.MessageID, k.Head.Status, k.Head.Attempts, k.Head.Topic, k.Behind, k.MoreBehind, !k.PausedSince.IsZero(), k.Error))
 			require.WithinRange(t, k.Since, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-			one, err := b.admin.Message(t.Context(), b.target, k.Head.ID)
+			one, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: k.Head.ID})
 			require.NoError(t, err)
 			if k.Key == "paused" {
 				require.Equal(t, k.PausedSince, k.Since)

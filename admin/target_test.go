@@ -18,7 +18,7 @@ func TestTarget_that_does_not_exist_is_not_found_by_actions_on_dead_letters(t *t
 	_, resolveErr := b.admin.Resolve(ctx, gone, "paid")
 	_, deleteErr := b.admin.Delete(ctx, gone)
 	_, _, listErr := b.admin.DeadLetters(ctx, gone)
-	_, groupErr := b.admin.Groups(ctx, gone)
+	_, _, groupErr := b.admin.Groups(ctx, gone)
 	for _, err := range []error{requeueErr, resolveErr, deleteErr, listErr, groupErr} {
 		require.ErrorIs(t, err, admin.ErrNotFound)
 		require.ErrorContains(t, err, `queue "nope": not found: there are outbox`)
@@ -35,8 +35,8 @@ func TestOutbox_does_not_stand_for_a_queue(t *testing.T) {
 	b.append(draft("1", "orders", "a"))
 	database.Exec(t, "UPDATE postbox_spools SET name = 'inbox fraud'")
 	target := admin.Outbox("inbox fraud")
-	require.Equal(t, "inbox fraud", target.Name())
-	require.False(t, target.IsQueue())
+	require.Equal(t, "inbox fraud", target.Name)
+	require.NotEqual(t, "queue", target.Kind)
 	require.Equal(t, `outbox "inbox fraud"`, target.String())
 
 	err := b.admin.Pause(t.Context(), admin.Filter{Target: target, All: true})

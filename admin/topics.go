@@ -30,7 +30,6 @@ func (o *operator) PausedTopics(ctx context.Context, name string) ([]Paused, err
 const maxPausedTopics = 1000
 
 var (
-	errQueueTopic     = errors.New("all messages of a queue have the queue's name as their topic: pause the queue as a whole, with Pause")
 	errTooManyTopics  = fmt.Errorf("%d topics are paused, and there may be no more: resume some, or pause the outbox as a whole", maxPausedTopics)
 	errTopicNotStored = errors.New("no message can have this topic: a topic has 1 to 255 bytes, is UTF-8 text without NUL, and does not end with a space")
 )
@@ -38,7 +37,7 @@ var (
 // PauseTopic makes the drainers of an outbox stop reading the messages of a topic.
 func (o *operator) PauseTopic(ctx context.Context, name, topic string) error {
 	what := fmt.Sprintf("pause topic %.60q of", topic)
-	if err := checkTopic(name, topic); err != nil {
+	if err := checkTopic(name, topic, "pause", "Pause"); err != nil {
 		return failedTo(what, name, err)
 	}
 	act := audit.NewAct(audit.ActPauseTopic, name).OnNamed("topic", topic)
@@ -58,7 +57,7 @@ func (o *operator) PauseTopic(ctx context.Context, name, topic string) error {
 // ResumeTopic ends the pause of a topic.
 func (o *operator) ResumeTopic(ctx context.Context, name, topic string) error {
 	what := fmt.Sprintf("resume topic %.60q of", topic)
-	if err := checkTopic(name, topic); err != nil {
+	if err := checkTopic(name, topic, "resume", "Resume"); err != nil {
 		return failedTo(what, name, err)
 	}
 	act := audit.NewAct(audit.ActResumeTopic, name).OnNamed("topic", topic)
@@ -68,9 +67,9 @@ func (o *operator) ResumeTopic(ctx context.Context, name, topic string) error {
 }
 
 // checkTopic refuses a queue, and a topic that no message can have.
-func checkTopic(name, topic string) error {
+func checkTopic(name, topic, verb, method string) error {
 	if strings.HasPrefix(name, spool.QueuePrefix) {
-		return invalid(errQueueTopic)
+		return invalid(fmt.Errorf("all messages of a queue have the queue's name as their topic: %s the queue as a whole, with %s", verb, method))
 	}
 	if topic == "" || spool.CheckName(topic) != nil {
 		return invalid(errTopicNotStored)

@@ -95,7 +95,7 @@ func TestPauseTopic_repeated_calls_change_nothing_and_mistakes_are_refused(t *te
 		}
 		queue := admin.Queue("work")
 		require.ErrorContains(t, b.admin.Pause(t.Context(), admin.Filter{Target: queue, Topic: "work"}), "pause the queue as a whole, with Pause")
-		require.ErrorContains(t, b.admin.Resume(t.Context(), admin.Filter{Target: queue, Topic: "work"}), "with Pause")
+		require.ErrorContains(t, b.admin.Resume(t.Context(), admin.Filter{Target: queue, Topic: "work"}), "with Resume")
 		require.ErrorIs(t, b.admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("missing"), Topic: "orders"}), admin.ErrNotFound)
 		_, err = b.admin.Paused(t.Context(), queue)
 		require.ErrorIs(t, err, admin.ErrNotFound)

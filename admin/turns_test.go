@@ -208,7 +208,7 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 			require.Equal(t, m.Key, letter.Key)
 			require.Equal(t, m.Attempts, letter.Attempts)
 			require.Equal(t, m.CreatedAt, letter.CreatedAt)
-			require.Equal(t, b.outbox.Name(), letter.Outbox)
+			require.Equal(t, b.outbox.Name(), letter.Target.Name)
 			last := letter.Failures[len(letter.Failures)-1]
 			require.Equal(t, 0, last.Attempt)
 			require.Equal(t, letter.Error, last.Error)

@@ -66,37 +66,37 @@ func TestUniqueMessage_finds_the_message_that_waits_under_a_key(t *testing.T) {
 		for _, test := range []struct{ topic, key, want string }{
 			{"orders", "customer 7", "same"}, {"invoices", "customer 7", "other topic"}, {"orders", "statement \xff of 8", "two keys"},
 		} {
-			m, err := b.admin.UniqueMessage(t.Context(), b.target, test.topic, test.key)
+			m, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, Topic: test.topic, UniqueKey: test.key})
 			require.NoError(t, err)
 			require.Equal(t, []string{test.want, test.key}, []string{m.MessageID, m.UniqueKey})
 			require.Equal(t, "payload of "+test.want, string(m.Payload))
 		}
 		for id, want := range map[string]string{"same": "customer 7", "other topic": "customer 7", "two keys": "", "without": ""} {
-			m, err := b.admin.Message(t.Context(), b.target, b.message(id).ID)
+			m, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: b.message(id).ID})
 			require.NoError(t, err)
 			require.Equal(t, want, m.UniqueKey, id)
 		}
 
 		for _, key := range []string{"customer 8", "customer 9", "nothing"} {
-			_, err := b.admin.UniqueMessage(t.Context(), b.target, "orders", key)
+			_, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, Topic: "orders", UniqueKey: key})
 			require.ErrorIs(t, err, admin.ErrNotFound, key)
 		}
 		same := b.message("same").ID
 		database.Exec(t, "UPDATE postbox_unique_keys SET created_at = created_at - 1 WHERE id = ?", same)
-		_, err := b.admin.UniqueMessage(t.Context(), b.target, "orders", "customer 7")
+		_, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, Topic: "orders", UniqueKey: "customer 7"})
 		require.ErrorIs(t, err, admin.ErrNotFound, "a restored database has given the id again")
-		m, err := b.admin.Message(t.Context(), b.target, same)
+		m, err := b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: same})
 		require.NoError(t, err)
 		require.Empty(t, m.UniqueKey)
 		require.NoError(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: b.message("other topic").ID}, "a test")))
-		_, err = b.admin.UniqueMessage(t.Context(), b.target, "invoices", "customer 7")
+		_, err = b.admin.Message(t.Context(), admin.Filter{Target: b.target, Topic: "invoices", UniqueKey: "customer 7"})
 		require.ErrorIs(t, err, admin.ErrNotFound, "a dead letter does not wait")
 
 		for _, wrong := range []struct {
 			target     admin.Target
 			topic, key string
 		}{{admin.Queue("fraud"), "orders", "a"}, {admin.Inbox("billing"), "orders", "a"}, {b.target, "", "a"}, {b.target, "orders", ""}} {
-			_, err := b.admin.UniqueMessage(t.Context(), wrong.target, wrong.topic, wrong.key)
+			_, err := b.admin.Message(t.Context(), admin.Filter{Target: wrong.target, Topic: wrong.topic, UniqueKey: wrong.key})
 			require.ErrorIs(t, err, admin.ErrInvalid)
 		}
 	})

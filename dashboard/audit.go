@@ -54,7 +54,7 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	}
 	target, isChosen := q.optionalTarget()
 	if isChosen {
-		chosen = chosen.with(targetKind(target), escaped(target.Name()))
+		chosen = chosen.with(target.Kind, escaped(target.Name))
 	}
 	view := auditView{
 		Targets: append([]option{{Text: "all", Chosen: !isChosen}}, targetOptions(targets, target)...),
@@ -84,7 +84,7 @@ func rowOf(entry admin.AuditEntry) auditRow {
 		row.About = entry.Filter
 	}
 	if entry.Target != (admin.Target{}) {
-		row.In, row.Link = kindOf(entry.Target)+" "+escaped(entry.Target.Name()), toOverviewOf(entry.Target)
+		row.In, row.Link = kindOf(entry.Target)+" "+escaped(entry.Target.Name), toOverviewOf(entry.Target)
 	}
 	return row
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -106,7 +107,7 @@ type bulkView struct {
 
 // confirmBulk shows what would be done, before it is done.
 func (h *Handler) confirmBulk(ctx context.Context, q *request) (any, error) {
-	kind, err := h.bulkOf(q)
+	kind, err := h.bulkOf(q) //nolint:contextcheck // the orders that it has take the context of the request
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +195,28 @@ func (h *Handler) letterOrder(
 ) func(q *request) (bulkOrder, error) {
 	return func(q *request) (bulkOrder, error) {
 		filter, err := q.letterFilter()
+		if err == nil {
+			err = h.mistakesIn(q, filter)
+		}
 		filter.All = true // the page has said what would be changed
 		return func(ctx context.Context, progress func(int)) (int, string, error) {
 			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
 			return done, "", err
 		}, err
 	}
+}
+
+// mistakesIn returns the mistakes in a filter of dead letters. Other errors are those of the action.
+func (h *Handler) mistakesIn(q *request, filter admin.Filter) error {
+	filter.Limit = 1
+	err := h.within(q.Context(), func(ctx context.Context) error {
+		_, _, err := h.admin.DeadLetters(ctx, filter)
+		return err
+	})
+	if errors.Is(err, admin.ErrInvalid) {
+		return err
+	}
+	return nil
 }
 
 // messageOrder is an action on pending messages.

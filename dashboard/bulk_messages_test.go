@@ -81,7 +81,7 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 	outbox := admin.Outbox(dashboardtest.Outbox)
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"), dashboardtest.Message("m-2", "customer-1", "{}"))
 	b.Publish("invoices", dashboardtest.Message("m-3", "customer-1", "{}"))
-	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, outbox, admin.Settings{History: time.Hour}))
 	done := func() []admin.Message {
 		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)

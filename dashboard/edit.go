@@ -71,7 +71,7 @@ func (h *Handler) editAndRequeue(ctx context.Context, q *request) (link, error) 
 	if err != nil {
 		return link{}, err
 	}
-	var edit admin.Edit
+	edit := q.again()
 	if q.PostForm.Has("payload") && h.isEditable(q, letter) {
 		payload := []byte(withoutReturns(q.PostForm.Get("payload")))
 		if !bytes.Equal(payload, letter.Payload) {
@@ -90,7 +90,8 @@ func (h *Handler) editAndRequeue(ctx context.Context, q *request) (link, error) 
 	if edit.Payload == nil && edit.Metadata == nil {
 		return link{}, badf("nothing was changed: change the payload or the metadata, or requeue the dead letter as it is")
 	}
-	return to(lettersPage, noticeField, "edited"), h.admin.EditAndRequeue(ctx, id, edit, q.again())
+	_, err = h.admin.Requeue(ctx, admin.Filter{ID: id}, edit)
+	return to(lettersPage, noticeField, "edited"), err
 }
 
 // withoutReturns undoes what browsers do to line breaks.

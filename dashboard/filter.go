@@ -80,9 +80,6 @@ func (q *request) letterFilter() (filter admin.Filter, err error) {
 	if filter.Until, err = moment("died before", q.query.Get("died-before")); err != nil {
 		return filter, err
 	}
-	if err := filter.Validate(); err != nil {
-		return filter, mistakeError{err}
-	}
 	return filter, nil
 }
 
@@ -96,7 +93,7 @@ func (q *request) chosenBy(fields []string) url.Values {
 		}
 	}
 	if target, ok := q.optionalTarget(); ok { // the form names it in another way
-		chosen.Set(targetKind(target), escaped(target.Name()))
+		chosen.Set(target.Kind, escaped(target.Name))
 	}
 	return chosen
 }

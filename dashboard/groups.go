@@ -31,8 +31,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = pageSize
-	found, err := h.admin.Groups(ctx, filter)
+	found, capped, err := h.admin.Groups(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +41,13 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := groupsView{
-		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Capped: capped, More: max(0, len(found)-pageSize), List: link{lettersPage, chosen},
 	}
-	for _, group := range found.Groups {
-		view.Rows = append(view.Rows, rowOfGroup(group, view.List))
+	for i, group := range found {
+		view.Letters += group.Count
+		if i < pageSize {
+			view.Rows = append(view.Rows, rowOfGroup(group, view.List))
+		}
 	}
 	return view, nil
 }
@@ -58,8 +60,8 @@ func rowOfGroup(group admin.Group, all link) groupRow {
 		row.In = "Consumer " + escaped(group.Consumer)
 		row.List = row.List.with("consumer", escaped(group.Consumer))
 	} else {
-		row.In = kindOf(group.Target) + " " + escaped(group.Target.Name())
-		row.List = row.List.with(targetKind(group.Target), escaped(group.Target.Name()))
+		row.In = kindOf(group.Target) + " " + escaped(group.Target.Name)
+		row.List = row.List.with(group.Target.Kind, escaped(group.Target.Name))
 	}
 	row.Requeue, row.Resolve, row.Delete = toBulk(bulkRequeue, row.List.query), toBulk(bulkResolve, row.List.query), toBulk(bulkDelete, row.List.query)
 	return row

@@ -10,21 +10,20 @@ import (
 // inboxView is one inbox with a history.
 type inboxView struct {
 	inboxCard
-	Target   admin.Target
 	Settings []fact
 	Set      link
 }
 
 // inboxCard is an inbox with a history on the overview.
 type inboxCard struct {
-	admin.InboxInfo
+	admin.QueueInfo
 	Link, Messages, Letters link
 }
 
-func inboxCardOf(info admin.InboxInfo) inboxCard {
-	target := admin.Inbox(info.Consumer)
+func inboxCardOf(info admin.QueueInfo) inboxCard {
+	target := info.Target
 	return inboxCard{
-		InboxInfo: info, Link: toTarget(inboxPage, target), Messages: toTarget(messagesPage, target), Letters: to(lettersPage, "consumer", info.Consumer),
+		QueueInfo: info, Link: toTarget(inboxPage, target), Messages: toTarget(messagesPage, target), Letters: to(lettersPage, "consumer", target.Name),
 	}
 }
 
@@ -38,15 +37,15 @@ func (h *Handler) inbox(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	return inboxView{
-		inboxCard: inboxCardOf(info), Target: target, Settings: settingsOf(info.Settings), Set: toTarget(settingsPage, target),
+		inboxCard: inboxCardOf(info), Settings: settingsOf(info.Settings), Set: toTarget(settingsPage, target),
 	}, nil
 }
 
 // inboxOf returns the state of an inbox.
-func inboxOf(inboxes []admin.InboxInfo, target admin.Target) (admin.InboxInfo, error) {
-	i := slices.IndexFunc(inboxes, func(info admin.InboxInfo) bool { return info.HasHistory && admin.Inbox(info.Consumer) == target })
+func inboxOf(inboxes []admin.QueueInfo, target admin.Target) (admin.QueueInfo, error) {
+	i := slices.IndexFunc(inboxes, func(info admin.QueueInfo) bool { return info.HasHistory && info.Target == target })
 	if i < 0 {
-		return admin.InboxInfo{}, notThere(target)
+		return admin.QueueInfo{}, notThere(target)
 	}
 	return inboxes[i], nil
 }

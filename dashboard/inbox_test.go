@@ -102,9 +102,9 @@ func TestInbox_has_one_setting(t *testing.T) {
 	form.Set("history", "7d")
 	form.Set("page-size", "500")
 	require.Contains(t, b.do("settings-run?inbox=billing", form).text(), "Handled messages are kept for 7 d 0 h")
-	inboxes, err := b.Admin.Inboxes(t.Context())
+	queues, err := b.Admin.Queues(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, admin.Settings{History: 7 * 24 * time.Hour}, inboxes[0].Settings)
+	require.Equal(t, admin.Settings{History: 7 * 24 * time.Hour}, queues[len(queues)-1].Settings)
 	require.Equal(t, http.StatusNotFound, b.get("settings?inbox=nope").status)
 }
 

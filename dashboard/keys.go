@@ -117,7 +117,7 @@ func (h *Handler) chosenTargets(ctx context.Context, q *request) ([]admin.Target
 // targets are the outboxes and queues that a user can choose among.
 func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 	targets, err := h.allTargets(ctx)
-	return slices.DeleteFunc(targets, admin.Target.IsInbox), err
+	return slices.DeleteFunc(targets, isInbox), err
 }
 
 // allTargets are these, and then the inboxes with a history. Nothing is counted for a list of
@@ -125,11 +125,13 @@ func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
 	targets, err := h.admin.Targets(ctx)
 	queues, inboxes := targets, []admin.Target(nil)
-	if i := slices.IndexFunc(targets, admin.Target.IsInbox); i >= 0 {
+	if i := slices.IndexFunc(targets, isInbox); i >= 0 {
 		queues, inboxes = targets[:i], targets[i:]
 	}
 	return slices.Concat(queues[:min(len(queues), maxSampled)], inboxes[:min(len(inboxes), maxSampled)]), err
 }
+
+func isInbox(target admin.Target) bool { return target.Kind == inboxField }
 
 // written reads the key or the topic that an action is about: from the address, or from the form in
 // which a user wrote one.

@@ -103,7 +103,7 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 	view.Failed = failuresOf(letter.Failures)
 	view.From, view.FromName = "Consumer", letter.Consumer
 	if letter.Consumer == "" {
-		view.From, view.FromName = kindOf(letter.Target), letter.Target.Name()
+		view.From, view.FromName = kindOf(letter.Target), letter.Target.Name
 	}
 	if view.Content.Download {
 		view.Content.Whole = to("letter-payload", "id", idText(id))

@@ -33,7 +33,7 @@ func (h *Handler) message(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.admin.Message(ctx, target, id)
+	m, err := h.admin.Message(ctx, admin.Filter{Target: target, ID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -59,20 +59,13 @@ func actOn(page string, target admin.Target, id int64) link {
 	return toTarget(page, target, "id", idText(id))
 }
 
-func kindWord(target admin.Target) string {
-	if target.IsQueue() {
-		return "queue"
-	}
-	return "outbox"
-}
-
 // messagePayload sends the whole payload as a file.
 func (h *Handler) messagePayload(w http.ResponseWriter, q *request) {
 	h.sendFile(w, q, func(ctx context.Context, id int64) (payload []byte, target admin.Target, name string, err error) {
 		if target, err = q.target(); err != nil {
 			return nil, target, "", err
 		}
-		m, err := h.admin.Message(ctx, target, id)
+		m, err := h.admin.Message(ctx, admin.Filter{Target: target, ID: id})
 		if err != nil {
 			return nil, target, "", err
 		}

@@ -23,7 +23,7 @@ type messageForm struct {
 
 func (q *request) messageForm(targets []admin.Target, target admin.Target) messageForm {
 	value, statuses := q.query.Get, statusTexts
-	if target.IsInbox() {
+	if target.Kind == inboxField {
 		statuses = statusTexts[len(statusTexts)-1:] // done
 	}
 	return messageForm{
@@ -46,7 +46,7 @@ func (q *request) pendingFilter() (filter admin.Filter, err error) {
 	if filter.Target, err = q.target(); err != nil {
 		return filter, err
 	}
-	if filter.Target.IsInbox() {
+	if filter.Target.Kind == inboxField {
 		return filter, badf("messages wait for an inbox in the broker, and it keeps only those that it has handled: choose the status %s", admin.Done)
 	}
 	if q.query.Get("done-after") != "" || q.query.Get("done-before") != "" {

@@ -72,9 +72,9 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	}
 	inForm := q.query.Has(targetField)
 	q.query = without(q.query, targetField)
-	q.query.Set(targetKind(target), escaped(target.Name())) // also where the user has chosen none
-	always := 1                                             // the target
-	if target.IsInbox() {                                   // it has no messages of another status
+	q.query.Set(target.Kind, escaped(target.Name)) // also where the user has chosen none
+	always := 1                                    // the target
+	if target.Kind == inboxField {                 // it has no messages of another status
 		if status != "" && status != admin.Done && !inForm { // in the form, the status may be a choice for another target
 			return nil, badf("status: an inbox has no messages that are %s, since those wait in the broker: choose %s, or leave it out", status, admin.Done)
 		}
@@ -192,7 +192,7 @@ func toMessage(target admin.Target, id int64) link {
 func targetOptions(targets []admin.Target, chosen admin.Target) []option {
 	var options []option
 	for _, target := range targets {
-		options = append(options, option{targetOption(target), kindOf(target) + " " + escaped(target.Name()), target == chosen})
+		options = append(options, option{targetOption(target), kindOf(target) + " " + escaped(target.Name), target == chosen})
 	}
 	return options
 }

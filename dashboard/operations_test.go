@@ -150,7 +150,7 @@ func TestLetters_are_edited_once(t *testing.T) {
 		require.Contains(t, edited.text(), "The dead letter is edited")
 		pending := b.messages(admin.Filter{})
 		require.Len(t, pending, 1)
-		again, err := b.Admin.Message(context.Background(), admin.Outbox("outbox"), pending[0].ID)
+		again, err := b.Admin.Message(context.Background(), admin.Filter{Target: admin.Outbox("outbox"), ID: pending[0].ID})
 		require.NoError(t, err)
 		require.Equal(t, "{\n  \"cents\": 5\n}\n", string(again.Payload))
 		require.Equal(t, "\xff\n", again.Metadata["binary="])

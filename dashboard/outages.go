@@ -76,7 +76,7 @@ func (h *Handler) outageOf(ctx context.Context, target admin.Target, outage admi
 	chosen := slices.MinFunc(tried, func(a, b admin.Message) int {
 		return cmp.Or(cmp.Compare(a.Attempts, b.Attempts), cmp.Compare(a.Size, b.Size))
 	})
-	m, err := h.admin.Message(ctx, target, chosen.ID)
+	m, err := h.admin.Message(ctx, admin.Filter{Target: target, ID: chosen.ID})
 	if errors.Is(err, admin.ErrNotFound) { // it has got through meanwhile
 		return view, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -40,7 +39,7 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := overviewView{Needs: append(needs(now.queues, time.Now()), needsOfInboxes(now.inboxes)...)}
+	view := overviewView{Needs: append(needs(now.queues), needsOfInboxes(now.inboxes)...)}
 	for _, q := range now.queues {
 		view.Queues = append(view.Queues, cardOf(now, q))
 	}
@@ -67,10 +66,10 @@ func cardOf(now counted, q admin.QueueInfo) queueCard {
 }
 
 func kindOf(target admin.Target) string {
-	switch {
-	case target.IsInbox():
+	switch target.Kind {
+	case inboxField:
 		return "Inbox"
-	case target.IsQueue():
+	case queueField:
 		return "Queue"
 	default:
 		return "Outbox"
@@ -87,17 +86,17 @@ func isHeldUp(q admin.QueueInfo) bool { return q.Pending > 0 }
 // outageText says what is away.
 func outageText(target admin.Target, outage admin.Outage) string {
 	what := "has a handler that reports an outage"
-	if !target.IsQueue() {
+	if target.Kind != queueField {
 		what = "cannot reach the broker for topic " + short(outage.Topic)
 	}
 	return fmt.Sprintf("%s since %s UTC. Its messages wait, and go on by themselves.", what, utc(outage.Since))
 }
 
 // needs lists what an operator should look at, with the page that helps.
-func needs(queues []admin.QueueInfo, now time.Time) []need {
+func needs(queues []admin.QueueInfo) []need {
 	var all []need
 	for _, q := range queues {
-		name := fmt.Sprintf("%s %s", kindOf(q.Target), escaped(q.Target.Name()))
+		name := fmt.Sprintf("%s %s", kindOf(q.Target), escaped(q.Target.Name))
 		add := func(is bool, text, action string, l link) {
 			if is {
 				all = append(all, need{name + " " + text, action, l})
@@ -108,7 +107,7 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 		for _, outage := range q.Outages {
 			add(isHeldUp(q), outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
 		}
-		if call := q.LongCall; call != nil && now.Sub(call.Since) >= admin.HangsAfter {
+		if call := q.LongCall; call != nil && call.Hangs {
 			add(true, fmt.Sprintf("may hang: a call in process %s has not returned since %s UTC.", short(call.Process), utc(call.Since)), "See its message", toMessage(q.Target, call.ID))
 		}
 		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", amountOf(q.Pending, "message")),
@@ -133,12 +132,12 @@ func holdUp(q admin.QueueInfo) string {
 
 // needsOfInboxes lists the inboxes with dead letters. Those without a history have no card on the
 // overview.
-func needsOfInboxes(inboxes []admin.InboxInfo) []need {
+func needsOfInboxes(inboxes []admin.QueueInfo) []need {
 	var all []need
 	for _, info := range inboxes {
 		if info.Dead > 0 {
-			text := fmt.Sprintf("Inbox %s has %s.", escaped(info.Consumer), amountOf(info.Dead, "dead letter"))
-			all = append(all, need{text, "See them", to(lettersPage, "consumer", info.Consumer)})
+			text := fmt.Sprintf("Inbox %s has %s.", escaped(info.Target.Name), amountOf(info.Dead, "dead letter"))
+			all = append(all, need{text, "See them", to(lettersPage, "consumer", info.Target.Name)})
 		}
 	}
 	return all

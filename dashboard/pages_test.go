@@ -43,7 +43,7 @@ func TestQueue_shows_an_outbox_and_pauses_and_resumes_it(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
-		require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{Concurrency: 7, Attempts: postbox.Unlimited}))
+		require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{Concurrency: 7, Attempts: postbox.Unlimited}))
 
 		text := b.page("queue?outbox=outbox").text()
 		require.Contains(t, text, "Handlers at a time in each process 7")
@@ -73,7 +73,7 @@ func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
 		b.Database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, ?, ?, ? FROM postbox_spools",
 			holder, text, time.Now().Add(time.Hour).UnixMicro())
 	}
-	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{AtOnce: -1}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{AtOnce: -1}))
 	b.restart(reader())
 	page := b.page("queue?outbox=outbox").text()
 	for _, part := range []string{

@@ -12,10 +12,10 @@ type processesView struct {
 }
 
 type processesOf struct {
-	Kind   string
-	Target admin.Target
-	Link   link
-	admin.LaneHolders
+	Kind    string
+	Target  admin.Target
+	Link    link
+	Lanes   int
 	Members []member
 	// Free is the number of lanes that no process holds, and Left are those of them that a process
 	// did not hand back.
@@ -39,12 +39,12 @@ func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
 	}
 	var view processesView
 	for _, target := range targets {
-		holders, err := h.admin.LaneHolders(ctx, target)
+		lanes, members, err := h.admin.Lanes(ctx, target)
 		if err != nil {
 			return nil, err
 		}
-		of := processesOf{Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target), LaneHolders: holders}
-		for _, lane := range holders.Lanes {
+		of := processesOf{Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target), Lanes: len(lanes)}
+		for _, lane := range lanes {
 			switch {
 			case lane.Held:
 				of.Held++
@@ -52,8 +52,8 @@ func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
 				of.Left = append(of.Left, lane)
 			}
 		}
-		of.Free = len(holders.Lanes) - of.Held
-		for _, m := range holders.Members[:min(len(holders.Members), maxProcesses)] {
+		of.Free = len(lanes) - of.Held
+		for _, m := range members[:min(len(members), maxProcesses)] {
 			row := member{Member: m}
 			if m.LongCall != nil {
 				row.CallLink = toMessage(target, m.LongCall.ID)

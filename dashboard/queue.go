@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"context"
+	"maps"
 	"slices"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
@@ -32,7 +34,7 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 		return nil, notThere(target)
 	}
 	view := queueView{
-		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), InForce: limitsOf(now.queues[i].Limits), ProcessesLink: toTarget(processesPage, target),
+		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), InForce: limitsOf(now.queues[i]), ProcessesLink: toTarget(processesPage, target),
 		Pause: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
 	}
 	if view.LongCall != nil {
@@ -61,23 +63,25 @@ func settingsOf(s admin.Settings) []fact {
 	return facts
 }
 
-// limitsOf lists the limits, with where they come from.
-func limitsOf(limits []admin.LimitInfo) []fact {
+// limitsOf lists the limits, with where they come from: in total, then of topics by name.
+func limitsOf(info admin.QueueInfo) []fact {
 	var facts []fact
-	add := func(is, stored bool, name string, l admin.LimitInfo, value string) {
-		if !is && !stored {
-			return
+	add := func(of string, l postbox.Limit, stored admin.Settings) {
+		for _, part := range []struct {
+			name, value string
+			is, stored  bool
+		}{
+			{"Messages a second", rateFact(l.PerSecond), l.PerSecond != 0, stored.PerSecond != 0},
+			{"Handlers at a time", number(l.AtOnce), l.AtOnce != 0, stored.AtOnce != 0},
+		} {
+			if part.is || part.stored {
+				facts = append(facts, fact{part.name + of, kept(part.is, part.value, "no limit") + kept(part.stored, " (set by an operator)", " (configured)")})
+			}
 		}
-		switch l.Scope {
-		case "topic":
-			name += ", topic " + short(l.Topic)
-		case "total":
-		}
-		facts = append(facts, fact{name, kept(is, value, "no limit") + kept(stored, " (set by an operator)", " (configured)")})
 	}
-	for _, l := range limits {
-		add(l.PerSecond != 0, l.PerSecondStored, "Messages a second", l, rateFact(l.PerSecond))
-		add(l.AtOnce != 0, l.AtOnceStored, "Handlers at a time", l, number(l.AtOnce))
+	add("", info.Limits.Total, info.Settings)
+	for _, topic := range slices.Sorted(maps.Keys(info.Limits.Topics)) {
+		add(", topic "+short(topic), info.Limits.Topics[topic], admin.Settings{})
 	}
 	return facts
 }

@@ -23,11 +23,11 @@ func (h *Handler) replayForm(ctx context.Context, q *request) (replayForm, error
 		return replayForm{}, err
 	}
 	form := replayForm{After: q.query.Get(afterField)}
-	if !target.IsInbox() {
+	if target.Kind != inboxField {
 		form.To = targetOptions([]admin.Target{target}, target)
 	}
 	for _, other := range targets {
-		if other != target && (!other.IsQueue() || target.IsInbox()) {
+		if other != target && (other.Kind != queueField || target.Kind == inboxField) {
 			form.To = append(form.To, targetOptions([]admin.Target{other}, target)...)
 		}
 	}

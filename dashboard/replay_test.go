@@ -24,7 +24,7 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	outbox := admin.Outbox(dashboardtest.Outbox)
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
-	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, outbox, admin.Settings{History: time.Hour}))
 	done := func() []admin.Message {
 		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestReplay_of_which_the_last_part_is_unknown_points_to_the_audit_log(t *tes
 	b := newBench(t, database, dashboard.Config{})
 	outbox := admin.Outbox(dashboardtest.Outbox)
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
-	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, outbox, admin.Settings{History: time.Hour}))
 	b.Forward(func(*message.Message) error { return nil }, func() bool {
 		found, _, err := b.Admin.Messages(t.Context(), admin.Filter{Target: outbox, Status: admin.Done})
 		require.NoError(t, err)

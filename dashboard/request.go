@@ -131,7 +131,7 @@ func targetOf(kind, name string) admin.Target {
 
 // targetOption is the value of [targetField] that stands for a target.
 func targetOption(target admin.Target) string {
-	return targetKind(target) + ":" + escaped(target.Name())
+	return target.Kind + ":" + escaped(target.Name)
 }
 
 // readTargetOption reads such a value.
@@ -141,17 +141,6 @@ func readTargetOption(value string) (target admin.Target, chosen bool) {
 		return admin.Target{}, false
 	}
 	return targetOf(kind, unescaped(name)), true
-}
-
-func targetKind(target admin.Target) string {
-	switch {
-	case target.IsInbox():
-		return inboxField
-	case target.IsQueue():
-		return queueField
-	default:
-		return outboxField
-	}
 }
 
 // Layouts of times in forms and addresses. Browsers send the first two, and the last one is exact.
@@ -213,13 +202,13 @@ func to(page string, fields ...string) link {
 // have an empty name.
 func toTarget(page string, target admin.Target, fields ...string) link {
 	l := to(page, fields...)
-	l.query.Set(targetKind(target), escaped(target.Name()))
+	l.query.Set(target.Kind, escaped(target.Name))
 	return l
 }
 
 // toOverviewOf is the address of the page that shows an outbox, a queue or an inbox as a whole.
 func toOverviewOf(target admin.Target, fields ...string) link {
-	if target.IsInbox() {
+	if target.Kind == inboxField {
 		return toTarget(inboxPage, target, fields...)
 	}
 	return toTarget(queuePage, target, fields...)
@@ -239,7 +228,7 @@ func (q *request) changed() (l link, name string) {
 	case hasTarget && slices.Contains([]string{"pause-key", "resume-key", "pause-topic", "resume-topic"}, path.Base(q.URL.Path)):
 		return toTarget(keysPage, target), "Keys and topics"
 	case hasTarget:
-		return toOverviewOf(target), kindOf(target) + " " + target.Name()
+		return toOverviewOf(target), kindOf(target) + " " + target.Name
 	default:
 		return to(overviewPage), "Overview"
 	}

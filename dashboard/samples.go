@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,7 @@ type samples struct {
 	actions atomic.Int64
 
 	latest   []admin.QueueInfo
-	inboxes  []admin.InboxInfo
+	inboxes  []admin.QueueInfo
 	latestAt time.Time
 	counted  int64 // the number of actions when it was counted
 	kept     []sample
@@ -55,7 +56,7 @@ func (s *samples) forget() { s.actions.Add(1) }
 // counted is what the overview shows.
 type counted struct {
 	queues  []admin.QueueInfo
-	inboxes []admin.InboxInfo // with a history or with dead letters
+	inboxes []admin.QueueInfo // with a history or with dead letters
 	at      time.Time
 	kept    []sample // must not be changed
 }
@@ -84,9 +85,9 @@ func (s *samples) count(ctx context.Context) (counted, error) {
 		if err != nil {
 			return counted{}, err
 		}
-		inboxes, err := s.admin.Inboxes(ctx)
-		if err != nil {
-			return counted{}, err
+		var inboxes []admin.QueueInfo
+		if i := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return isInbox(info.Target) }); i >= 0 {
+			queues, inboxes = queues[:i], queues[i:]
 		}
 		s.latest, s.inboxes, s.latestAt, s.counted = queues, inboxes, time.Now(), actions
 		s.keep()

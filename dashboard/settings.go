@@ -41,7 +41,7 @@ const (
 // so only its history has an effect.
 func settingFields(target admin.Target, s admin.Settings) []settingField {
 	history := settingField{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)}
-	if target.IsInbox() {
+	if target.Kind == inboxField {
 		return []settingField{history}
 	}
 	return []settingField{
@@ -73,20 +73,12 @@ func (h *Handler) stored(ctx context.Context, q *request) (admin.Target, admin.S
 	if err != nil {
 		return target, admin.Settings{}, err
 	}
-	if target.IsInbox() {
-		inboxes, err := h.admin.Inboxes(ctx)
-		if err != nil {
-			return target, admin.Settings{}, err
-		}
-		info, err := inboxOf(inboxes, target)
-		return target, info.Settings, err
-	}
 	queues, err := h.admin.Queues(ctx)
 	if err != nil {
 		return target, admin.Settings{}, err
 	}
 	i := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return info.Target == target })
-	if i < 0 {
+	if i < 0 || target.Kind == inboxField && !queues[i].HasHistory {
 		return target, admin.Settings{}, notThere(target)
 	}
 	return target, queues[i].Settings, nil

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/url"
@@ -80,7 +81,7 @@ func TestSettings_that_another_operator_has_changed_meanwhile_are_not_lost(t *te
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
 	form := fields(b.page("settings?outbox=outbox"))
-	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{Concurrency: 8}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{Concurrency: 8}))
 	form.Set("page-size", "100")
 	refused := b.post("settings-run?outbox=outbox", form)
 	require.Equal(t, http.StatusConflict, refused.status)
@@ -116,7 +117,7 @@ func TestSettings_without_a_field_in_the_form_are_kept(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
 	want := admin.Settings{Attempts: 3, PerSecond: 2.5, AtOnce: 40, History: time.Hour}
-	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), want))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), want))
 	form := fields(b.page("settings?outbox=outbox"))
 	form.Del("per-second")
 	form.Del("at-once")
@@ -150,4 +151,13 @@ func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 	require.Zero(t, b.settings())
 	require.Equal(t, http.StatusNotFound, b.get("settings?outbox=nope").status)
 	require.Equal(t, http.StatusNotFound, b.post("settings-run?outbox=nope", form).status)
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

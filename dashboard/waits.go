@@ -53,10 +53,10 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 // addQueue adds what holds up all messages of the outbox or queue.
 func (w *waiting) addQueue() {
 	if !w.queue.PausedSince.IsZero() {
-		w.add("An operator paused the "+kindWord(w.Target)+" at "+utc(w.queue.PausedSince)+" UTC.", "Resume it", w.Queue)
+		w.add("An operator paused the "+w.Target.Kind+" at "+utc(w.queue.PausedSince)+" UTC.", "Resume it", w.Queue)
 	}
 	if w.queue.Processes == 0 {
-		w.add("No process handles the "+kindWord(w.Target)+".", "See it", w.Queue)
+		w.add("No process handles the "+w.Target.Kind+".", "See it", w.Queue)
 	}
 }
 
@@ -139,11 +139,11 @@ func (h *Handler) waitsForCalls(ctx context.Context, w *waiting, heads []admin.M
 	if w.queue.LongCall == nil {
 		return nil
 	}
-	holders, err := h.admin.LaneHolders(ctx, w.Target)
+	_, members, err := h.admin.Lanes(ctx, w.Target)
 	if err != nil {
 		return err
 	}
-	for _, m := range holders.Members {
+	for _, m := range members {
 		call := m.LongCall
 		if call == nil {
 			continue
@@ -157,7 +157,7 @@ func (h *Handler) waitsForCalls(ctx context.Context, w *waiting, heads []admin.M
 			who, name, l = "An earlier message of its key is", "See message "+idText(call.ID), toMessage(w.Target, call.ID)
 		}
 		text := who + " in a call of process " + short(call.Process) + " that has not returned since " + utc(call.Since) + " UTC."
-		if w.now.Sub(call.Since) >= admin.HangsAfter {
+		if call.Hangs {
 			text += " The call may hang."
 		}
 		w.add(text, name, l)
@@ -180,7 +180,7 @@ func (h *Handler) waitsForOutages(ctx context.Context, w *waiting, heads []admin
 			return err
 		}
 		text := "The broker is away for " + of
-		if w.Target.IsQueue() {
+		if w.Target.Kind == queueField {
 			text = "The handler of its queue reports an outage"
 		}
 		w.add(text+" since "+utc(outage.Since)+" UTC."+known.said()+" "+triedAgain, "See the outage", toTarget(queuePage, w.Target))

@@ -30,7 +30,7 @@ func TestMessage_waits_for_the_end_of_an_outage(t *testing.T) {
 		since := time.Now().Add(-time.Minute)
 		b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Outages: map[string]time.Time{"orders": since}})
 		eventually(t, func() bool {
-			m, err := b.Admin.Message(t.Context(), admin.Outbox("outbox"), 1)
+			m, err := b.Admin.Message(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: 1})
 			return err == nil && m.DueAt.Before(time.Now())
 		})
 

@@ -46,7 +46,8 @@ type Config struct {
 	Retry postbox.RetryProfile
 	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole,
 	// or single topics. A message that has to wait costs no attempt. Give all forwarders the same.
-	// Operators can change the limit of the whole outbox: see admin.SetSettings. Default to none.
+	// Operators can change the limit of the whole outbox: see admin.ChangeSettings. Default to
+	// none.
 	Limits postbox.Limits
 	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one
 	// each. Errors that it does not know go to [postbox.ClassifyNetwork]. Defaults to that alone.

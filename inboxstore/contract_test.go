@@ -91,7 +91,7 @@ func handled(ctx context.Context, operator *admin.Admin, consumer string) (all [
 		return nil, nil
 	}
 	for _, m := range slices.Backward(listed) {
-		read, err := operator.Message(ctx, admin.Inbox(consumer), m.ID)
+		read, err := operator.Message(ctx, admin.Filter{Target: admin.Inbox(consumer), ID: m.ID})
 		if err != nil {
 			return nil, err
 		}

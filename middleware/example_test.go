@@ -103,7 +103,7 @@ func ExampleInbox_Process_history() {
 	list, _, err := operator.Messages(ctx, admin.Filter{Target: received, Status: admin.Done, Topic: "orders"})
 	must(err)
 	for _, m := range list {
-		whole, err := operator.Message(ctx, received, m.ID)
+		whole, err := operator.Message(ctx, admin.Filter{Target: received, ID: m.ID})
 		must(err)
 		fmt.Printf("%s %s: %s\n", whole.Status, whole.MessageID, whole.Payload)
 	}

@@ -45,7 +45,7 @@ func TestInbox_G4_keeps_messages_as_they_were_delivered(t *testing.T) {
 		kept, _, err := operator.Messages(t.Context(), admin.Filter{Target: admin.Inbox("billing"), Status: admin.Done})
 		require.NoError(t, err)
 		require.Len(t, kept, 1)
-		read, err := operator.Message(t.Context(), admin.Inbox("billing"), kept[0].ID)
+		read, err := operator.Message(t.Context(), admin.Filter{Target: admin.Inbox("billing"), ID: kept[0].ID})
 		require.NoError(t, err)
 		require.Equal(t, []string{"good", "orders", "delivered", "delivered"}, []string{read.MessageID, read.Topic, string(read.Payload), read.Metadata["about"]})
 	})

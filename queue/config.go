@@ -71,7 +71,7 @@ type DeadParams struct {
 }
 
 // Config says how a queue is processed. Operators can change some settings for all processes: see
-// admin.SetSettings.
+// admin.ChangeSettings.
 type Config struct {
 	// Mode is [Sequential] unless it is set to [Single].
 	Mode Mode
@@ -104,8 +104,8 @@ type Config struct {
 	// itself there is middleware.LimitEachKey. A message that has to wait costs no attempt. A limit
 	// of calls at once is for the whole queue in all processes, and Concurrency for each process.
 	// Give all subscribers of a queue the same; each queue of a [Subscriber] has these limits by
-	// itself. Operators can change the limit of the whole queue: see admin.SetSettings. Default to
-	// none.
+	// itself. Operators can change the limit of the whole queue: see admin.ChangeSettings. Default
+	// to none.
 	Limits postbox.Limits
 	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the
 	// message becomes a dead letter, [postbox.RetryAfter] sets the pause, and nil makes the message

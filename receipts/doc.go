@@ -12,7 +12,7 @@
 // [Config.OnMissing]. The method AddReceiver of router.Router adds a receiver with both of its
 // parts to a router.
 //
-// The methods Receipts and MissingReceipts of admin.Admin, and the commands "postbox receipts",
+// The method Receipts of admin.Admin, and the commands "postbox receipts",
 // answer which consumers have had a message, and which receipts are missing.
 //
 // All of it is off unless it is configured, and costs nothing then. See docs/receipts.md.

@@ -75,7 +75,7 @@ func Example() {
 
 	operator, err := admin.New(shop, admin.Config{}, nil)
 	must(err)
-	known, err := operator.Receipts(ctx, "order 1")
+	known, _, err := operator.Receipts(ctx, admin.Filter{MessageID: "order 1"})
 	must(err)
 	slices.SortFunc(known, func(a, b admin.Receipt) int { return len(b.Consumer) - len(a.Consumer) })
 	for _, r := range known {

@@ -82,7 +82,7 @@ func (p *producer) publish(topic string, ids ...string) {
 func (p *producer) overdue(id string) {
 	p.Helper()
 	require.Eventually(p, func() bool {
-		missing, _, err := p.admin.MissingReceipts(p.Context(), admin.Filter{Limit: admin.MaxLimit})
+		missing, _, err := p.admin.Receipts(p.Context(), admin.Filter{Limit: admin.MaxLimit})
 		return err == nil && slices.ContainsFunc(missing, func(r admin.Receipt) bool { return r.MessageID == id })
 	}, enginetest.Patience, testdb.PollPause)
 }
@@ -90,7 +90,7 @@ func (p *producer) overdue(id string) {
 // receipts returns what is known of a message, as lines of topic, consumer and status.
 func (p *producer) receipts(id string) []string {
 	p.Helper()
-	known, err := p.admin.Receipts(p.Context(), id)
+	known, _, err := p.admin.Receipts(p.Context(), admin.Filter{MessageID: id})
 	require.NoError(p, err)
 	lines := make([]string, len(known))
 	for i, r := range known {

@@ -156,7 +156,7 @@ func listed(p *producer) {
 	one := func(filter admin.Filter) (ids []string) {
 		filter.Limit = 2
 		for {
-			page, next, err := p.admin.MissingReceipts(p.Context(), filter)
+			page, next, err := p.admin.Receipts(p.Context(), filter)
 			require.NoError(p, err)
 			require.LessOrEqual(p, len(page), 2)
 			for _, r := range page {
@@ -178,12 +178,12 @@ func listed(p *producer) {
 	require.NotContains(p, one(admin.Filter{Consumer: "stock", OlderThan: 4 * time.Minute}), "listed 4 billing awaited")
 	require.Empty(p, one(admin.Filter{OlderThan: time.Hour}))
 
-	_, _, err := p.admin.MissingReceipts(p.Context(), admin.Filter{OlderThan: -1, Limit: -1, After: "2-1-00", Topic: "\xff"})
+	_, _, err := p.admin.Receipts(p.Context(), admin.Filter{OlderThan: -1, Limit: -1, After: "2-1-00", Topic: "\xff"})
 	require.ErrorIs(p, err, admin.ErrInvalid)
 	for _, field := range []string{"older than", "limit", "after", "topic"} {
 		require.ErrorContains(p, err, field)
 	}
-	_, err = p.admin.Receipts(p.Context(), "")
+	_, _, err = p.admin.Receipts(p.Context(), admin.Filter{MessageID: "1", OlderThan: time.Hour})
 	require.ErrorIs(p, err, admin.ErrInvalid)
 }
 
@@ -231,7 +231,7 @@ func TestReceiver_missing_more_than_a_page(t *testing.T) {
 		require.True(t, cleaner.Round(t.Context()))
 	}
 	require.EqualValues(t, 300, told.Load())
-	missing, _, err := p.admin.MissingReceipts(t.Context(), admin.Filter{Limit: admin.MaxLimit})
+	missing, _, err := p.admin.Receipts(t.Context(), admin.Filter{Limit: admin.MaxLimit})
 	require.NoError(t, err)
 	require.Len(t, missing, 150)
 	for _, r := range missing {

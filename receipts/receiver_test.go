@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/receipts"
@@ -46,10 +47,10 @@ func doubled(p *producer) {
 	require.Equal(p, []string{"orders billing awaited", "orders stock awaited"}, p.receipts(id))
 	handled := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
 	require.NoError(p, receiver.Handle(receiptOf(p.T, "orders", id, "billing", handled)))
-	before, err := p.admin.Receipts(p.Context(), id)
+	before, _, err := p.admin.Receipts(p.Context(), admin.Filter{MessageID: id})
 	require.NoError(p, err)
 	require.NoError(p, receiver.Handle(receiptOf(p.T, "orders", id, "billing", time.Now())))
-	after, err := p.admin.Receipts(p.Context(), id)
+	after, _, err := p.admin.Receipts(p.Context(), admin.Filter{MessageID: id})
 	require.NoError(p, err)
 	require.Equal(p, before, after)
 	require.Equal(p, []string{"orders billing received", "orders stock awaited"}, p.receipts(id))
@@ -185,7 +186,7 @@ func delayed(p *producer) {
 		return p.outbox.Publish("soon", msg, at)
 	}))
 	for id, after := range map[string]time.Duration{"tomorrow": 24 * time.Hour, "at a time": 48 * time.Hour} {
-		known, err := p.admin.Receipts(p.Context(), id)
+		known, _, err := p.admin.Receipts(p.Context(), admin.Filter{MessageID: id})
 		require.NoError(p, err)
 		require.Len(p, known, 1)
 		require.WithinDuration(p, time.Now().Add(after), known[0].SentAt, time.Minute)

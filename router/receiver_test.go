@@ -58,7 +58,7 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
 		s.eventually("the receipt is stored", func() bool {
-			found, err := operator.Receipts(t.Context(), "1")
+			found, _, err := operator.Receipts(t.Context(), admin.Filter{MessageID: "1"})
 			require.NoError(t, err)
 			for _, receipt := range found {
 				if receipt.Consumer == "billing" {
@@ -97,7 +97,7 @@ func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
 		known := func() []string {
-			found, err := operator.Receipts(t.Context(), "1")
+			found, _, err := operator.Receipts(t.Context(), admin.Filter{MessageID: "1"})
 			require.NoError(t, err)
 			lines := make([]string, len(found))
 			for i, r := range found {

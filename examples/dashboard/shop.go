@@ -158,7 +158,10 @@ func placeOrders(ctx context.Context, outbox message.Publisher) error {
 func (s shop) keepHistory(ctx context.Context) error {
 	for _, target := range []admin.Target{admin.Outbox("outbox"), admin.Queue(payments)} {
 		for {
-			err := s.admin.SetSettings(ctx, target, admin.Settings{History: history})
+			_, err := s.admin.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+				stored.History = history
+				return nil
+			})
 			if err == nil {
 				break
 			}

@@ -21,7 +21,11 @@ type totals struct {
 // openBooks lets the outbox keep what is published, for a year, and counts what is there before
 // anything happens.
 func (b *bank) openBooks(ctx context.Context) (err error) {
-	if err := b.operator.SetSettings(ctx, outbox, admin.Settings{History: 365 * 24 * time.Hour}); err != nil {
+	_, err = b.operator.ChangeSettings(ctx, outbox, func(stored *admin.Settings) error {
+		stored.History = 365 * 24 * time.Hour
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	if b.totals.opening, err = b.operator.Account(ctx, outbox); err != nil {

@@ -1,6 +1,7 @@
 package cleanup_test
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func (b *bench) set(name string, settings spool.Settings) {
 	b.T.Helper()
 	operator, err := admin.New(b.Database.Postbox(), admin.Config{}, watermill.NopLogger{})
 	require.NoError(b.T, err)
-	require.NoError(b.T, operator.SetSettings(b.T.Context(), admin.Outbox(name), admin.Settings(settings)))
+	require.NoError(b.T, storeSettings(b.T.Context(), operator, admin.Outbox(name), admin.Settings(settings)))
 }
 
 // age writes dead letters and entries of the history, so many of each age, for a spool or, with
@@ -224,4 +225,13 @@ func TestCleaner_G8_finds_expired_rows_of_a_spool_by_index(t *testing.T) {
 			require.Contains(t, plan, want, name)
 		}
 	})
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

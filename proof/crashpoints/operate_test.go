@@ -47,7 +47,7 @@ func control(ctx context.Context, p *process) error {
 		with("never", func(id int64) error {
 			return errorOf(operator.Bury(ctx, admin.Filter{Target: target, ID: id}, "nobody needs it"))
 		}),
-		say(func() error { return operator.SetSettings(ctx, target, admin.Settings{History: time.Hour}) }),
+		say(func() error { return storeSettings(ctx, operator, target, admin.Settings{History: time.Hour}) }),
 		say(func() error { return operator.Resume(ctx, admin.Filter{Target: target, Key: "k"}) }),
 		say(func() error { return operator.Resume(ctx, admin.Filter{Target: target, All: true}) }),
 	)
@@ -81,3 +81,12 @@ func (c *check) accountOf(written int) admin.Account {
 
 // errorOf is the error of an action, whatever it has changed.
 func errorOf(_ int, err error) error { return err }
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
+}

@@ -82,7 +82,7 @@ func operate(ctx context.Context, p *process) error {
 			return err
 		}),
 		with("edited", func(letter int64) error {
-			return operator.EditAndRequeue(ctx, letter, admin.Edit{Payload: message.Payload("another one")})
+			return errorOf(operator.Requeue(ctx, admin.Filter{ID: letter}, admin.Again{Payload: message.Payload("another one")}))
 		}),
 		with("resolved", func(letter int64) error {
 			return errorOf(operator.Resolve(ctx, admin.Filter{ID: letter}, "nobody needs it"))

@@ -148,7 +148,7 @@ func TestForwarder_G2_null_and_empty_payloads_stay_as_they_are(t *testing.T) {
 		requireLetters(t, operator, letters)
 
 		to.refuses = false
-		require.NoError(t, operator.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{History: time.Hour}))
+		require.NoError(t, storeSettings(t.Context(), operator, admin.Outbox("outbox"), admin.Settings{History: time.Hour}))
 		startForwarder(t, database, to)
 		requeued, err := operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
@@ -273,9 +273,18 @@ func requireHistory(t *testing.T, operator *admin.Admin, target admin.Target) {
 	}, patience, tick)
 	got := map[string]string{}
 	for _, listed := range done {
-		msg, err := operator.Message(t.Context(), target, listed.ID)
+		msg, err := operator.Message(t.Context(), admin.Filter{Target: target, ID: listed.ID})
 		require.NoError(t, err)
 		got[msg.MessageID] = described(msg.Payload)
 	}
 	require.Equal(t, wantedPayloads(), got)
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

@@ -202,7 +202,7 @@ func TestRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *testing.
 	})
 }
 
-func TestEditAndRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *testing.T) {
+func TestRequeue_G4_edits_and_publishes_a_message_on_its_topic_and_with_its_id(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := consume(t, database, newGoChannels(), newTestTopic(), nil)
@@ -211,7 +211,7 @@ func TestEditAndRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *t
 		c.mend()
 		editor, err := admin.New(database.Postbox(), admin.Config{AllowEdit: true}, nil)
 		require.NoError(t, err)
-		require.NoError(t, editor.EditAndRequeue(t.Context(), letter.ID, admin.Edit{Payload: []byte("another one")}))
+		require.NoError(t, errorOf(editor.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{Payload: []byte("another one")})))
 		c.handledAgain("the-uuid", 2)
 	})
 }
@@ -261,11 +261,13 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		c.mend()
 
 		_, err = c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrNoTopic)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorContains(t, err, "does not say from which topic it came")
 		require.ErrorIs(t, err, admin.ErrCannotRequeue)
 		require.ErrorContains(t, err, "--to-topic")
 		n, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrNoTopic)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorContains(t, err, "does not say from which topic it came")
 		require.Zero(t, n)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 		n, err = c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{Topic: c.topic})
@@ -279,7 +281,8 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		require.True(t, processed)
 		replay := admin.ReplayParams{To: admin.Outbox("outbox")}
 		_, err = c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
-		require.ErrorIs(t, err, admin.ErrNoTopic)
+		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorContains(t, err, "does not say from which topic it came")
 		replay.Topic = c.topic
 		done, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
 		require.NoError(t, err)

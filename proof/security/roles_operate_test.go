@@ -1,6 +1,7 @@
 package security_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -37,18 +38,18 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, a.Resume(ctx, admin.Filter{Target: outbox, Key: "customer"}))
 	_, err = a.StuckKeys(ctx, admin.Filter{Target: outbox})
 	require.NoError(t, err)
-	_, err = a.LaneHolders(ctx, outbox)
+	_, _, err = a.Lanes(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.Pause(ctx, admin.Filter{Target: outbox, Topic: "orders"}))
 	_, err = a.Paused(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.Resume(ctx, admin.Filter{Target: outbox, Topic: "orders"}))
-	known, err := a.Receipts(ctx, "1")
+	known, _, err := a.Receipts(ctx, admin.Filter{MessageID: "1"})
 	require.NoError(t, err)
 	require.Len(t, known, 2)
-	_, _, err = a.MissingReceipts(ctx, admin.Filter{})
+	_, _, err = a.Receipts(ctx, admin.Filter{})
 	require.NoError(t, err)
-	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
+	require.NoError(t, storeSettings(ctx, a, outbox, admin.Settings{PageSize: 10}))
 
 	letters, _, err := a.DeadLetters(ctx, admin.Filter{})
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func (p *play) operate(t *testing.T) {
 	scheduled, _, err := a.Messages(ctx, admin.Filter{Target: outbox, Status: admin.Scheduled})
 	require.NoError(t, err)
 	require.Len(t, scheduled, 2)
-	_, err = a.Message(ctx, outbox, scheduled[0].ID)
+	_, err = a.Message(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID})
 	require.NoError(t, err)
 	require.NoError(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID}, time.Now().Add(2*time.Hour))))
 	require.NoError(t, errorOf(a.RunNow(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID})))
@@ -90,4 +91,13 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(acts), 12)
 	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,26 +10,21 @@ import (
 
 // auditRecord is an action of an operator.
 type auditRecord struct {
-	ID       int64         `json:"id"`
-	At       time.Time     `json:"at"`
-	Actor    string        `json:"actor"`
-	Action   string        `json:"action"`
-	Target   *targetRecord `json:"target,omitempty"`
-	Subject  string        `json:"subject,omitempty"`
-	Filter   string        `json:"filter,omitempty"`
-	Affected int           `json:"affected"`
-	Note     string        `json:"note,omitempty"`
+	ID       int64        `json:"id"`
+	At       time.Time    `json:"at"`
+	Actor    string       `json:"actor"`
+	Action   string       `json:"action"`
+	Target   admin.Target `json:"target,omitzero"`
+	Subject  string       `json:"subject,omitempty"`
+	Filter   string       `json:"filter,omitempty"`
+	Affected int          `json:"affected"`
+	Note     string       `json:"note,omitempty"`
 }
 
 func auditRecordOf(e admin.AuditEntry) auditRecord {
-	record := auditRecord{
-		ID: e.ID, At: utc(e.At), Actor: e.Actor, Action: e.Action, Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
+	return auditRecord{
+		ID: e.ID, At: utc(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
 	}
-	if e.Target != (admin.Target{}) {
-		target := recordOf(e.Target)
-		record.Target = &target
-	}
-	return record
 }
 
 // auditFlags choose actions.
@@ -38,7 +32,7 @@ type auditFlags struct {
 	target       targetFlags
 	by, action   string
 	since, until string
-	before       int64
+	before       string
 	limit        int
 }
 
@@ -59,7 +53,7 @@ for a year: "postbox migrate up" deletes older ones.
 	cmd.Flags().StringVar(&flags.action, "action", "", `only actions of this name, such as "requeue" or "pause key"`)
 	cmd.Flags().StringVar(&flags.since, "since", "", "only actions since then, as RFC 3339, or as a duration before now")
 	cmd.Flags().StringVar(&flags.until, "until", "", "only actions before then")
-	cmd.Flags().Int64Var(&flags.before, "before", 0, "id of the last action of the page before")
+	cmd.Flags().StringVar(&flags.before, "before", "", "cursor of the page before")
 	cmd.Flags().IntVar(&flags.limit, "limit", 100, "largest number of actions, up to 1000")
 	return cmd
 }
@@ -67,9 +61,6 @@ for a year: "postbox migrate up" deletes older ones.
 func (s *session) listAudit(flags auditFlags) error {
 	if flags.limit < 1 || flags.limit > admin.MaxLimit {
 		return usagef("--limit: %d is not between 1 and %d", flags.limit, admin.MaxLimit)
-	}
-	if flags.before < 0 {
-		return usagef("--before: %d is negative", flags.before)
 	}
 	ctx := s.cmd.Context()
 	from, err := s.past(ctx, "since", flags.since)
@@ -80,10 +71,7 @@ func (s *session) listAudit(flags auditFlags) error {
 	if err != nil {
 		return err
 	}
-	filter := admin.Filter{Actor: flags.by, Action: flags.action, From: from, Until: until, Limit: flags.limit}
-	if flags.before > 0 {
-		filter.After = strconv.FormatInt(flags.before, 10)
-	}
+	filter := admin.Filter{Actor: flags.by, Action: flags.action, From: from, Until: until, After: flags.before, Limit: flags.limit}
 	if flags.target.any() {
 		filter.Target = flags.target.one()
 	}
@@ -104,8 +92,8 @@ func (s *session) listAudit(flags auditFlags) error {
 	list := s.list("ID", "AT", "ACTOR", "ACTION", "TARGET", "SUBJECT OR FILTER", "CHANGED", "NOTE")
 	for _, e := range entries {
 		record, target, subject := auditRecordOf(e), "-", e.Subject
-		if record.Target != nil {
-			target = record.Target.cell()
+		if e.Target != (admin.Target{}) {
+			target = targetCell(e.Target)
 		}
 		if subject == "" {
 			subject = e.Filter

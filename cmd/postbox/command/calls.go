@@ -32,17 +32,13 @@ func callCell(call *admin.Call) string {
 	return span(max(0, time.Since(call.Since)))
 }
 
-// longCall says which call of a target has not returned for this long; it is empty if none has.
-func longCall(info admin.QueueInfo, atLeast time.Duration) string {
-	call := info.LongCall
-	if call == nil || time.Since(call.Since) < atLeast {
-		return ""
-	}
-	who := "handler"
-	if !info.Target.IsQueue() {
+// longCall says which call of a target has not returned for long.
+func longCall(info admin.QueueInfo) string {
+	call, who := info.LongCall, "handler"
+	if info.Target.Kind != kindQueue {
 		who = "publisher"
 	}
-	return fmt.Sprintf("the %s of %s in process %s has not returned since %s, with message %d", who, recordOf(info.Target), cell(call.Process), moment(call.Since), call.ID)
+	return fmt.Sprintf("the %s of %s in process %s has not returned since %s, with message %d", who, info.Target, cell(call.Process), moment(call.Since), call.ID)
 }
 
 // checkCalls lists calls that may hang.
@@ -50,13 +46,12 @@ func (s *session) checkCalls(ctx context.Context) ([]finding, error) {
 	queues, err := s.queues(ctx)
 	var findings []finding
 	for _, info := range queues {
-		text := longCall(info, admin.HangsAfter)
-		if text == "" {
+		if info.LongCall == nil || !info.LongCall.Hangs {
 			continue
 		}
 		findings = append(findings, finding{
 			Status: findingNotice,
-			Text:   text,
+			Text:   longCall(info),
 			Fix:    "if it does not take that long by design, take a goroutine dump of the process, which ends it, give the call a time-out, and start the process again",
 		})
 	}

@@ -18,7 +18,7 @@ import (
 // checkRecord says for how long the oldest due message of a target has been due, and for how long
 // an operator has paused the target.
 type checkRecord struct {
-	targetRecord
+	admin.Target
 	DueSince float64 `json:"due_seconds"`
 	Paused   float64 `json:"paused_seconds,omitempty"`
 	OK       bool    `json:"ok"`
@@ -90,11 +90,11 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 
 // listDue prints the chosen targets that have due messages. It returns those whose messages are
 // late, and how many have been paused for too long.
-func (s *session) listDue(all []lateness, chosen targetFlags, bounds checkBounds) (late map[targetRecord]bool, paused int, err error) {
+func (s *session) listDue(all []lateness, chosen targetFlags, bounds checkBounds) (late map[admin.Target]bool, paused int, err error) {
 	list := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK")
-	late = map[targetRecord]bool{}
+	late = map[admin.Target]bool{}
 	for _, d := range all {
-		if chosen.any() && d.target != recordOf(chosen.one()) {
+		if chosen.any() && d.target != chosen.one() {
 			continue
 		}
 		verdict := bounds.verdict(d)
@@ -109,7 +109,7 @@ func (s *session) listDue(all []lateness, chosen targetFlags, bounds checkBounds
 			late[d.target] = true
 		}
 		record := checkRecord{d.target, d.age.Seconds(), d.pause.Seconds(), verdict != checkLate}
-		if err := list.add(record, d.target.cell(), span(d.age), verdict); err != nil {
+		if err := list.add(record, targetCell(d.target), span(d.age), verdict); err != nil {
 			return late, paused, err
 		}
 	}
@@ -132,7 +132,7 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 // lateness is for how long the oldest due message of a target has been due, and for how long an
 // operator has paused the target.
 type lateness struct {
-	target targetRecord
+	target admin.Target
 	age    time.Duration
 	paused bool
 	pause  time.Duration
@@ -174,7 +174,7 @@ func (s *session) dueSince(ctx context.Context) ([]lateness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for due messages: %w", err)
 	}
-	slices.SortFunc(all, func(a, b lateness) int { return a.target.compare(b.target) })
+	slices.SortFunc(all, func(a, b lateness) int { return byKind(a.target, b.target) })
 	return all, nil
 }
 

@@ -3,8 +3,10 @@ package command
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -84,7 +86,7 @@ func New(options Options) *cobra.Command {
 	)
 	root.Version = options.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(plainFlagError(err)) })
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cmd.ValidateFlagGroups(); err != nil { // which cobra would do later, and not as wrong usage
 			return usage(err)
@@ -168,6 +170,24 @@ func checkEmpty(flags *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
+}
+
+// plainFlagError says in words of the program what is wrong with the value of a flag: the parser
+// names its functions.
+func plainFlagError(err error) error {
+	var wrong *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &wrong) || !errors.As(err, &number) {
+		return err
+	}
+	kind := "a whole number"
+	switch {
+	case wrong.GetFlag().Value.Type() == "bool":
+		kind = "true or false"
+	case errors.Is(err, strconv.ErrRange):
+		kind = "a number of that size"
+	}
+	return fmt.Errorf("--%s: %.40q is not %s", wrong.GetFlag().Name, wrong.GetValue(), kind)
 }
 
 // completes offers the values of a flag to the shell.

@@ -9,14 +9,14 @@ import (
 // changeRecord says what was changed.
 type changeRecord struct {
 	Action string       `json:"action"`
-	Target targetRecord `json:"target"`
+	Target admin.Target `json:"target"`
 	Key    string       `json:"key,omitempty"`
 	Topic  string       `json:"topic,omitempty"`
 }
 
 // changed prints that a target was changed.
 func (s *session) changed(target admin.Target, action, text string) error {
-	return s.one(changeRecord{Action: action, Target: recordOf(target)}, text+"\n")
+	return s.one(changeRecord{Action: action, Target: target}, text+"\n")
 }
 
 func (p *program) pauseCommand() *cobra.Command {
@@ -35,7 +35,7 @@ counted, and nothing is lost.`,
 			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
 				return err
 			}
-			return s.changed(target.one(), "pause", "The "+recordOf(target.one()).String()+" is paused. Processes notice within a second.")
+			return s.changed(target.one(), "pause", "The "+target.one().String()+" is paused. Processes notice within a second.")
 		}),
 	}
 	target.addTo(cmd)
@@ -57,7 +57,7 @@ see "postbox keys" and "postbox topics".`,
 			if err := a.Resume(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
 				return err
 			}
-			return s.changed(target.one(), "resume", "The "+recordOf(target.one()).String()+" goes on.")
+			return s.changed(target.one(), "resume", "The "+target.one().String()+" goes on.")
 		}),
 	}
 	target.addTo(cmd)

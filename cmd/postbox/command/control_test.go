@@ -193,7 +193,7 @@ func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
 		require.Contains(t, b.ok("messages", "show", id), "Status:      SCHEDULED")
 
 		b.ok("messages", "reschedule", id, "--at", "2h")
-		moved, err := b.admin().Message(t.Context(), admin.Outbox("outbox"), list[0].ID)
+		moved, err := b.admin().Message(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: list[0].ID})
 		require.NoError(t, err)
 		require.WithinDuration(t, list[0].DueAt.Add(time.Hour), moved.DueAt, time.Minute)
 		b.ok("messages", "run-now", id)

@@ -15,11 +15,11 @@ import (
 
 // letterRecord is a dead letter.
 type letterRecord struct {
-	ID        int64         `json:"id"`
-	Target    *targetRecord `json:"target,omitempty"`
-	Consumer  string        `json:"consumer,omitempty"`
-	Topic     string        `json:"topic"`
-	MessageID string        `json:"message_id"`
+	ID        int64        `json:"id"`
+	Target    admin.Target `json:"target,omitzero"`
+	Consumer  string       `json:"consumer,omitempty"`
+	Topic     string       `json:"topic"`
+	MessageID string       `json:"message_id"`
 	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
 	MessageIDBase64 []byte `json:"message_id_base64,omitempty"`
 	// SourceTopic and UUID are those with which the message of an inbox is published again. Lists
@@ -41,13 +41,9 @@ type letterRecord struct {
 
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	record := letterRecord{
-		ID: l.ID, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), SourceTopic: l.SourceTopic, UUID: l.UUID, Key: l.Key, KeyBase64: binary(l.Key),
+		ID: l.ID, Target: l.Target, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), SourceTopic: l.SourceTopic, UUID: l.UUID, Key: l.Key, KeyBase64: binary(l.Key),
 		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: l.Cause, Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
-	}
-	if l.Target != (admin.Target{}) {
-		target := recordOf(l.Target)
-		record.Target = &target
 	}
 	return record
 }
@@ -214,9 +210,10 @@ consumer whose inbox got it from a broker.`,
 			if err != nil {
 				return err
 			}
-			if filter.Resolved, err = resolvedOf(resolved); err != nil {
+			if err := checkResolved(resolved); err != nil {
 				return err
 			}
+			filter.Resolved = resolved
 			if after > 0 {
 				filter.After = strconv.FormatInt(after, 10)
 			}
@@ -231,17 +228,11 @@ consumer whose inbox got it from a broker.`,
 	return cmd
 }
 
-func resolvedOf(text string) (string, error) {
-	switch text {
-	case "no":
-		return "", nil
-	case "yes":
-		return "yes", nil
-	case "any":
-		return "any", nil
-	default:
-		return "", usagef("--resolved: %.30q is not one of no, yes and any", text)
+func checkResolved(text string) error {
+	if text != "no" && text != "yes" && text != "any" {
+		return usagef("--resolved: %.30q is not one of no, yes and any", text)
 	}
+	return nil
 }
 
 func (s *session) listLetters(filter admin.Filter) error {
@@ -276,7 +267,7 @@ func originOf(consumer string, target admin.Target) string {
 	if consumer != "" {
 		return "consumer " + nameCell(consumer)
 	}
-	of := recordOf(target)
+	of := target
 	return of.Kind + " " + nameCell(of.Name)
 }
 

@@ -229,7 +229,7 @@ func countLetters(ctx context.Context, a *admin.Admin, filter admin.Filter) (str
 	case n == 0:
 		return "", nil
 	case n > maxCounted:
-		return fmt.Sprintf("more than %d dead letters", maxCounted), nil
+		return "more than " + count(maxCounted, "dead letter"), nil
 	default:
 		return count(n, "dead letter"), nil
 	}

@@ -68,14 +68,14 @@ func (s *session) edit(id int64, flags editFlags) error {
 	if err := s.confirm("Edit and requeue "+what+"?", replacement(edit)); err != nil {
 		return err
 	}
-	if err := a.EditAndRequeue(s.cmd.Context(), id, edit, flags.again); err != nil {
+	if _, err := a.Requeue(s.cmd.Context(), admin.Filter{ID: id}, edit); err != nil {
 		return err
 	}
 	return s.one(outcomeRecord{Action: "edit", Done: 1}, "1 dead letter edited and requeued.\n")
 }
 
 // replacement says for people what an edit replaces, and what it keeps.
-func replacement(edit admin.Edit) string {
+func replacement(edit admin.Again) string {
 	payload, metadata := "the payload as it is", "the metadata as it is"
 	if edit.Payload != nil {
 		payload = "new payload of " + count(len(edit.Payload), "byte")
@@ -87,7 +87,8 @@ func replacement(edit admin.Edit) string {
 }
 
 // read reads the files.
-func (f editFlags) read() (edit admin.Edit, err error) {
+func (f editFlags) read() (edit admin.Again, err error) {
+	edit = f.again
 	if f.payload == "" && f.metadata == "" {
 		return edit, usagef("--payload-file and --metadata-file are missing: name one of them, or use \"postbox dead requeue\"")
 	}

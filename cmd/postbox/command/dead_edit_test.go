@@ -26,7 +26,7 @@ func TestEdit_replaces_what_the_files_have(t *testing.T) {
 	messages, _, err := b.admin().Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), MessageID: "d-1"})
 	require.NoError(t, err)
 	require.Len(t, messages, 1)
-	m, err := b.admin().Message(t.Context(), admin.Outbox("outbox"), messages[0].ID)
+	m, err := b.admin().Message(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: messages[0].ID})
 	require.NoError(t, err)
 	require.Equal(t, "new\x00\xff", string(m.Payload))
 	require.Equal(t, map[string]string{"about": "a mended one", "postbox_edited_from": "1"}, map[string]string(m.Metadata))

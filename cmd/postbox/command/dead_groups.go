@@ -10,23 +10,19 @@ import (
 
 // groupRecord is a group of dead letters that failed in the same way.
 type groupRecord struct {
-	Count    int           `json:"count"`
-	Consumer string        `json:"consumer,omitempty"`
-	Target   *targetRecord `json:"target,omitempty"`
-	Topic    string        `json:"topic"`
-	Shape    string        `json:"shape"`
-	First    time.Time     `json:"first"`
-	Last     time.Time     `json:"last"`
-	Example  int64         `json:"example"`
+	Count    int          `json:"count"`
+	Consumer string       `json:"consumer,omitempty"`
+	Target   admin.Target `json:"target,omitzero"`
+	Topic    string       `json:"topic"`
+	Shape    string       `json:"shape"`
+	First    time.Time    `json:"first"`
+	Last     time.Time    `json:"last"`
+	Example  int64        `json:"example"`
 }
 
 func groupRecordOf(g admin.Group) groupRecord {
 	record := groupRecord{
-		Count: g.Count, Consumer: g.Consumer, Topic: g.Topic, Shape: g.Shape, First: utc(g.First), Last: utc(g.Last), Example: g.Example,
-	}
-	if g.Target != (admin.Target{}) {
-		target := recordOf(g.Target)
-		record.Target = &target
+		Count: g.Count, Target: g.Target, Consumer: g.Consumer, Topic: g.Topic, Shape: g.Shape, First: utc(g.First), Last: utc(g.Last), Example: g.Example,
 	}
 	return record
 }
@@ -65,12 +61,18 @@ func (s *session) listGroups(filter admin.Filter) error {
 	if err != nil {
 		return err
 	}
-	groups, err := a.Groups(s.cmd.Context(), filter)
+	limit := filter.Limit
+	filter.Limit = 0
+	groups, capped, err := a.Groups(s.cmd.Context(), filter)
 	if err != nil {
 		return err
 	}
 	list := s.list("COUNT", "OF", "TOPIC", "FIRST", "LAST", "EXAMPLE", "ERROR")
-	for _, g := range groups.Groups {
+	letters := 0
+	for i, g := range groups {
+		if letters += g.Count; i >= limit {
+			continue
+		}
 		of := originOf(g.Consumer, g.Target)
 		if err := list.add(groupRecordOf(g), number(g.Count), of, nameCell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
 			return err
@@ -79,11 +81,11 @@ func (s *session) listGroups(filter admin.Filter) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if groups.More > 0 {
-		s.progress("%s more: use a higher --limit.", count(groups.More, "group"))
+	if more := len(groups) - limit; more > 0 {
+		s.progress("%s more: use a higher --limit.", count(more, "group"))
 	}
-	if groups.Capped {
-		s.progress("There are more letters: these are the counts of the latest %d.", groups.Letters)
+	if capped {
+		s.progress("There are more letters: these are the counts of the latest %s.", grouped(letters))
 	}
 	return nil
 }

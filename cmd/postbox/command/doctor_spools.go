@@ -32,13 +32,13 @@ func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
 				fmt.Sprintf("messages belong to an outbox or a queue with the id %d, which does not exist", id.Int64),
 				fmt.Sprintf("restart the processes that write messages, and then: UPDATE %s SET spool = (SELECT id FROM %s WHERE name = '…') WHERE spool = %d",
 					messages, spools, id.Int64))...)
-		case unattended && target.IsQueue():
+		case unattended && target.Kind == kindQueue:
 			findings = append(findings, problem(
-				fmt.Sprintf("messages are due in %s, and no process has subscribed to it", recordOf(target)),
+				fmt.Sprintf("messages are due in %s, and no process has subscribed to it", target),
 				"run a queue.Subscriber or a queue.Batch of this queue, or correct the name where messages are deferred")...)
 		case unattended:
 			findings = append(findings, problem(
-				fmt.Sprintf("messages are due in %s, and no forwarder of it runs", recordOf(target)),
+				fmt.Sprintf("messages are due in %s, and no forwarder of it runs", target),
 				"run a forwarder with this name in forwarder.Config.Outbox, or correct PublisherConfig.Outbox")...)
 		}
 	}
@@ -80,7 +80,7 @@ type laneTrouble struct {
 }
 
 func (t laneTrouble) finding() []finding {
-	of := recordOf(t.target)
+	of := t.target
 	return problem(
 		fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(t.idle, "lane"), of),
 		"look at the log of these processes for what keeps them, and restart the one that hangs")
@@ -99,12 +99,26 @@ func (s *session) laneTroubles(ctx context.Context) (all []laneTrouble, err erro
 	return all, err
 }
 
-func (s *session) queues(ctx context.Context) ([]admin.QueueInfo, error) {
+// states returns the states of outboxes and queues, and those of inboxes.
+func (s *session) states(ctx context.Context) (queues, inboxes []admin.QueueInfo, err error) {
 	a, err := s.admin("")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a.Queues(ctx)
+	all, err := a.Queues(ctx)
+	for _, info := range all {
+		if info.Target.Kind == kindInbox {
+			inboxes = append(inboxes, info)
+		} else {
+			queues = append(queues, info)
+		}
+	}
+	return queues, inboxes, err
+}
+
+func (s *session) queues(ctx context.Context) ([]admin.QueueInfo, error) {
+	queues, _, err := s.states(ctx)
+	return queues, err
 }
 
 // checkServices lists outboxes and queues whose processes do different things with the messages.
@@ -114,7 +128,7 @@ func (s *session) checkServices(ctx context.Context) ([]finding, error) {
 	for _, info := range queues {
 		if len(info.Work) > 1 {
 			findings = append(findings, problem(
-				fmt.Sprintf("%s is shared by processes that do different things with its messages: %s", recordOf(info.Target), strings.Join(info.Work, "; ")),
+				fmt.Sprintf("%s is shared by processes that do different things with its messages: %s", info.Target, strings.Join(info.Work, "; ")),
 				"if that is no deployment, give each service a name of its own for it, or a prefix")...)
 		}
 	}
@@ -127,9 +141,9 @@ func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
 	var findings []finding
 	for _, info := range queues {
 		for _, outage := range info.Outages {
-			what, fix := fmt.Sprintf("the broker is away for topic %q of %s", outage.Topic, recordOf(info.Target)), "bring the broker back, or correct the topic or the rights on it"
-			if info.Target.IsQueue() {
-				what, fix = fmt.Sprintf("what the handler of %s needs is away", recordOf(info.Target)), "bring that back"
+			what, fix := fmt.Sprintf("the broker is away for topic %q of %s", outage.Topic, info.Target), "bring the broker back, or correct the topic or the rights on it"
+			if info.Target.Kind == kindQueue {
+				what, fix = fmt.Sprintf("what the handler of %s needs is away", info.Target), "bring that back"
 			}
 			findings = append(findings, problem(
 				fmt.Sprintf("%s since %s: its messages wait, and no attempts are counted", what, moment(outage.Since)),
@@ -148,7 +162,7 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 		findings = append(findings, finding{Status: findingNotice, Text: text, Fix: fix})
 	}
 	for _, info := range queues {
-		target := recordOf(info.Target)
+		target := info.Target
 		flag := "--" + target.Kind + " " + shellWord(target.Name)
 		if !info.PausedSince.IsZero() {
 			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), amountOf(info.Pending, "message")), "postbox resume "+flag)
@@ -175,7 +189,7 @@ func (s *session) checkKeys(ctx context.Context) ([]finding, error) {
 		if info.StuckKeys == 0 {
 			continue
 		}
-		target := recordOf(info.Target)
+		target := info.Target
 		findings = append(findings, finding{
 			Status: findingNotice, Text: fmt.Sprintf("%s in %s, for up to %s: later messages of a key wait behind one that has failed", count(info.StuckKeys, "stuck key"), target, span(info.StuckAge)),
 			Fix: "postbox keys stuck --" + target.Kind + " " + shellWord(target.Name) + " shows these messages and their errors; then postbox messages run-now or bury",
@@ -186,15 +200,7 @@ func (s *session) checkKeys(ctx context.Context) ([]finding, error) {
 
 // checkLetters lists dead letters that no operator has resolved.
 func (s *session) checkLetters(ctx context.Context) ([]finding, error) {
-	queues, err := s.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.admin("")
-	if err != nil {
-		return nil, err
-	}
-	inboxes, err := a.Inboxes(ctx)
+	queues, inboxes, err := s.states(ctx)
 	var findings []finding
 	note := func(n int, of, flag string) {
 		if n > 0 {
@@ -205,11 +211,12 @@ func (s *session) checkLetters(ctx context.Context) ([]finding, error) {
 		}
 	}
 	for _, info := range queues {
-		target := recordOf(info.Target)
+		target := info.Target
 		note(info.Dead, target.String(), "--"+target.Kind+" "+shellWord(target.Name))
 	}
 	for _, inbox := range inboxes {
-		note(inbox.Dead, "consumer "+nameCell(inbox.Consumer), "--consumer "+shellWord(inbox.Consumer))
+		name := inbox.Target.Name
+		note(inbox.Dead, "consumer "+nameCell(name), "--consumer "+shellWord(name))
 	}
 	return findings, err
 }

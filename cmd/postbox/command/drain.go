@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 // drainPause is the time between two looks of drain. A look is one statement, which reads one
@@ -19,7 +21,7 @@ const drainProgress = 10 * time.Second
 
 // drainRecord says whether a target is empty.
 type drainRecord struct {
-	targetRecord
+	admin.Target
 	Empty bool `json:"empty"`
 }
 
@@ -94,7 +96,7 @@ func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainReco
 		var messages bool
 		err := rows.Scan(&id, &name, &messages)
 		target := stored(id, name)
-		if messagesWait := !targetNamed(name.String).IsInbox(); messagesWait && (!chosen.any() || target == recordOf(chosen.one())) {
+		if messagesWait := targetNamed(name.String).Kind != kindInbox; messagesWait && (!chosen.any() || target == chosen.one()) {
 			all = append(all, drainRecord{target, !messages})
 		}
 		return err
@@ -102,16 +104,16 @@ func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainReco
 	if err != nil {
 		return nil, fmt.Errorf("look for pending messages: %w", err)
 	}
-	slices.SortFunc(all, func(a, b drainRecord) int { return a.compare(b.targetRecord) })
+	slices.SortFunc(all, func(a, b drainRecord) int { return byKind(a.Target, b.Target) })
 	return all, nil
 }
 
 // notEmpty are the targets that are not empty.
-func notEmpty(found []drainRecord) map[targetRecord]bool {
-	left := map[targetRecord]bool{}
+func notEmpty(found []drainRecord) map[admin.Target]bool {
+	left := map[admin.Target]bool{}
 	for _, record := range found {
 		if !record.Empty {
-			left[record.targetRecord] = true
+			left[record.Target] = true
 		}
 	}
 	return left
@@ -120,7 +122,7 @@ func notEmpty(found []drainRecord) map[targetRecord]bool {
 func (s *session) drained(ctx context.Context, found []drainRecord, timeout time.Duration) error {
 	list := s.list("OUTBOX OR QUEUE", "EMPTY")
 	for _, record := range found {
-		if err := list.add(record, record.cell(), yesNo(record.Empty)); err != nil {
+		if err := list.add(record, targetCell(record.Target), yesNo(record.Empty)); err != nil {
 			return err
 		}
 	}

@@ -148,3 +148,32 @@ func TestExecute_a_file_that_is_not_there_is_made_by_migrate_alone(t *testing.T)
 	r := execute(t.Context(), command.Options{}, env, "queues")
 	require.Zero(t, r.code, r.err)
 }
+
+// The parser of flags would name its functions.
+func TestExecute_a_flag_that_takes_a_number_says_so(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	for flag, want := range map[string]string{
+		"dead list --after x":                     `postbox: --after: "x" is not a whole number`,
+		"dead list --limit 1.5":                   `postbox: --limit: "1.5" is not a whole number`,
+		"dead list --like 9999999999999999999999": `postbox: --like: "9999999999999999999999" is not a number of that size`,
+		"queues --watch=maybe":                    `postbox: --watch: "maybe" is not true or false`,
+	} {
+		r := b.run(strings.Fields(flag)...)
+		require.Equal(t, command.ExitUsage, r.code, flag)
+		require.Contains(t, r.err, want)
+		require.NotContains(t, r.err, "strconv")
+	}
+}
+
+func TestAudit_goes_on_with_the_cursor_that_it_prints(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	_, cursor, found := strings.Cut(strings.TrimSpace(b.run("audit", "--limit", "1").err), "--before ")
+	require.True(t, found)
+	require.NotEqual(t, b.ok("audit", "--limit", "1"), b.ok("audit", "--limit", "1", "--before", cursor))
+	require.Equal(t, command.ExitUsage, b.run("dead", "list", "--after", cursor).code)
+	r := b.run("audit", "--before", "1")
+	require.Equal(t, command.ExitUsage, r.code, "the id of a dead letter")
+	require.Contains(t, r.err, "is not a cursor of this list")
+}

@@ -8,15 +8,15 @@ import (
 
 // inboxRecord is the state of the inboxes of a consumer.
 type inboxRecord struct {
-	targetRecord
+	admin.Target
 	Dead     int            `json:"dead"`
 	Done     int            `json:"done"`
 	Settings settingsRecord `json:"settings,omitzero"`
 }
 
-func inboxRecordOf(info admin.InboxInfo) inboxRecord {
+func inboxRecordOf(info admin.QueueInfo) inboxRecord {
 	return inboxRecord{
-		targetRecord: recordOf(admin.Inbox(info.Consumer)), Dead: info.Dead, Done: info.Done,
+		Target: info.Target, Dead: info.Dead, Done: info.Done,
 		Settings: settingsRecordOf(info.Settings),
 	}
 }
@@ -37,18 +37,14 @@ queues" has them.`,
 }
 
 func (s *session) listInboxes() error {
-	a, err := s.admin("")
-	if err != nil {
-		return err
-	}
-	inboxes, err := a.Inboxes(s.cmd.Context())
+	_, inboxes, err := s.states(s.cmd.Context())
 	if err != nil {
 		return err
 	}
 	list := s.list("INBOX", "DEAD", "DONE", "HISTORY")
 	for _, info := range inboxes {
 		record := inboxRecordOf(info)
-		err := list.add(record, record.cell(), amount(info.Dead), amount(info.Done),
+		err := list.add(record, targetCell(record.Target), amount(info.Dead), amount(info.Done),
 			orDefault(record.Settings.History))
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func consumer(t *testing.T) *bench {
 	t.Helper()
 	b := shop(t)
 	b.received(3)
-	require.NoError(t, b.admin().SetSettings(admin.ContextWithActor(t.Context(), "ada@office"), admin.Inbox("billing"), admin.Settings{History: time.Hour}))
+	require.NoError(t, storeSettings(admin.ContextWithActor(t.Context(), "ada@office"), b.admin(), admin.Inbox("billing"), admin.Settings{History: time.Hour}))
 	return b
 }
 

@@ -115,6 +115,6 @@ func (p *program) keysResumeCommand() *cobra.Command {
 
 // changedKey prints that a key was changed.
 func (s *session) changedKey(target admin.Target, action, key, what string) error {
-	record := changeRecord{Action: action, Target: recordOf(target), Key: key}
+	record := changeRecord{Action: action, Target: target, Key: key}
 	return s.one(record, fmt.Sprintf("Key %s of %s %s.\n", nameCell(key), record.Target, what))
 }

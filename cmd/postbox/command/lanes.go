@@ -46,14 +46,14 @@ returned, and CALLED WITH the id of its message, for "postbox messages show".`,
 			if err != nil {
 				return err
 			}
-			found, err := a.LaneHolders(s.cmd.Context(), target.one())
+			lanes, holders, err := a.Lanes(s.cmd.Context(), target.one())
 			if err != nil {
 				return err
 			}
 			if members {
-				return s.listMembers(found.Members)
+				return s.listMembers(holders)
 			}
-			return s.listLanes(found.Lanes)
+			return s.listLanes(lanes)
 		}),
 	}
 	target.addTo(cmd)

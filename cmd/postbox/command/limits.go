@@ -1,9 +1,12 @@
 package command
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
@@ -31,32 +34,40 @@ func limitFrom(stored bool) string {
 	return fromConfig
 }
 
-func limitRecordOf(l admin.LimitInfo) limitRecord {
-	record := limitRecord{Scope: l.Scope, Topic: l.Topic}
-	if l.PerSecond != 0 || l.PerSecondStored {
-		record.PerSecond, record.PerSecondFrom = &l.PerSecond, limitFrom(l.PerSecondStored)
+// limitRecordsOf lists the limits of an outbox or a queue: in total, then of topics by name.
+func limitRecordsOf(info admin.QueueInfo) (records []limitRecord) {
+	add := func(scope, topic string, l postbox.Limit, stored admin.Settings) {
+		record := limitRecord{Scope: scope, Topic: topic}
+		if l.PerSecond != 0 || stored.PerSecond != 0 {
+			record.PerSecond, record.PerSecondFrom = &l.PerSecond, limitFrom(stored.PerSecond != 0)
+		}
+		if l.AtOnce != 0 || stored.AtOnce != 0 {
+			record.AtOnce, record.AtOnceFrom = &l.AtOnce, limitFrom(stored.AtOnce != 0)
+		}
+		if record.PerSecond != nil || record.AtOnce != nil {
+			records = append(records, record)
+		}
 	}
-	if l.AtOnce != 0 || l.AtOnceStored {
-		record.AtOnce, record.AtOnceFrom = &l.AtOnce, limitFrom(l.AtOnceStored)
+	add("total", "", info.Limits.Total, info.Settings)
+	for _, topic := range slices.Sorted(maps.Keys(info.Limits.Topics)) {
+		add("topic", topic, info.Limits.Topics[topic], admin.Settings{})
 	}
-	return record
+	return records
 }
 
 // limitsCell writes limits for a table.
 func limitsCell(info admin.QueueInfo) string {
 	var parts []string
-	for _, l := range info.Limits {
-		record, of := limitRecordOf(l), ""
-		switch l.Scope {
-		case "topic":
+	for _, l := range limitRecordsOf(info) {
+		of := ""
+		if l.Topic != "" {
 			of = "topic " + nameCell(l.Topic) + " "
-		case "total":
 		}
-		if record.PerSecond != nil {
-			parts = append(parts, of+limitText(l.PerSecond, "/s", "any rate")+" ("+record.PerSecondFrom+")")
+		if l.PerSecond != nil {
+			parts = append(parts, of+limitText(*l.PerSecond, "/s", "any rate")+" ("+l.PerSecondFrom+")")
 		}
-		if record.AtOnce != nil {
-			parts = append(parts, of+limitText(float64(l.AtOnce), " at once", "any number at once")+" ("+record.AtOnceFrom+")")
+		if l.AtOnce != nil {
+			parts = append(parts, of+limitText(float64(*l.AtOnce), " at once", "any number at once")+" ("+l.AtOnceFrom+")")
 		}
 	}
 	if info.LimitsDiffer {

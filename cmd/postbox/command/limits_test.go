@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -30,11 +31,20 @@ func limited(t *testing.T) *bench {
 	})
 	process(b.queue, "host 42", postbox.Limits{Total: postbox.Limit{AtOnce: 40}})
 	process(b.queue, "host 43", postbox.Limits{})
-	require.NoError(t, b.admin().SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{PerSecond: 10, AtOnce: -1}))
+	require.NoError(t, storeSettings(t.Context(), b.admin(), admin.Outbox("outbox"), admin.Settings{PerSecond: 10, AtOnce: -1}))
 	return b
 }
 
 func TestOutput_of_limits(t *testing.T) {
 	t.Parallel()
 	eachOutput(t, limited, map[string]string{"queues-limits": "queues"})
+}
+
+// storeSettings stores settings in place of those that are stored.
+func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
+	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }

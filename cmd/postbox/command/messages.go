@@ -135,7 +135,7 @@ func (s *session) listMessages(flags messageFlags) error {
 // notInHistory says why a history may lack messages: an outbox or a queue keeps none unless it is
 // told to.
 func (s *session) notInHistory(target admin.Target) {
-	s.progress("No such message is in the history of the %s. It has messages that were done while a history was kept: \"postbox set --history\" says for how long.", recordOf(target))
+	s.progress("No such message is in the history of the %s. It has messages that were done while a history was kept: \"postbox set --history\" says for how long.", target)
 }
 
 // listFilter reads the flags that choose messages of a list.
@@ -223,7 +223,7 @@ func (s *session) shown(target targetFlags, ids []string, topic, uniqueKey strin
 		if err != nil {
 			return nil, err
 		}
-		return a.Message(s.cmd.Context(), target.one(), named[0])
+		return a.Message(s.cmd.Context(), admin.Filter{Target: target.one(), ID: named[0]})
 	case len(ids) > 0:
 		return nil, usagef("--unique-key: leave out the ID %s", ids[0])
 	}
@@ -231,7 +231,7 @@ func (s *session) shown(target targetFlags, ids []string, topic, uniqueKey strin
 	if err != nil {
 		return nil, err
 	}
-	return a.UniqueMessage(s.cmd.Context(), target.one(), topic, uniqueKey)
+	return a.Message(s.cmd.Context(), admin.Filter{Target: target.one(), Topic: topic, UniqueKey: uniqueKey})
 }
 
 // leftOut says how much of a message the history has not kept, and is empty if it has kept all.

@@ -123,7 +123,7 @@ func (c *messageChoice) describe() string {
 	if c.limit > 0 {
 		parts = append(parts, fmt.Sprintf("--limit %d", c.limit))
 	}
-	return "messages of " + recordOf(c.target.one()).String() + " with " + strings.Join(parts, " ")
+	return "messages of " + c.target.one().String() + " with " + strings.Join(parts, " ")
 }
 
 // messageAct is what a command does with messages: with one, and with those that a filter chooses.
@@ -147,7 +147,7 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 	}
 	if len(ids) > 0 {
 		if what.asksForID {
-			if err := s.confirm(what.question(count(len(ids), "message") + " of " + recordOf(choice.target.one()).String())); err != nil {
+			if err := s.confirm(what.question(count(len(ids), "message") + " of " + choice.target.one().String())); err != nil {
 				return err
 			}
 		}
@@ -213,7 +213,7 @@ func numberFound(n int) string {
 	case n == 0:
 		return ""
 	case n > maxCounted:
-		return fmt.Sprintf("more than %d messages", maxCounted)
+		return "more than " + count(maxCounted, "message")
 	default:
 		return count(n, "message")
 	}

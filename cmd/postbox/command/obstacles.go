@@ -12,14 +12,14 @@ import (
 // obstacles says what keeps the messages of these targets, and names calls that have not returned
 // for so long. Operators must not wait for what does not end by itself. It says nothing if that
 // cannot be read: the role may have the rights of a probe alone.
-func (s *session) obstacles(ctx context.Context, of map[targetRecord]bool, callsOf time.Duration) string {
+func (s *session) obstacles(ctx context.Context, of map[admin.Target]bool, callsOf time.Duration) string {
 	queues, err := s.queues(ctx)
 	if err != nil {
 		return ""
 	}
 	var text strings.Builder
 	for _, info := range queues {
-		if !of[recordOf(info.Target)] || info.Pending == 0 { // the last message has been handled since
+		if !of[info.Target] || info.Pending == 0 { // the last message has been handled since
 			continue
 		}
 		kept := keptBy(info)
@@ -27,10 +27,10 @@ func (s *session) obstacles(ctx context.Context, of map[targetRecord]bool, calls
 			kept = s.stuckKeys(ctx, info.Target)
 		}
 		if len(kept) > 0 {
-			fmt.Fprintf(&text, "; %s: %s", recordOf(info.Target), strings.Join(kept, ", "))
+			fmt.Fprintf(&text, "; %s: %s", info.Target, strings.Join(kept, ", "))
 		}
-		if call := longCall(info, callsOf); call != "" {
-			text.WriteString("; " + call)
+		if call := info.LongCall; call != nil && time.Since(call.Since) >= callsOf {
+			text.WriteString("; " + longCall(info))
 		}
 	}
 	return text.String()
@@ -45,7 +45,7 @@ func (s *session) stuckKeys(ctx context.Context, of admin.Target) []string {
 	if keys, err := a.StuckKeys(ctx, admin.Filter{Target: of, Limit: 1}); err != nil || len(keys) == 0 {
 		return nil
 	}
-	target := recordOf(of)
+	target := of
 	return []string{fmt.Sprintf("keys are stuck: \"postbox keys stuck --%s %s\" lists them", target.Kind, shellWord(target.Name))}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // queueRecord is the state of an outbox or a queue.
 type queueRecord struct {
-	targetRecord
+	admin.Target
 	Processes    int            `json:"processes"`
 	PausedSince  time.Time      `json:"paused_since,omitzero"`
 	PausedKeys   int            `json:"paused_keys"`
@@ -42,14 +42,11 @@ type outageRecord struct {
 
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
-		targetRecord: recordOf(info.Target), Processes: info.Processes,
+		Target: info.Target, Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: callRecordOf(info.LongCall), Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done,
-		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), LimitsDiffer: info.LimitsDiffer,
-	}
-	for _, limit := range info.Limits {
-		record.Limits = append(record.Limits, limitRecordOf(limit))
+		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), Limits: limitRecordsOf(info), LimitsDiffer: info.LimitsDiffer,
 	}
 	for _, outage := range info.Outages {
 		record.Outages = append(record.Outages, outageRecord{outage.Topic, utc(outage.Since)})
@@ -84,11 +81,7 @@ looked at.`,
 			if interval.Duration < time.Second {
 				return usagef("--interval: use at least 1s")
 			}
-			a, err := s.admin("")
-			if err != nil {
-				return err
-			}
-			return s.repeat(watch, interval.Duration, func(ctx context.Context) error { return s.printQueues(ctx, a) })
+			return s.repeat(watch, interval.Duration, s.printQueues)
 		}),
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "print again and again until the command is interrupted")
@@ -96,15 +89,15 @@ looked at.`,
 	return cmd
 }
 
-func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
-	queues, err := a.Queues(ctx)
+func (s *session) printQueues(ctx context.Context) error {
+	queues, err := s.queues(ctx)
 	if err != nil {
 		return err
 	}
 	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "LONG CALL", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES", "LIMITS")
 	for _, info := range queues {
 		record := queueRecordOf(info)
-		cells := []string{record.cell(), stateOf(info)}
+		cells := []string{targetCell(info.Target), stateOf(info)}
 		cells = append(cells, amount(info.Pending), amount(info.Due), number(info.InFlight), callCell(info.LongCall))
 		cells = append(cells, amount(info.Failing), amount(info.Parked), amount(info.Dead), amount(info.Done))
 		oldest := "-"
@@ -123,7 +116,7 @@ func amount(n int) string {
 	if n > admin.CountedUpTo {
 		return grouped(admin.CountedUpTo) + "+"
 	}
-	return number(n)
+	return grouped(n)
 }
 
 // amountOf is a number of messages with its noun.

@@ -47,7 +47,10 @@ has no SENT, and one that has sent no receipt and is not awaited has no line.`,
 			if err != nil {
 				return err
 			}
-			receipts, err := a.Receipts(s.cmd.Context(), id)
+			if id == "" {
+				return usagef("the id of the message is empty")
+			}
+			receipts, _, err := a.Receipts(s.cmd.Context(), admin.Filter{MessageID: id})
 			if err != nil {
 				return err
 			}
@@ -106,7 +109,7 @@ func (s *session) listMissing(flags missingFlags) error {
 	if err != nil {
 		return err
 	}
-	receipts, next, err := a.MissingReceipts(s.cmd.Context(), filter)
+	receipts, next, err := a.Receipts(s.cmd.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -141,8 +141,8 @@ func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags repla
 		}
 		messages = n
 	}
-	return s.confirm(fmt.Sprintf("Let %s be handled again by the %s?", messages, recordOf(to)),
-		"history of the "+recordOf(from).String()+", messages of "+strings.Join(flags.described(), " "))
+	return s.confirm(fmt.Sprintf("Let %s be handled again by the %s?", messages, to),
+		"history of the "+from.String()+", messages of "+strings.Join(flags.described(), " "))
 }
 
 // described names the flags that choose messages.

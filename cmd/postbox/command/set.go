@@ -84,7 +84,7 @@ confirmation.`,
 }
 
 func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, flags setFlags) error {
-	if target.IsInbox() && flags != (setFlags{history: flags.history}) {
+	if target.Kind == kindInbox && flags != (setFlags{history: flags.history}) {
 		return usagef("no message waits for an inbox, so it has one setting: leave out all but --history")
 	}
 	if _, err := flags.apply(admin.Settings{}); err != nil {
@@ -96,7 +96,7 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 	}
 	if flags != (setFlags{}) {
 		if flags.history != "" && done > 0 || flags.retention != "" {
-			question := fmt.Sprintf("Change how long %s keeps messages? What is older is deleted.", recordOf(target))
+			question := fmt.Sprintf("Change how long %s keeps messages? What is older is deleted.", target)
 			if err := s.confirm(question); err != nil {
 				return err
 			}
@@ -111,36 +111,20 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 	}
 	record := settingsRecordOf(settings)
 	return s.one(struct {
-		Target   targetRecord   `json:"target"`
+		Target   admin.Target   `json:"target"`
 		Settings settingsRecord `json:"settings"`
-	}{recordOf(target), record}, record.text(target))
+	}{target, record}, record.text(target))
 }
 
 // storedSettings reads the settings of one target, and how many messages its history has. The
 // package admin has them only in the list of all.
 func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (settings admin.Settings, done int, err error) {
-	if target.IsInbox() {
-		return storedOfInbox(ctx, a, target)
-	}
-	queues, err := a.Queues(ctx)
+	all, err := a.Queues(ctx)
 	if err != nil {
 		return admin.Settings{}, 0, err
 	}
-	for _, info := range queues {
+	for _, info := range all {
 		if info.Target == target {
-			return info.Settings, info.Done, nil
-		}
-	}
-	return admin.Settings{}, 0, notFound(target)
-}
-
-func storedOfInbox(ctx context.Context, a *admin.Admin, target admin.Target) (settings admin.Settings, done int, err error) {
-	inboxes, err := a.Inboxes(ctx)
-	if err != nil {
-		return admin.Settings{}, 0, err
-	}
-	for _, info := range inboxes {
-		if admin.Inbox(info.Consumer) == target {
 			return info.Settings, info.Done, nil
 		}
 	}
@@ -149,10 +133,10 @@ func storedOfInbox(ctx context.Context, a *admin.Admin, target admin.Target) (se
 
 func notFound(target admin.Target) error {
 	lists := "queues"
-	if target.IsInbox() {
+	if target.Kind == kindInbox {
 		lists = "inboxes"
 	}
-	return fmt.Errorf("there is no %s: %w: \"postbox %s\" lists the names", recordOf(target), admin.ErrNotFound, lists)
+	return fmt.Errorf("there is no %s: %w: \"postbox %s\" lists the names", target, admin.ErrNotFound, lists)
 }
 
 // text lists the settings for people.
@@ -168,8 +152,8 @@ func (r settingsRecord) text(target admin.Target) string {
 		}
 	}
 	whole := func(n int, negative string) string { return orWord(float64(n), negative, decimal) }
-	title := "Settings of " + recordOf(target).String() + ":\n"
-	if target.IsInbox() {
+	title := "Settings of " + target.String() + ":\n"
+	if target.Kind == kindInbox {
 		return title + fields(field{"history", orDefault(r.History)})
 	}
 	return title + fields(

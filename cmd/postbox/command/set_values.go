@@ -79,9 +79,6 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		}
 		*s.value = d
 	}
-	if err := settings.Validate(); err != nil {
-		return settings, usage(err)
-	}
 	return settings, nil
 }
 

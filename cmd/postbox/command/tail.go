@@ -185,8 +185,8 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 	if after := t.letters - tailLetters; after > 0 {
 		filter.After = strconv.FormatInt(after, 10)
 	}
-	if t.target.IsInbox() {
-		filter.Target, filter.Consumer = admin.Target{}, t.target.Name()
+	if t.target.Kind == kindInbox {
+		filter.Target, filter.Consumer = admin.Target{}, t.target.Name
 	}
 	letters, _, err := t.admin.DeadLetters(ctx, filter)
 	for _, l := range letters {

@@ -168,9 +168,9 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	if noun == outboxOrQueue {
-		return fmt.Sprintf("%d outboxes or queues", n)
+		return grouped(n) + " outboxes or queues"
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return grouped(n) + " " + noun + "s"
 }
 
 // are is a number with its noun, and is or are.

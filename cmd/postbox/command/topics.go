@@ -119,6 +119,6 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 
 // changedTopic prints that a topic was changed.
 func (s *session) changedTopic(target admin.Target, action, topic, what string) error {
-	record := changeRecord{Action: action, Target: recordOf(target), Topic: topic}
+	record := changeRecord{Action: action, Target: target, Topic: topic}
 	return s.one(record, fmt.Sprintf("Topic %s of %s %s.\n", nameCell(topic), record.Target, what))
 }

@@ -67,26 +67,9 @@ func (t *targetFlags) addFilterWithInboxTo(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue", "inbox")
 }
 
-// targetRecord is how JSON names a target.
-type targetRecord struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-}
-
-func recordOf(target admin.Target) targetRecord {
-	switch {
-	case target.IsInbox():
-		return targetRecord{"inbox", target.Name()}
-	case target.IsQueue():
-		return targetRecord{"queue", target.Name()}
-	default:
-		return targetRecord{"outbox", target.Name()}
-	}
-}
-
-// compare orders targets by their kinds, and then by their names.
-func (t targetRecord) compare(other targetRecord) int {
-	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(t.Name, other.Name))
+// byKind orders targets by their kinds, and then by their names.
+func byKind(a, b admin.Target) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
 // The beginnings of names in the database that are those of queues, and of the histories of
@@ -107,28 +90,29 @@ func targetNamed(stored string) admin.Target {
 	return admin.Outbox(stored)
 }
 
-// kindMissing is the kind of a target without a row.
-const kindMissing = "missing"
+// The kinds of targets. A target without a row is missing.
+const (
+	kindQueue   = "queue"
+	kindInbox   = "inbox"
+	kindMissing = "missing"
+)
 
 // stored names a target by what the database has. Messages may name one that has no row, such as
 // after a restore.
-func stored(id int64, name sql.NullString) targetRecord {
+func stored(id int64, name sql.NullString) admin.Target {
 	if !name.Valid {
-		return targetRecord{kindMissing, "id " + number(id)}
+		return admin.Target{Kind: kindMissing, Name: "id " + number(id)}
 	}
-	return recordOf(targetNamed(name.String))
+	return targetNamed(name.String)
 }
 
-// cell names the target in a table.
-func (t targetRecord) cell() string {
+// targetCell names a target in a table.
+func targetCell(t admin.Target) string {
 	if t.Kind == kindMissing {
 		return t.Kind + " " + t.Name
 	}
 	return t.Kind + " " + nameCell(t.Name)
 }
-
-// String names the target in a sentence.
-func (t targetRecord) String() string { return t.Kind + " " + strconv.Quote(t.Name) }
 
 // maxDays is the longest duration that a flag takes.
 const maxDays = 36500

@@ -164,7 +164,10 @@ func (r *run) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = operator.SetSettings(ctx, admin.Outbox(spool.DefaultOutbox), admin.Settings{History: role.OutboxHistory})
+	_, err = operator.ChangeSettings(ctx, admin.Outbox(spool.DefaultOutbox), func(stored *admin.Settings) error {
+		stored.History = role.OutboxHistory
+		return nil
+	})
 	r.keptSince = time.Now() // the database is on this machine, and has the same clock
 	return err
 }

@@ -129,7 +129,11 @@ func (p *process) set(ctx context.Context, operator *admin.Admin) error {
 	if target == admin.Outbox(spool.DefaultOutbox) {
 		settings.History = OutboxHistory
 	}
-	return operator.SetSettings(ctx, target, settings)
+	_, err := operator.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
 }
 
 // OutboxHistory is how long the outbox keeps what it has published: for the whole run, so that
@@ -168,7 +172,7 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 
 // ConsumerOf says whose letter it is: the topic of a message in a queue is the queue's name.
 func ConsumerOf(letter admin.DeadLetter) string {
-	if letter.Consumer != "" || letter.Outbox == spool.DefaultOutbox {
+	if letter.Consumer != "" || letter.Target == admin.Outbox(spool.DefaultOutbox) {
 		return letter.Consumer
 	}
 	return letter.Topic

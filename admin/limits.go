@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // LimitsOf returns the limits of a spool: those that a process is configured with, and in total
@@ -18,7 +19,7 @@ func (o *overview) addLimits(limits postbox.Limits) {
 	switch {
 	case o.Members == 1: // this is the first
 		o.Configured = limits
-	case !limits.Equal(o.Configured):
+	case !spool.SameLimits(limits, o.Configured):
 		o.LimitsDiffer = true
 		if compareLimits(limits, o.Configured) < 0 {
 			o.Configured = limits
@@ -41,7 +42,7 @@ func limitsByTopic(l postbox.Limits) (limits []postbox.Limit) {
 }
 
 func compareLimit(a, b postbox.Limit) int {
-	return cmp.Or(smaller(a.PerSecond, b.PerSecond), smaller(a.AtOnce, b.AtOnce))
+	return cmp.Or(smaller(a.PerSecond, b.PerSecond), smaller(a.MaxConcurrent, b.MaxConcurrent))
 }
 
 func smaller[N int | float64](a, b N) int {

@@ -24,7 +24,7 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		b.target = admin.Outbox("limited")
 		var broker message.Publisher = gochannel.NewGoChannel(gochannel.Config{}, nil)
 		f, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Outbox: b.target.Name, Limits: postbox.Limits{
-			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
+			Total: postbox.Limit{PerSecond: 50, MaxConcurrent: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {MaxConcurrent: 40}},
 		}}, nil)
 		require.NoError(t, err)
 		ended := make(chan error, 1)

@@ -61,13 +61,10 @@ func (s Settings) check() error {
 		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
 			s.Attempts, postbox.Unlimited))
 	}
-	limit := postbox.Limit{PerSecond: s.PerSecond, AtOnce: max(s.AtOnce, 0)}
-	if limit.PerSecond < 0 {
-		limit.PerSecond = 0
+	if !(s.PerSecond < 0) { // NaN is not
+		problems = append(problems, spool.ValidRate(s.PerSecond))
 	}
-	if err := limit.Validate(); err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, spool.ValidCalls("AtOnce", max(s.AtOnce, 0)))
 	for _, span := range []struct {
 		name, negative string
 		d              time.Duration

@@ -67,7 +67,7 @@ func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
 	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
 	require.NotContains(t, b.page("queue?outbox=outbox").text(), "Limits")
 	beat := spool.Heartbeat{InFlight: map[string]int{}, Limits: postbox.Limits{
-		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2.5}},
+		Total: postbox.Limit{PerSecond: 50, MaxConcurrent: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2.5}},
 	}}
 	for holder, text := range map[string]string{"1": beat.Encode(), "2": "{}"} {
 		b.Database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, ?, ?, ? FROM postbox_spools",

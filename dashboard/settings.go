@@ -163,8 +163,8 @@ func readRate(into *float64) func(text string) error {
 			return nil
 		}
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n >= postbox.LeastPerSecond && n <= postbox.MostPerSecond) { // NaN is not
-			return fmt.Errorf("%.30q is no number from %s to %d", text, rateText(postbox.LeastPerSecond), postbox.MostPerSecond)
+		if err != nil || !(n >= spool.MinPerSecond && n <= spool.MaxPerSecond) { // NaN is not
+			return fmt.Errorf("%.30q is no number from %s to %d", text, rateText(spool.MinPerSecond), spool.MaxPerSecond)
 		}
 		*into = n
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Config says how an outbox is drained. The zero value has all defaults.
@@ -109,9 +110,8 @@ func (c Config) validate(kind postbox.Dialect) error {
 	problems := []error{
 		validateOutbox(c.Outbox), drain.Valid(c.Tuning, c.Concurrency, c.Retry, dialect.Kind(kind)),
 		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
-		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
+		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout), spool.ValidLimits(c.Limits),
 	}
-	problems = append(problems, drain.ValidLimits(c.Limits)...)
 	if c.Tail != nil && !dialect.Kind(kind).Can().Tails {
 		problems = append(problems, fmt.Errorf("Tail: the log of %s cannot be read: leave Tail empty, since only that of PostgreSQL can", kind))
 	}

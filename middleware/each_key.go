@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // LimitEachKey returns a middleware that starts at most perSecond messages of each ordering key in
@@ -22,11 +23,11 @@ import (
 // and the message is handled again.
 //
 // It is safe for concurrent use. It forgets keys that may start at once. LimitEachKey panics if
-// perSecond is not between [postbox.LeastPerSecond] and [postbox.MostPerSecond], as Watermill's
-// router does when a handler cannot be added.
+// perSecond is not between 0.00001 and 1,000,000, as Watermill's router does when a handler cannot
+// be added.
 func LimitEachKey(perSecond float64) message.HandlerMiddleware {
-	if err := (postbox.Limit{PerSecond: perSecond}).Validate(); err != nil || perSecond == 0 {
-		panic("LimitEachKey: perSecond is not a rate: use a number from postbox.LeastPerSecond to postbox.MostPerSecond")
+	if err := spool.ValidRate(perSecond); err != nil || perSecond == 0 {
+		panic("LimitEachKey: perSecond is not a rate: use a number from 0.00001 to 1,000,000")
 	}
 	l := &keyLimit{step: time.Duration(float64(time.Second) / perSecond), next: map[string]time.Time{}, prune: leastKeys}
 	return func(h message.HandlerFunc) message.HandlerFunc {

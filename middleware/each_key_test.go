@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
@@ -60,7 +61,7 @@ func TestLimitEachKey_starts_the_messages_of_a_key_at_its_rate_and_holds_up_no_o
 
 func TestLimitEachKey_does_not_wait_when_the_context_ends(t *testing.T) {
 	t.Parallel()
-	handler := middleware.LimitEachKey(postbox.LeastPerSecond)(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	handler := middleware.LimitEachKey(spool.MinPerSecond)(func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	_, err := handler(keyedMessage("a"))
 	require.NoError(t, err)
 	msg := keyedMessage("a")
@@ -73,7 +74,7 @@ func TestLimitEachKey_does_not_wait_when_the_context_ends(t *testing.T) {
 
 func TestLimitEachKey_panics_without_a_rate(t *testing.T) {
 	t.Parallel()
-	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(1), postbox.LeastPerSecond / 2} {
+	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(1), spool.MinPerSecond / 2} {
 		require.Panics(t, func() { middleware.LimitEachKey(rate) }, "%g", rate)
 	}
 }

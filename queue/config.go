@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Defaults of settings in [Config], where they are explained.
@@ -155,14 +156,13 @@ func (c *Config) setDefaults() {
 
 // validate returns all problems of the configuration, for a database of that kind.
 func (c Config) validate(kind dialect.Kind) error {
-	problems := []error{drain.Valid(c.Tuning, c.Concurrency, c.Retry, kind), drain.Positive("MicroBatch", c.MicroBatch)}
+	problems := []error{drain.Valid(c.Tuning, c.Concurrency, c.Retry, kind), drain.Positive("MicroBatch", c.MicroBatch), spool.ValidLimits(c.Limits)}
 	if c.Mode < Sequential || c.Mode > Single {
 		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
 	}
 	if c.Head < SkipHead || c.Head > ParkHead {
 		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
-	problems = append(problems, drain.ValidLimits(c.Limits)...)
 	if len(c.Limits.Topics) > 0 {
 		problems = append(problems, errors.New("Limits: Topics is for an outbox: set Total, since a queue has one topic"))
 	}

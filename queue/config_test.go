@@ -46,7 +46,7 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"PoisonOutbox: it is a nil *forwarder.Publisher":        {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
 		"Retry: Attempts: -2":                                   {Retry: postbox.RetryProfile{Attempts: -2}},
 		"queue subscriber: invalid config: PageSize: -":         {Tuning: postbox.Tuning{PageSize: -7}},
-		"Limits: Total: AtOnce: -1":                             {Limits: postbox.Limits{Total: postbox.Limit{AtOnce: -1}}},
+		"Limits: Total: MaxConcurrent: -1":                      {Limits: postbox.Limits{Total: postbox.Limit{MaxConcurrent: -1}}},
 		"Limits: Topics is for an outbox":                       {Limits: postbox.Limits{Topics: map[string]postbox.Limit{"a": {}}}},
 	} {
 		_, err := queue.NewSubscriber(store, config, nil)

@@ -59,7 +59,7 @@ func ExampleConfig_limits() {
 		must(err)
 	}
 
-	limits := postbox.Limits{Total: postbox.Limit{AtOnce: 1}}
+	limits := postbox.Limits{Total: postbox.Limit{MaxConcurrent: 1}}
 	subscriber, err := queue.NewSubscriber(store, queue.Config{Concurrency: 10, Limits: limits}, nil)
 	must(err)
 	messages, err := subscriber.Subscribe(ctx, "calls")

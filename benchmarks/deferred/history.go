@@ -37,7 +37,7 @@ func History() measure.Scenario {
 
 // neverReached limits a queue.
 var neverReached = postbox.Limits{
-	Total: postbox.Limit{PerSecond: mostPerSecond, AtOnce: mostAtOnce},
+	Total: postbox.Limit{PerSecond: mostPerSecond, MaxConcurrent: mostAtOnce},
 }
 
 // mostPerSecond and mostAtOnce are more than any contender does.

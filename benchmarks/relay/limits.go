@@ -13,7 +13,7 @@ import (
 // its topic.
 func Limits() measure.Scenario {
 	const most, atOnce = 1_000_000, 10_000 // more than any forwarder does
-	limit := postbox.Limit{PerSecond: most, AtOnce: atOnce}
+	limit := postbox.Limit{PerSecond: most, MaxConcurrent: atOnce}
 	drain := func(limits postbox.Limits) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
 			n := stage.Scale(50_000, 20_000)

@@ -266,7 +266,7 @@ func TestDrainer_settings_of_limits(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	handler := newStanding()
 	c := config("one")
-	c.BatchSize, c.Limits.Total.AtOnce = 1, lanes+1
+	c.BatchSize, c.Limits.Total.MaxConcurrent = 1, lanes+1
 	r := b.start(b.Database.DB, handler, c)
 	list := drafts(8, func(int) string { return "" })
 	b.Append(b.Database.DB, list[:4]...)

@@ -3,12 +3,10 @@ package drain
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -28,19 +26,6 @@ type limiter struct {
 	*core
 	lease    *lease // without it this process takes nothing
 	reported bool   // how many messages wait for limits
-}
-
-// ValidLimits returns all problems of limits.
-func ValidLimits(l postbox.Limits) (problems []error) {
-	if err := l.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("Limits: %w", err))
-	}
-	for _, topic := range slices.Sorted(maps.Keys(l.Topics)) {
-		if err := spool.CheckTopic(topic); topic != "" && err != nil { // Validate names an empty one
-			problems = append(problems, fmt.Errorf("Limits: Topics: %w", err))
-		}
-	}
-	return problems
 }
 
 // takeFromLimits takes from the database what the limits ask for, and gives back slots that this
@@ -102,12 +87,12 @@ func (lim *limiter) takeFrom(ctx context.Context, a *schedule.Ask, slots []diale
 			if !slices.Contains(a.Held, slot.Number) {
 				back = append(back, slot)
 			}
-		case slot.State == "free" && len(free) < a.Slots && slot.Number <= int64(a.Limit.AtOnce):
+		case slot.State == "free" && len(free) < a.Slots && slot.Number <= int64(a.Limit.MaxConcurrent):
 			free = append(free, slot)
 		}
 	}
 	var absent []int64
-	for n := len(slots); n == 0 || n <= a.Limit.AtOnce && len(free)+len(absent) < a.Slots; n++ {
+	for n := len(slots); n == 0 || n <= a.Limit.MaxConcurrent && len(free)+len(absent) < a.Slots; n++ {
 		absent = append(absent, int64(n))
 	}
 	if len(absent) > 0 {
@@ -176,7 +161,7 @@ func (d *Drainer) Repeat(ctx context.Context, messages []*spool.Message) bool {
 
 // reportLimits reports how many messages wait for limits.
 func (lim *limiter) reportLimits() {
-	if limited := !lim.config.Limits.None(); limited || lim.reported {
+	if limited := !spool.NoLimits(lim.config.Limits); limited || lim.reported {
 		now := lim.scheduler.HeldUp()
 		lim.configured.Meter.HeldUp(now.Total, now.Topics)
 		lim.reported = limited

@@ -108,7 +108,7 @@ func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_differe
 		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.ChangeSlots(limit, "one", 1, read[""][2:])))
 		read, now, err := d.limits.readLimits(t.Context())
 		require.NoError(t, err)
-		ask := schedule.Ask{Limit: postbox.Limit{AtOnce: 2}, Slots: 1}
+		ask := schedule.Ask{Limit: postbox.Limit{MaxConcurrent: 2}, Slots: 1}
 		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
 		require.Equal(t, []int64{1}, ask.Got)
 		read, _, err = d.limits.readLimits(t.Context())

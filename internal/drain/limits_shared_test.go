@@ -113,7 +113,7 @@ func TestDrainer_limits_of_calls_at_once_leave_no_process_without_slots(t *testi
 		b := newBench(t, database)
 		const slots = 2
 		c := &counter{handled: map[string]int{}, while: 5 * time.Millisecond}
-		b.three(c, postbox.Limits{Total: postbox.Limit{AtOnce: slots}})
+		b.three(c, postbox.Limits{Total: postbox.Limit{MaxConcurrent: slots}})
 		for part := range 10 {
 			b.Append(database.DB, drafts((part+1)*300, func(i int) string { return keyOf(i % lanes) })[part*300:]...)
 		}
@@ -130,7 +130,7 @@ func TestDrainer_G8_limits_slots_of_a_process_that_crashes_are_free(t *testing.T
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		limited := func(c *drain.Config) { c.Limits.Topics = map[string]postbox.Limit{"orders": {AtOnce: 1}} }
+		limited := func(c *drain.Config) { c.Limits.Topics = map[string]postbox.Limit{"orders": {MaxConcurrent: 1}} }
 		standing := newStanding()
 		first := b.spawn("first", func(*process) drain.Handler { return standing }, limited)
 		signal(t, first.Ready(), "one is there")

@@ -139,7 +139,7 @@ func TestDrainer_limits_of_calls_at_once_hold_while_processes_come_and_go(t *tes
 			t.Parallel()
 			b := newBench(t, testdb.Postgres(t))
 			w := newWatch()
-			b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{AtOnce: n}})
+			b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{MaxConcurrent: n}})
 			require.LessOrEqual(t, w.most, n)
 			require.Greater(t, w.most, n/3, "and they are used")
 		})
@@ -262,17 +262,4 @@ func TestDrainer_G8_many_limited_topics_hold_up_no_other(t *testing.T) {
 			require.True(t, slices.IsSorted(startingWith(handler.ids(), name)), name)
 		}
 	})
-}
-
-func TestValidLimits_name_topics_that_cannot_exist(t *testing.T) {
-	t.Parallel()
-	of := func(topic string) postbox.Limits {
-		return postbox.Limits{Topics: map[string]postbox.Limit{topic: {PerSecond: 1}}}
-	}
-	require.Empty(t, drain.ValidLimits(of("a")))
-	for want, topic := range map[string]string{"is empty": "", "ends with a space": "a ", "contains NUL": "a\x00", "not UTF-8": "\xff"} {
-		problems := drain.ValidLimits(of(topic))
-		require.Len(t, problems, 1)
-		require.ErrorContains(t, problems[0], want)
-	}
 }

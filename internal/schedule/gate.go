@@ -83,7 +83,7 @@ func (g *gate) spend(messages int) {
 
 // free returns how many more calls may run.
 func (g *gate) free() int {
-	if g.limit.AtOnce == 0 {
+	if g.limit.MaxConcurrent == 0 {
 		return math.MaxInt
 	}
 	return max(len(g.slots)-g.running, 0)
@@ -119,7 +119,7 @@ func (g *gate) take(now time.Time, messages int) {
 func (g *gate) leave(now time.Time, members int) {
 	g.running--
 	g.busyAt = now
-	if members > 1 && len(g.slots) > max(g.limit.AtOnce/members, g.running) && !now.Before(g.heldUntil) {
+	if members > 1 && len(g.slots) > max(g.limit.MaxConcurrent/members, g.running) && !now.Before(g.heldUntil) {
 		g.slots = g.slots[1:]
 		g.heldUntil, g.slotsAt = now.Add(holdTime), now.Add(yieldPause)
 	}
@@ -181,8 +181,8 @@ func (g *gate) ask(now time.Time, calls, messages, haveSlot int) (a Ask, at time
 			a.Most, a.Least = wanted-tokens, max(g.need-tokens, 1)
 		}
 	}
-	if g.closed && g.free() == 0 && calls > 0 && len(g.slots) < g.limit.AtOnce && due(later(g.slotsAt, now)) {
-		a.Slots = min(calls, g.limit.AtOnce-len(g.slots))
+	if g.closed && g.free() == 0 && calls > 0 && len(g.slots) < g.limit.MaxConcurrent && due(later(g.slotsAt, now)) {
+		a.Slots = min(calls, g.limit.MaxConcurrent-len(g.slots))
 	}
 	if len(g.slots) > g.running && (calls < 0 || calls == 0 && due(later(g.busyAt.Add(AskAgain), now))) {
 		g.slots = g.slots[:max(g.running, 0)]

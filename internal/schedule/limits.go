@@ -39,18 +39,18 @@ func (s *Scheduler) SetLimits(set postbox.Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.limits
-	if old == nil && set.None() || old != nil && old.set.Equal(set) {
+	if old == nil && spool.NoLimits(set) || old != nil && spool.SameLimits(old.set, set) {
 		return
 	}
 	s.limits = nil
-	if !set.None() {
+	if !spool.NoLimits(set) {
 		s.limits = newLimits(set)
 	}
 	if old != nil {
 		for _, g := range old.gates() {
 			s.open(g)
 			if like := s.limits.gate(g.topic); like != nil {
-				like.slots = slices.DeleteFunc(g.slots, func(slot int64) bool { return slot > int64(like.limit.AtOnce) })
+				like.slots = slices.DeleteFunc(g.slots, func(slot int64) bool { return slot > int64(like.limit.MaxConcurrent) })
 			}
 		}
 		close(old.granted)
@@ -63,11 +63,11 @@ func (s *Scheduler) SetLimits(set postbox.Limits) {
 // newLimits makes the gates.
 func newLimits(set postbox.Limits) *limits {
 	l := &limits{set: set, topics: map[string]*gate{}, granted: make(chan struct{}), many: math.MaxInt, crowd: map[*gate]struct{}{}}
-	if !set.Total.None() {
+	if set.Total != (postbox.Limit{}) {
 		l.total = &gate{limit: set.Total}
 	}
 	for name, limit := range set.Topics {
-		if !limit.None() {
+		if limit != (postbox.Limit{}) {
 			l.topics[name] = &gate{limit: limit, topic: name}
 		}
 	}
@@ -121,9 +121,9 @@ func (s *Scheduler) adopt() {
 }
 
 // enter counts a message in memory at the gate of its topic. A gate may hold up messages before a
-// worker has tried to start one, if they are more than its limit lets go within a second. AtOnce
-// does not count here: with too few slots the gate closes as soon as a worker tries to start a
-// message.
+// worker has tried to start one, if they are more than its limit lets go within a second.
+// MaxConcurrent does not count here: with too few slots the gate closes as soon as a worker tries
+// to start a message.
 func (s *Scheduler) enter(e *Entry) {
 	l := s.limits
 	g := l.topics[e.Message.Topic]

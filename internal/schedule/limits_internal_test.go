@@ -51,7 +51,7 @@ func (b *bank) answer(s *Scheduler) {
 			taken = map[int64]*Scheduler{}
 			b.slots[a.Topic] = taken
 		}
-		for slot := int64(1); slot <= int64(a.Limit.AtOnce); slot++ {
+		for slot := int64(1); slot <= int64(a.Limit.MaxConcurrent); slot++ {
 			if taken[slot] == s && !slices.Contains(a.Held, slot) {
 				delete(taken, slot)
 			}
@@ -112,7 +112,7 @@ func limiting(batchSize int, limits postbox.Limits) *Scheduler {
 
 func perSecond(n float64) postbox.Limit { return postbox.Limit{PerSecond: n} }
 
-func atOnce(n int) postbox.Limit { return postbox.Limit{AtOnce: n} }
+func atOnce(n int) postbox.Limit { return postbox.Limit{MaxConcurrent: n} }
 
 // keyed is a message with a key of its own name, which queues of mode Single do not keep in order.
 func keyed(id int64, key int64, ordered bool) *spool.Message {
@@ -251,7 +251,7 @@ func TestLimits_G8_a_process_without_a_slot_takes_nothing_of_the_rate(t *testing
 		r, b := &record{}, newBank(4)
 		const rate, seconds = 20, 30
 		for range 4 {
-			s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": {PerSecond: rate, AtOnce: 1}}})
+			s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": {PerSecond: rate, MaxConcurrent: 1}}})
 			defer stop(s)
 			go b.serve(s)
 			s.Load(backlog(2*rate*seconds, "a"))
@@ -496,7 +496,7 @@ func TestLimits_that_are_set_later_count_what_runs_and_go_without_a_trace(t *tes
 // Without limits, a batch costs as much as before there were any.
 func BenchmarkScheduler(b *testing.B) {
 	for name, limits := range map[string]postbox.Limits{
-		"without limits": {}, "total": {Total: postbox.Limit{PerSecond: 1e6, AtOnce: 1 << 20}},
+		"without limits": {}, "total": {Total: postbox.Limit{PerSecond: 1e6, MaxConcurrent: 1 << 20}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := limiting(1, limits)

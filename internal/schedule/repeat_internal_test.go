@@ -22,7 +22,7 @@ func messagesOf(batch []*Entry) (list []*spool.Message) {
 func TestLimits_count_messages_that_are_handed_out_once_more_and_let_no_other_batch_go_before_them(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := limiting(4, postbox.Limits{Total: postbox.Limit{PerSecond: 4, AtOnce: 64}})
+		s := limiting(4, postbox.Limits{Total: postbox.Limit{PerSecond: 4, MaxConcurrent: 64}})
 		defer stop(s)
 		s.Load(backlog(4, "a"))
 		require.Nil(t, s.TryTake(), "no slot")

@@ -58,7 +58,7 @@ type storedCall struct {
 // topics.
 func (h Heartbeat) Encode() string {
 	var stored any = h.InFlight
-	if len(h.Outages) > 0 || !h.Limits.None() || h.LongCall != nil || h.Work != "" {
+	if len(h.Outages) > 0 || !NoLimits(h.Limits) || h.LongCall != nil || h.Work != "" {
 		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
 			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
 		})

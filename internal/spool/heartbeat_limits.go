@@ -13,8 +13,8 @@ const maxLimits = 100
 // storedLimit is the stored form of a limit, and storedLimits that of all.
 type (
 	storedLimit struct {
-		PerSecond float64 `json:"per_second,omitempty"`
-		AtOnce    int     `json:"at_once,omitempty"`
+		PerSecond     float64 `json:"per_second,omitempty"`
+		MaxConcurrent int     `json:"at_once,omitempty"`
 	}
 	storedLimits struct {
 		Total  storedLimit            `json:"total,omitzero"`

@@ -15,7 +15,7 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	limits := postbox.Limits{
-		Total: postbox.Limit{PerSecond: 0.5}, Topics: map[string]postbox.Limit{"orders": {AtOnce: 3}},
+		Total: postbox.Limit{PerSecond: 0.5}, Topics: map[string]postbox.Limit{"orders": {MaxConcurrent: 3}},
 	}
 	for text, want := range map[string]spool.Heartbeat{
 		`{"orders":2}`: {InFlight: map[string]int{"orders": 2}},

@@ -44,7 +44,7 @@ func (s Settings) Limits(configured postbox.Limits) postbox.Limits {
 		configured.Total.PerSecond = max(s.PerSecond, 0)
 	}
 	if s.AtOnce != 0 {
-		configured.Total.AtOnce = min(max(s.AtOnce, 0), math.MaxInt32)
+		configured.Total.MaxConcurrent = min(max(s.AtOnce, 0), math.MaxInt32)
 	}
 	return configured
 }

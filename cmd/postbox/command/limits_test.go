@@ -27,9 +27,9 @@ func limited(t *testing.T) *bench {
 		b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: holder}, InFlight: beat.Encode(), TTL: time.Hour.Microseconds()}))
 	}
 	process(b.outbox, "host 42", postbox.Limits{
-		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders\x1b": {PerSecond: 2}},
+		Total: postbox.Limit{PerSecond: 50, MaxConcurrent: 40}, Topics: map[string]postbox.Limit{"orders\x1b": {PerSecond: 2}},
 	})
-	process(b.queue, "host 42", postbox.Limits{Total: postbox.Limit{AtOnce: 40}})
+	process(b.queue, "host 42", postbox.Limits{Total: postbox.Limit{MaxConcurrent: 40}})
 	process(b.queue, "host 43", postbox.Limits{})
 	require.NoError(t, storeSettings(t.Context(), b.admin(), admin.Outbox("outbox"), admin.Settings{PerSecond: 10, AtOnce: -1}))
 	return b

@@ -55,9 +55,9 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	}
 	if !set(&settings.PerSecond, f.perSecond, none, noLimit) {
 		rate, err := strconv.ParseFloat(f.perSecond, 64)
-		if err != nil || !(rate >= postbox.LeastPerSecond && rate <= postbox.MostPerSecond) { // NaN is not
+		if err != nil || !(rate >= spool.MinPerSecond && rate <= spool.MaxPerSecond) { // NaN is not
 			return settings, usagef("--per-second: %.30q is no number from %s, which is one message in 28 hours, to %d: write one, or %s",
-				f.perSecond, decimal(postbox.LeastPerSecond), postbox.MostPerSecond, words(none))
+				f.perSecond, decimal(spool.MinPerSecond), spool.MaxPerSecond, words(none))
 		}
 		settings.PerSecond = rate
 	}

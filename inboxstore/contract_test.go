@@ -18,19 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
-)
-
-// The suite asks for no more and no less than what the middlewares need.
-var (
-	_ middleware.InboxStore = storetest.Inbox(nil)
-	_ middleware.DeferStore = storetest.Queues(nil)
-	_ storetest.Inbox       = middleware.InboxStore(nil)
-	_ storetest.Queues      = middleware.DeferStore(nil)
-
-	_ middleware.HistoryStore = storetest.History(nil)
-	_ storetest.History       = middleware.HistoryStore(nil)
 )
 
 func TestStore_keeps_the_contract(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
+	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"

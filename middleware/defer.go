@@ -17,10 +17,11 @@ import (
 
 // DeferStore is the store that [Defer] needs; [inboxstore.Store] is one.
 type DeferStore interface {
-	// Defer stores a message in a queue, once. An error is a [postbox.PermanentError] if no later
-	// call could store the message either.
+	// Defer claims the key and stores the message in a queue, both or neither. It returns false if
+	// the key has a committed claim. An error is a [postbox.PermanentError] if no later call could
+	// store the message either.
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
-	// Bury moves a message to the dead letters.
+	// Bury is that of [InboxStore]: messages that can never be stored become dead letters.
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 

@@ -12,7 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
+	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )

@@ -20,14 +20,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
+// InboxStore is the store that an inbox needs; [inboxstore.Store] is one. It is safe for concurrent
+// use. Test one of your own with package inboxstore/storetest.
 type InboxStore interface {
-	// Once runs fn in a transaction that claims the key, unless the key was claimed before. An
-	// error of fn comes back as an [inboxstore.HandlerError].
+	// Once claims the key, runs fn and commits the claim if fn returns nil. If the key has a
+	// committed claim, it returns false and does not run fn. If a claim is in progress, it waits
+	// for its end. It returns an error of fn, and only that, as [inboxstore.HandlerError]. Then,
+	// and after a panic, the key is free again.
+	//
+	// The context that fn gets has the values of ctx and stays alive for the close timeout after
+	// ctx has ended.
 	Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error)
-	// RecordFailure records a failed attempt and returns the number of attempts.
+	// RecordFailure keeps a failed attempt and returns the number of failed attempts of this key.
+	// It also works with a context that has ended.
 	RecordFailure(ctx context.Context, key inboxstore.Key, cause error) (attempts int, err error)
-	// Bury moves a message to the dead letters.
+	// Bury moves a message to the dead letters and claims its key for good. It does nothing if the
+	// key has a committed claim. It also works with a context that has ended.
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
@@ -35,8 +43,8 @@ type InboxStore interface {
 // asks; [inboxstore.Store] is one.
 type HistoryStore interface {
 	InboxStore
-	// OnceReceived is Once for a message that is kept if fn handles it. The message and the claim
-	// commit together.
+	// OnceReceived is Once for a message that is kept if fn handles it, with the commit of the
+	// claim. A duplicate and an error of fn keep nothing.
 	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
 }
 

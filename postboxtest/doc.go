@@ -3,6 +3,5 @@
 // it.
 //
 // Its helpers use the same engine as the service, on the test's own database. If something goes
-// wrong, they fail the test. For handlers that need no database at all, there is
-// inboxstore/memstore.
+// wrong, they fail the test. A database of SQLite in a file of the test needs no server.
 package postboxtest

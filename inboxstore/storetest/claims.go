@@ -139,7 +139,7 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 	for round := range 6 {
 		key := keyOf(postbox.NewMessageID())
 		var ran, running, together atomic.Int32
-		copies := make([]<-chan attempt, Concurrency)
+		copies := make([]<-chan attempt, concurrency)
 		for i := range copies {
 			copies[i] = claim(patient(t), stores[i%len(stores)], key, func(context.Context) error {
 				if running.Add(1) > 1 {

@@ -7,11 +7,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
+	"github.com/postbox-go/watermill-postbox/internal/memstore"
 )
 
-// The test of a store of your own; here it is memstore, for want of another one.
+// The test of a store of your own; here it is one in memory, with which Postbox tests itself.
 func ExampleRun() {
 	var t *testing.T // that of func TestStore(t *testing.T)
 

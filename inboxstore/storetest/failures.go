@@ -47,7 +47,7 @@ func testFailuresAtTheSameInstant(t *testing.T, h Harness) {
 	var got, want []int
 	var recorders sync.WaitGroup
 	ctx := patient(t)
-	for i := range Concurrency {
+	for i := range concurrency {
 		want = append(want, i+1)
 		recorders.Go(func() {
 			number, err := h.Store.RecordFailure(ctx, keyOf("1"), errFn)
@@ -128,7 +128,7 @@ func testBuryWaits(t *testing.T, h Harness) {
 func testBuryAtTheSameInstant(t *testing.T, h Harness) {
 	var wg sync.WaitGroup
 	ctx := patient(t)
-	for range Concurrency {
+	for range concurrency {
 		wg.Go(func() {
 			if err := h.Store.Bury(ctx, keyOf("1"), newMessage("1", ""), 3, errFn); err != nil {
 				t.Errorf("bury: %s", err)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -12,16 +11,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/middleware"
 )
-
-// History is the part of a store that keeps received messages, which middleware.InboxConfig.History
-// needs.
-type History interface {
-	Inbox
-	// OnceReceived is Once for a message that is kept if fn handles it, with the commit of the
-	// claim. A duplicate and an error of fn keep nothing.
-	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
-}
 
 // Handled is a received message that was kept.
 type Handled struct {
@@ -40,7 +31,7 @@ func received(msg *message.Message) inboxstore.Received {
 
 // G4: a message is kept with the commit of its claim, once, as it came.
 func testHistory(t *testing.T, h Harness) {
-	store, ok := h.Store.(History)
+	store, ok := h.Store.(middleware.HistoryStore)
 	require.True(t, ok, "the store has no OnceReceived")
 	msg := newMessage("1", "")
 	msg.Payload = []byte(anyBytes)
@@ -77,7 +68,7 @@ func testHistory(t *testing.T, h Harness) {
 // G4: messages that come one after the other are kept in that order, whatever the clock of the
 // database counts.
 func testHistoryInOrder(t *testing.T, h Harness) {
-	store, ok := h.Store.(History)
+	store, ok := h.Store.(middleware.HistoryStore)
 	require.True(t, ok, "the store has no OnceReceived")
 	var want, got []string
 	for i := range 30 {
@@ -96,9 +87,9 @@ func testHistoryInOrder(t *testing.T, h Harness) {
 
 // G4: however many copies arrive at a time, one is kept.
 func testHistoryOfCopies(t *testing.T, h Harness) {
-	store, ok := h.Store.(History)
+	store, ok := h.Store.(middleware.HistoryStore)
 	require.True(t, ok, "the store has no OnceReceived")
-	ctx, ended := patient(t), make(chan error, 2*Concurrency)
+	ctx, ended := patient(t), make(chan error, 2*concurrency)
 	for i := range cap(ended) {
 		id := strconv.Itoa(i % 2)
 		go func() {

@@ -40,7 +40,7 @@ func testDeferOnce(t *testing.T, h Harness) {
 
 	var wg sync.WaitGroup
 	ctx := patient(t)
-	for range Concurrency {
+	for range concurrency {
 		wg.Go(func() {
 			if _, err := h.Store.Defer(ctx, "crowd", keyOf("crowd"), newMessage("crowd", "")); err != nil {
 				t.Errorf("defer: %s", err)

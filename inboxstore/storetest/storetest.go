@@ -13,15 +13,13 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-const (
-	// CloseTimeout is the close timeout with which the store under test must be configured. It is
-	// how long a handler may continue after the context of its delivery has ended, and how long a
-	// subscriber that closes waits for messages that are not acked.
-	CloseTimeout = 2 * time.Second
-	// Concurrency is the minimum number of messages that a subscriber under test must hand out at a
-	// time.
-	Concurrency = 8
-)
+// CloseTimeout is the close timeout with which the store under test must be configured. It is how
+// long a handler may continue after the context of its delivery has ended, and how long a
+// subscriber that closes waits for messages that are not acked.
+const CloseTimeout = 2 * time.Second
+
+// concurrency is the number of messages that a subscriber under test must hand out at a time.
+const concurrency = 8
 
 // Features lists the features of a store. Cases that need a missing feature are skipped.
 type Features struct {
@@ -36,7 +34,8 @@ type Features struct {
 	Persistent bool
 	// Delays: Defer applies the metadata of Watermill's components/delay.
 	Delays bool
-	// History: the store has the methods of [History]. Needs History of the [Harness].
+	// History: the store has the methods of middleware.HistoryStore. Needs History of the
+	// [Harness].
 	History bool
 	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed].
 	// Defer must always do so.
@@ -47,7 +46,7 @@ type Features struct {
 type Handle struct {
 	Store Store
 	// Subscriber returns a new subscriber over the queues of the store. It retries messages as
-	// retry says and hands out at least [Concurrency] of them at a time. Ack means done, Nack means
+	// retry says and hands out at least 8 of them at a time. Ack means done, Nack means
 	// another attempt after a pause. It applies the errors that handlers pass to queue.Fail; for
 	// this a store puts queue.ContextWithReport into messages.
 	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber

@@ -56,7 +56,7 @@ func testManyCopiesOneEffect(t *testing.T, h Harness) {
 	for round := range 4 {
 		id := strconv.Itoa(round)
 		want = append(want, id)
-		copies := make([]<-chan attempt, Concurrency)
+		copies := make([]<-chan attempt, concurrency)
 		for i := range copies {
 			copies[i] = claim(patient(t), h.Store, keyOf(id), h.effect(t, id, succeed))
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
+	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
+	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 

@@ -15,7 +15,7 @@ import (
 // Hop is one step of a causation path: a module, and the type of the event that it handled.
 type Hop struct{ Module, EventType string }
 
-// String returns the hop in the form that it has in a causation path: see [CausationPath].
+// String returns the hop in the form that it has in a causation path: see [MetadataCausationPath].
 func (h Hop) String() string { return url.PathEscape(h.Module) + "/" + url.PathEscape(h.EventType) }
 
 // Causation says where the messages come from that one run of a handler produces. It travels from
@@ -45,15 +45,15 @@ type Causation struct {
 // If the path cannot be read, the error is a [PermanentError]: with a new path in its place, a loop
 // could go on for ever.
 func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
-	causation := Causation{CorrelationID: msg.Metadata.Get(CorrelationID), CausationID: msg.UUID}
+	causation := Causation{CorrelationID: msg.Metadata.Get(MetadataCorrelationID), CausationID: msg.UUID}
 	if causation.CorrelationID == "" {
 		causation.CorrelationID = msg.UUID
 	}
-	causation.handled.causationID = msg.Metadata.Get(CausationID)
-	causation.handled.path = msg.Metadata.Get(CausationPath)
+	causation.handled.causationID = msg.Metadata.Get(MetadataCausationID)
+	causation.handled.path = msg.Metadata.Get(MetadataCausationPath)
 	var err error
 	if causation.Path, err = decodePath(causation.handled.path); err != nil {
-		return Causation{}, Permanent(fmt.Errorf("metadata %s is not a causation path: %w", CausationPath, err))
+		return Causation{}, Permanent(fmt.Errorf("metadata %s is not a causation path: %w", MetadataCausationPath, err))
 	}
 	causation.Path = append(causation.Path, hop)
 	return causation, nil
@@ -73,9 +73,9 @@ func (c Causation) Stamp(metadata message.Metadata) message.Metadata {
 			stamped[key] = value
 		}
 	}
-	set(CorrelationID, c.CorrelationID, "")
-	set(CausationID, c.CausationID, c.handled.causationID)
-	set(CausationPath, encodePath(c.Path), c.handled.path)
+	set(MetadataCorrelationID, c.CorrelationID, "")
+	set(MetadataCausationID, c.CausationID, c.handled.causationID)
+	set(MetadataCausationPath, encodePath(c.Path), c.handled.path)
 	return stamped
 }
 

@@ -35,35 +35,35 @@ func TestCausation_of_a_message(t *testing.T) {
 	require.Equal(t, []postbox.Hop{{Module: "payments", EventType: "PaymentTaken"}}, first.Path)
 
 	metadata := message.Metadata{
-		postbox.CorrelationID: "all of us", postbox.CausationID: "my parent",
-		postbox.CausationPath: `["orders/OrderPlaced"]`, postbox.SchemaVersion: "3",
+		postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "my parent",
+		postbox.MetadataCausationPath: `["orders/OrderPlaced"]`, postbox.MetadataSchemaVersion: "3",
 	}
 	later := handled(t, metadata)
 	require.Equal(t, "all of us", later.CorrelationID)
 	require.Equal(t, "me", later.CausationID, "the direct parent of what I produce")
 	require.Equal(t, message.Metadata{
-		postbox.CorrelationID: "all of us", postbox.CausationID: "me",
-		postbox.CausationPath: `["orders/OrderPlaced","payments/PaymentTaken"]`,
+		postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "me",
+		postbox.MetadataCausationPath: `["orders/OrderPlaced","payments/PaymentTaken"]`,
 	}, later.Stamp(nil), "the schema's version is the producer's affair")
-	require.Equal(t, "my parent", metadata[postbox.CausationID])
-	require.Equal(t, "correlation_id", postbox.CorrelationID, "the key of Watermill's CorrelationID middleware")
+	require.Equal(t, "my parent", metadata[postbox.MetadataCausationID])
+	require.Equal(t, "correlation_id", postbox.MetadataCorrelationID, "the key of Watermill's CorrelationID middleware")
 }
 
 func TestCausation_stamp_keeps_what_the_user_set(t *testing.T) {
 	t.Parallel()
 	causation := handled(t, message.Metadata{
-		postbox.CorrelationID: "all of us", postbox.CausationID: "my parent", postbox.CausationPath: `["orders/OrderPlaced"]`,
+		postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "my parent", postbox.MetadataCausationPath: `["orders/OrderPlaced"]`,
 	})
 	const path = `["orders/OrderPlaced","payments/PaymentTaken"]`
 	for name, test := range map[string]struct{ before, after message.Metadata }{
-		"other keys":         {message.Metadata{"color": "red"}, message.Metadata{"color": "red", postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: path}},
-		"a correlation id":   {message.Metadata{postbox.CorrelationID: "mine"}, message.Metadata{postbox.CorrelationID: "mine", postbox.CausationID: "me", postbox.CausationPath: path}},
-		"a causation id":     {message.Metadata{postbox.CausationID: "mine"}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "mine", postbox.CausationPath: path}},
-		"a path that begins": {message.Metadata{postbox.CausationPath: "[]"}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: "[]"}},
-		"empty is not set":   {message.Metadata{postbox.CorrelationID: "", postbox.CausationPath: ""}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: path}},
+		"other keys":         {message.Metadata{"color": "red"}, message.Metadata{"color": "red", postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "me", postbox.MetadataCausationPath: path}},
+		"a correlation id":   {message.Metadata{postbox.MetadataCorrelationID: "mine"}, message.Metadata{postbox.MetadataCorrelationID: "mine", postbox.MetadataCausationID: "me", postbox.MetadataCausationPath: path}},
+		"a causation id":     {message.Metadata{postbox.MetadataCausationID: "mine"}, message.Metadata{postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "mine", postbox.MetadataCausationPath: path}},
+		"a path that begins": {message.Metadata{postbox.MetadataCausationPath: "[]"}, message.Metadata{postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "me", postbox.MetadataCausationPath: "[]"}},
+		"empty is not set":   {message.Metadata{postbox.MetadataCorrelationID: "", postbox.MetadataCausationPath: ""}, message.Metadata{postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "me", postbox.MetadataCausationPath: path}},
 		"values of a copied message are replaced": {
-			message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "my parent", postbox.CausationPath: `["orders/OrderPlaced"]`},
-			message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: path},
+			message.Metadata{postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "my parent", postbox.MetadataCausationPath: `["orders/OrderPlaced"]`},
+			message.Metadata{postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "me", postbox.MetadataCausationPath: path},
 		},
 	} {
 		once := causation.Stamp(test.before)
@@ -78,7 +78,7 @@ func TestCausation_stamp_keeps_what_the_user_set(t *testing.T) {
 func TestCausation_stamp_leaves_out_unknown_values(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, postbox.Causation{}.Stamp(nil))
-	require.Equal(t, message.Metadata{postbox.CorrelationID: "request"}, postbox.Causation{CorrelationID: "request"}.Stamp(nil))
+	require.Equal(t, message.Metadata{postbox.MetadataCorrelationID: "request"}, postbox.Causation{CorrelationID: "request"}.Stamp(nil))
 }
 
 func FuzzCausation_any_name_survives(f *testing.F) {
@@ -94,7 +94,7 @@ func FuzzCausation_any_name_survives(f *testing.F) {
 		t.Parallel()
 		path := []postbox.Hop{{Module: "orders", EventType: "OrderPlaced"}, {Module: module, EventType: eventType}}
 		stamped := postbox.Causation{Path: path}.Stamp(nil)
-		text := stamped.Get(postbox.CausationPath)
+		text := stamped.Get(postbox.MetadataCausationPath)
 		require.True(t, utf8.ValidString(text) && !strings.ContainsRune(text, 0), "no broker refuses %q", text)
 		require.Equal(t, append(path, postbox.Hop{Module: "payments", EventType: "PaymentTaken"}), handled(t, stamped).Path)
 	})
@@ -106,7 +106,7 @@ func TestCausation_path_that_cannot_be_read_is_permanent(t *testing.T) {
 		"orders", "null", "{}", "[1]", "[null]", `["orders"]`, `["a/b/c"]`, `["a%zz/b"]`, `["a/b%"]`, `["a/b"`, `["a/b"] and more`,
 	} {
 		msg := message.NewMessage("1", nil)
-		msg.Metadata.Set(postbox.CausationPath, path)
+		msg.Metadata.Set(postbox.MetadataCausationPath, path)
 		_, err := postbox.CausationOf(msg, postbox.Hop{})
 		var permanent *postbox.PermanentError
 		require.ErrorAs(t, err, &permanent, path)
@@ -161,10 +161,10 @@ func TestCausation_outbox_stamps_each_message_by_its_own_context(t *testing.T) {
 			stored, err := published(t, forwarder.PublisherConfig{}, func(ctx context.Context, p *forwarder.Publisher, tx *sql.Tx) error {
 				first, second, none := request(ctx, "A"), request(ctx, "B"), message.NewMessageWithContext(ctx, "of nobody", nil)
 				first.Metadata = nil
-				second.Metadata.Set(postbox.CausationID, "mine")
+				second.Metadata.Set(postbox.MetadataCausationID, "mine")
 				err := publisher(p, tx).Publish("orders", first, second, none)
 				require.Nil(t, first.Metadata, "the message itself stays as it is")
-				require.Equal(t, message.Metadata{postbox.CausationID: "mine"}, second.Metadata)
+				require.Equal(t, message.Metadata{postbox.MetadataCausationID: "mine"}, second.Metadata)
 				return err
 			})
 			require.NoError(t, err)

@@ -33,6 +33,6 @@
 //
 // A handler finds its transaction with [TxFromContext]. It decides with [Permanent] and
 // [RetryAfter] what happens to a message that failed. A message has its place in an order by the
-// metadata [OrderingKey]. What is guaranteed, and what is not, is described in
+// metadata [MetadataOrderingKey]. What is guaranteed, and what is not, is described in
 // https://github.com/postbox-go/watermill-postbox/blob/main/docs/guarantees.md.
 package postbox

@@ -19,7 +19,7 @@ func FuzzCausationPath(f *testing.F) {
 	f.Add(`[]`, "a/b", "\x00%\xff")
 	f.Fuzz(func(t *testing.T, path, module, eventType string) {
 		msg := message.NewMessage("id", nil)
-		msg.Metadata.Set(CausationPath, path)
+		msg.Metadata.Set(MetadataCausationPath, path)
 		hop := Hop{Module: module, EventType: eventType}
 		causation, err := CausationOf(msg, hop)
 		if err != nil {
@@ -31,7 +31,7 @@ func FuzzCausationPath(f *testing.F) {
 		read, err := decodePath(encodePath(causation.Path))
 		require.NoError(t, err)
 		require.Equal(t, causation.Path, read)
-		require.Equal(t, encodePath(causation.Path), causation.Stamp(msg.Metadata)[CausationPath])
+		require.Equal(t, encodePath(causation.Path), causation.Stamp(msg.Metadata)[MetadataCausationPath])
 	})
 }
 
@@ -44,7 +44,7 @@ func FuzzLane(f *testing.F) {
 		if lanes < 1 || lanes > 256 {
 			return
 		}
-		lane := Lane(KeyHash(key), lanes)
+		lane := Lane(key, lanes)
 		require.GreaterOrEqual(t, lane, 0)
 		require.Less(t, lane, lanes)
 	})

@@ -3,37 +3,37 @@ package postbox
 // Metadata keys that Postbox reads or writes. Only metadata survives every Watermill Pub/Sub, so
 // values that must travel with a message are kept there.
 const (
-	// OrderingKey holds the key of the message: messages with the same key are published, and
-	// processed, one at a time and oldest first. It has the name that Watermill's own Kafka tests
-	// use, so a partitioner written for them works unchanged.
-	OrderingKey = "partition_key"
+	// MetadataOrderingKey holds the key of the message: messages with the same key are published,
+	// and processed, one at a time and oldest first. It has the name that Watermill's own Kafka
+	// tests use, so a partitioner written for them works unchanged.
+	MetadataOrderingKey = "partition_key"
 
-	// SourceTopic holds the topic that a message came from, if it was stored in a queue of an
-	// inbox: there its handler sees the queue as the topic. Only middleware.Defer sets it: a value
-	// that comes with a message is removed.
-	SourceTopic = "postbox_topic"
-	// KafkaKey holds the key of the Kafka record from which the message came; see
+	// MetadataSourceTopic holds the topic that a message came from, if it was stored in a queue of
+	// an inbox: there its handler sees the queue as the topic. Only middleware.Defer sets it: a
+	// value that comes with a message is removed.
+	MetadataSourceTopic = "postbox_topic"
+	// MetadataKafkaKey holds the key of the Kafka record from which the message came; see
 	// kafkabroker.Capture. A value that comes with a message is removed.
-	KafkaKey = "kafka_key"
+	MetadataKafkaKey = "kafka_key"
 
-	// Receipt marks a message that says that a consumer has handled another one: see package
-	// receipts. No receipt is published for it.
-	Receipt = "postbox_receipt"
+	// MetadataReceipt marks a message that says that a consumer has handled another one: see
+	// package receipts. No receipt is published for it.
+	MetadataReceipt = "postbox_receipt"
 
-	// CorrelationID holds a value that all messages of a chain share: the UUID of the first one, or
-	// the id of a request. It has the name that Watermill's CorrelationID middleware uses.
-	CorrelationID = "correlation_id"
-	// CausationID holds the UUID of the message whose handler produced this one.
-	CausationID = "causation_id"
-	// CausationPath holds the hops that led to the message, oldest first, as a JSON array of
-	// "module/event type":
+	// MetadataCorrelationID holds a value that all messages of a chain share: the UUID of the first
+	// one, or the id of a request. It has the name that Watermill's CorrelationID middleware uses.
+	MetadataCorrelationID = "correlation_id"
+	// MetadataCausationID holds the UUID of the message whose handler produced this one.
+	MetadataCausationID = "causation_id"
+	// MetadataCausationPath holds the hops that led to the message, oldest first, as a JSON array
+	// of "module/event type":
 	//
 	//	["orders/OrderPlaced","payments/PaymentTaken"]
 	//
 	// In a name, each character other than an ASCII letter, a digit or one of -_.~$&+=:@ is
 	// percent-encoded as in the path of a URL, so that every name survives every broker.
-	CausationPath = "causation_path"
-	// SchemaVersion holds the version of the payload's schema. The producer sets it and consumers
-	// read it. Postbox treats it like all other metadata.
-	SchemaVersion = "schema_version"
+	MetadataCausationPath = "causation_path"
+	// MetadataSchemaVersion holds the version of the payload's schema. The producer sets it and
+	// consumers read it. Postbox treats it like all other metadata.
+	MetadataSchemaVersion = "schema_version"
 )

@@ -1,22 +1,8 @@
 package postbox
 
-import "hash/fnv"
+import "github.com/postbox-go/watermill-postbox/internal/keyhash"
 
-// KeyHash returns the 64-bit hash by which Postbox finds ordering keys and spreads them over lanes:
-// FNV-1a over the bytes of the key, read as a signed number because SQL has no unsigned ones. It is
-// computed here and not in the database, so it is the same on every one of them, and it never
-// changes: a row written by an older version must land in the same lane.
-//
-// Two keys are one if their texts are equal. With the same hash they share a lane.
-func KeyHash(key string) int64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(key)) // a hash never returns an error
-	return int64(h.Sum64())     //nolint:gosec // the bits are kept, the sign has no meaning
-}
-
-// Lane returns the lane of a key hash in a spool with that many lanes. The upper half is folded
-// into the lower one because the low bits of FNV-1a alone spread short keys badly.
-func Lane(keyHash int64, lanes int) int {
-	bits := uint64(keyHash)                       //nolint:gosec // the bits are kept, the sign has no meaning
-	return int((bits ^ bits>>32) % uint64(lanes)) //nolint:gosec // lanes is positive, the result below it
-}
+// Lane returns the lane of an ordering key among so many, as Postbox computes it: by the FNV-1a
+// hash of the key. It never changes. Use it to spread keys over several databases, or over the
+// partitions of a broker: see docs/scaling.md.
+func Lane(key string, lanes int) int { return keyhash.Lane(keyhash.Of(key), lanes) }

@@ -16,10 +16,3 @@ type TransactionalPublisher interface {
 	// the message's context.
 	PublishesInTx() bool
 }
-
-// PublishesInTx says whether the publisher is a [TransactionalPublisher] whose method PublishesInTx
-// returns true.
-func PublishesInTx(publisher message.Publisher) bool {
-	transactional, ok := publisher.(TransactionalPublisher)
-	return ok && transactional.PublishesInTx()
-}

@@ -88,15 +88,6 @@ func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	return carried.Context(ctx)
 }
 
-// ContextWithHooks returns a context that carries tx and collects the functions that [AfterCommit]
-// registers. The returned function runs them; call it once, after a successful commit. Give
-// ContextWithHooks the context that tx began with: tx ends when that context ends, and the driver
-// then does not have to watch the context again for each statement.
-func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, committed func()) {
-	scope := txscope.Hooked(ctx, tx)
-	return scope.Context(ctx), scope.Committed
-}
-
 // TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx],
 // postbox.InTx, an inbox, or the subscriber of watermill-sql v3 put it there; for the subscriber of
 // v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
@@ -105,8 +96,7 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 //
 // A transaction of Postbox is carried only until the function of postbox.InTx, or the handler of
 // the inbox, that got the context has returned. So a hook of [AfterCommit], and a goroutine that
-// the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until
-// its function is called.
+// the function left behind, do not find it.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
 		tx, err := scope.Live()

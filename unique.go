@@ -1,21 +1,9 @@
 package postbox
 
-import "github.com/ThreeDotsLabs/watermill/message"
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
 
-// Metadata that [SkipIfWaiting] and [ReplaceWaiting] set, for code that sets metadata by itself. A
-// Publisher reads both and does not store them, so they do not reach the broker.
-const (
-	// UniqueKey holds the unique key of a message in its outbox and topic.
-	UniqueKey = "postbox_unique_key"
-	// UniqueMode says what happens if a message with the key waits already: [UniqueSkip] or
-	// [UniqueReplace].
-	UniqueMode = "postbox_unique_mode"
-)
-
-// The values of [UniqueMode].
-const (
-	UniqueSkip    = "skip"
-	UniqueReplace = "replace"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
 // SkipIfWaiting gives a message a unique key. If a message with that key waits in the same outbox
@@ -29,7 +17,7 @@ const (
 //
 // It returns the message.
 func SkipIfWaiting(msg *message.Message, key string) *message.Message {
-	return unique(msg, key, UniqueSkip)
+	return withUnique(msg, key, unique.Skip)
 }
 
 // ReplaceWaiting gives a message a unique key. If a message with that key waits in the same outbox
@@ -43,14 +31,14 @@ func SkipIfWaiting(msg *message.Message, key string) *message.Message {
 //
 // It returns the message.
 func ReplaceWaiting(msg *message.Message, key string) *message.Message {
-	return unique(msg, key, UniqueReplace)
+	return withUnique(msg, key, unique.Replace)
 }
 
-func unique(msg *message.Message, key, mode string) *message.Message {
+func withUnique(msg *message.Message, key, mode string) *message.Message {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
-	msg.Metadata.Set(UniqueKey, key)
-	msg.Metadata.Set(UniqueMode, mode)
+	msg.Metadata.Set(unique.Key, key)
+	msg.Metadata.Set(unique.Mode, mode)
 	return msg
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // The hash is written down: rows of older versions are in the lanes that it chose. FNV-1a's own
@@ -25,10 +27,10 @@ func TestKeyHash_never_changes(t *testing.T) {
 	for key, want := range map[string]uint64{
 		"": 0xcbf29ce484222325, "a": 0xaf63dc4c8601ec8c, "foobar": 0x85944171f73967e8,
 	} {
-		require.Equal(t, want, uint64(postbox.KeyHash(key)), key) //nolint:gosec // the bits are compared
+		require.Equal(t, want, uint64(keyhash.Of(key)), key) //nolint:gosec // the bits are compared
 	}
 	for key, lane := range map[string]int{"a": 0, "foobar": 25, "customer-7": 26} {
-		require.Equal(t, lane, postbox.Lane(postbox.KeyHash(key), 32), key)
+		require.Equal(t, lane, keyhash.Lane(keyhash.Of(key), 32), key)
 	}
 }
 
@@ -37,12 +39,12 @@ func TestLane_spreads_keys(t *testing.T) {
 	const lanes, keys = 32, 32_000
 	counts := make([]int, lanes)
 	for i := range keys {
-		counts[postbox.Lane(postbox.KeyHash(fmt.Sprintf("customer-%d", i)), lanes)]++
+		counts[keyhash.Lane(keyhash.Of(fmt.Sprintf("customer-%d", i)), lanes)]++
 	}
 	for lane, count := range counts {
 		require.Less(t, math.Abs(float64(count)-keys/lanes), 0.25*keys/lanes, "lane %d", lane)
 	}
-	require.Zero(t, postbox.Lane(math.MinInt64, 1))
+	require.Zero(t, keyhash.Lane(math.MinInt64, 1))
 }
 
 // Lanes that are counted through several servers, as docs/scaling.md advises: each server has its
@@ -53,10 +55,10 @@ func TestLane_numbered_across_several_servers_leaves_no_lane_empty(t *testing.T)
 	const servers, lanes, keys = 4, 32, 32_000
 	var counts [servers][lanes]int
 	for i := range keys {
-		hash := postbox.KeyHash(fmt.Sprintf("customer-%d", i))
-		server := postbox.Lane(hash, servers*lanes) / lanes
-		counts[server][postbox.Lane(hash, lanes)]++
-		require.Contains(t, []int{server, server + servers}, postbox.Lane(hash, 2*servers*lanes)/lanes)
+		hash := keyhash.Of(fmt.Sprintf("customer-%d", i))
+		server := keyhash.Lane(hash, servers*lanes) / lanes
+		counts[server][keyhash.Lane(hash, lanes)]++
+		require.Contains(t, []int{server, server + servers}, keyhash.Lane(hash, 2*servers*lanes)/lanes)
 	}
 	for server := range counts {
 		for lane, count := range counts[server] {
@@ -132,7 +134,8 @@ func TestContext_carries_the_transaction_and_its_AfterCommit_functions(t *testin
 	_, ok = postbox.TxFromContext(postbox.ContextWithTx(t.Context(), nil))
 	require.False(t, ok)
 
-	hooked, committed := postbox.ContextWithHooks(t.Context(), tx)
+	scope := txscope.Hooked(t.Context(), tx)
+	hooked, committed := scope.Context(t.Context()), scope.Committed
 	calls := 0
 	require.True(t, postbox.AfterCommit(hooked, func() { calls++ }))
 	require.Zero(t, calls)

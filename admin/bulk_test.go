@@ -13,6 +13,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -56,7 +57,7 @@ func (b *bench) letters(n int) {
 		key := fmt.Appendf(nil, "key %d", i%7)
 		_, err := tx.ExecContext(b.Context(), b.database.Bind(`INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key,
 			key_hash, payload, metadata, created_at, died_at, attempts, error, cause) VALUES (0, ?, ?, '', 'orders', ?, ?, ?, ?, ?, 1, 1, ?, ?, ?)`),
-			fmt.Appendf(nil, "subject %d", i), outbox, fmt.Appendf(nil, "%05d", i), key, postbox.KeyHash(string(key)), []byte("payload"), metadata,
+			fmt.Appendf(nil, "subject %d", i), outbox, fmt.Appendf(nil, "%05d", i), key, keyhash.Of(string(key)), []byte("payload"), metadata,
 			1+i%4, fmt.Sprintf("card %d declined", 4711+i), 1+i%5)
 		require.NoError(b, err)
 	}

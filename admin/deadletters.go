@@ -154,8 +154,8 @@ type Again struct {
 	Payload message.Payload
 	// Metadata replaces all metadata of the one dead letter with the filter's ID; nil keeps it. The
 	// ordering key cannot be changed, and is added if it is missing. Metadata that cannot be
-	// decoded has to be replaced. An edited message has no unique key, so [postbox.UniqueKey] and
-	// [postbox.UniqueMode] are refused with [ErrInvalid]. It needs [Config.AllowEdit].
+	// decoded has to be replaced. An edited message has no unique key, so the metadata of
+	// unique keys is refused with [ErrInvalid]. It needs [Config.AllowEdit].
 	Metadata message.Metadata
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
 // editedFrom is the key of the metadata in which a message that was edited names the letter that it
@@ -131,7 +132,7 @@ func (l *storedLetter) edited(again Again) (spool.Draft, error) {
 // refuseUnique returns an error for new metadata that asks for a unique key. The message is stored
 // in any case, and the broker would get the metadata.
 func refuseUnique(metadata map[string]string) error {
-	for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
+	for _, name := range []string{unique.Key, unique.Mode} {
 		if _, has := metadata[name]; has {
 			return invalid(fmt.Errorf("a message that is edited cannot have a unique key: leave %s out of the metadata", name))
 		}
@@ -141,16 +142,16 @@ func refuseUnique(metadata map[string]string) error {
 
 // keepKey keeps the ordering key in new metadata.
 func (l *storedLetter) keepKey(metadata map[string]string) error {
-	before, had := l.Metadata[postbox.OrderingKey]
+	before, had := l.Metadata[postbox.MetadataOrderingKey]
 	if l.broken != nil && l.Key != "" {
 		before, had = l.Key, true
 	}
-	now, has := metadata[postbox.OrderingKey]
+	now, has := metadata[postbox.MetadataOrderingKey]
 	if has && now != before {
-		return fmt.Errorf("%w: leave %s in the metadata as it is, %.60q", errKeyChanged, postbox.OrderingKey, before)
+		return fmt.Errorf("%w: leave %s in the metadata as it is, %.60q", errKeyChanged, postbox.MetadataOrderingKey, before)
 	}
 	if had {
-		metadata[postbox.OrderingKey] = before
+		metadata[postbox.MetadataOrderingKey] = before
 	}
 	return nil
 }

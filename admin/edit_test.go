@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
 // editor is an operator who may edit.
@@ -111,7 +112,7 @@ func TestEdit_is_refused(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		keyed := draft("one", "orders", "key")
-		keyed.Metadata[postbox.OrderingKey] = "key"
+		keyed.Metadata[postbox.MetadataOrderingKey] = "key"
 		b.append(keyed)
 		b.bury()
 		id, edit := b.only(admin.Filter{}).ID, admin.Again{Payload: message.Payload("new")}
@@ -121,11 +122,11 @@ func TestEdit_is_refused(t *testing.T) {
 		require.ErrorIs(t, many, admin.ErrInvalid)
 		require.ErrorContains(t, many, "they are those of one message")
 		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id + 1}, edit)), admin.ErrNotFound)
-		other := admin.Again{Metadata: message.Metadata{postbox.OrderingKey: "other"}}
+		other := admin.Again{Metadata: message.Metadata{postbox.MetadataOrderingKey: "other"}}
 		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), admin.ErrCannotRequeue)
 		require.ErrorContains(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), "the ordering key cannot be changed")
-		for _, name := range []string{postbox.UniqueKey, postbox.UniqueMode} {
-			err := errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{Metadata: message.Metadata{name: postbox.UniqueSkip}}))
+		for _, name := range []string{unique.Key, unique.Mode} {
+			err := errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{Metadata: message.Metadata{name: unique.Skip}}))
 			require.ErrorIs(t, err, admin.ErrInvalid)
 			require.ErrorContains(t, err, "leave "+name+" out of the metadata")
 		}
@@ -136,7 +137,7 @@ func TestEdit_is_refused(t *testing.T) {
 		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrCannotRequeue, "the metadata cannot be decoded")
 		edit.Metadata = message.Metadata{"mended": "yes"}
 		require.NoError(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)))
-		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)
+		require.Equal(t, message.Metadata{"mended": "yes", postbox.MetadataOrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)
 
 		require.NoError(t, errorOf(b.admin.Delete(t.Context(), admin.Filter{ID: id})))
 		b.append(draft("two", "orders", ""))

@@ -47,7 +47,7 @@ func pauseQueue(ctx context.Context) error {
 	defer func() { _ = store.Close() }()
 	for _, id := range []string{"order-1", "order-2"} { // what middleware.Defer does with what a broker delivers
 		msg := message.NewMessage(id, []byte("{}"))
-		msg.Metadata.Set(postbox.OrderingKey, "customer-7")
+		msg.Metadata.Set(postbox.MetadataOrderingKey, "customer-7")
 		if _, err := store.Defer(ctx, "fraud", inboxstore.Key{Consumer: "fraud", Topic: "orders", MessageID: id}, msg); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (b *bench) received(ids ...string) {
 	defer func() { require.NoError(b, store.Close()) }()
 	for i, id := range ids {
 		msg := message.NewMessage(id, []byte("payload of "+id))
-		msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint("key ", i%2))
+		msg.Metadata.Set(postbox.MetadataOrderingKey, fmt.Sprint("key ", i%2))
 		key := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: id}
 		_, err := store.OnceReceived(b.Context(), key, inboxstore.Received{Message: msg, History: time.Hour, MaxPayload: 1000},
 			func(context.Context) error { return nil })
@@ -79,7 +79,7 @@ func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	require.NoError(t, err)
 	read, err := b.admin.Message(t.Context(), admin.Filter{Target: target, ID: found[0].ID})
 	require.NoError(t, err)
-	require.Equal(t, []any{"repair", "orders", "key 1", "payload of 2"}, []any{read.Topic, read.Metadata[postbox.SourceTopic], read.Key, string(read.Payload)})
+	require.Equal(t, []any{"repair", "orders", "key 1", "payload of 2"}, []any{read.Topic, read.Metadata[postbox.MetadataSourceTopic], read.Key, string(read.Payload)})
 	require.NotEqual(t, "2", read.MessageID)
 }
 

@@ -32,11 +32,11 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		known := func() bool {
 			queues, err := b.admin.Queues(t.Context())
 			require.NoError(t, err)
-			return len(queues) == 1 && !queues[0].Limits.None()
+			return len(queues) == 1 && !spool.NoLimits(queues[0].Limits)
 		}
 		b.eventually(known, "the forwarder tells its limits")
 		limits := postbox.Limits{
-			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
+			Total: postbox.Limit{PerSecond: 50, MaxConcurrent: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {MaxConcurrent: 40}},
 		}
 		require.Equal(t, limits, b.info().Limits)
 		require.Zero(t, b.info().Settings, "all of them are configured")

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -24,7 +24,7 @@ type storedMessage struct {
 func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
 		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
-			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: postbox.KeyHash(filter.Key), Key: []byte(filter.Key)}, filter)
+			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
 		}
 		return o.statements.Pending(spool, filter)
 	})

@@ -11,10 +11,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -106,7 +106,7 @@ func (o *operator) PauseKey(ctx context.Context, name, key string) error {
 }
 
 func keyOf(s *spool.Spool, key string) dialect.KeyRef {
-	return dialect.KeyRef{Spool: s.ID(), Hash: postbox.KeyHash(key), Key: []byte(key)}
+	return dialect.KeyRef{Spool: s.ID(), Hash: keyhash.Of(key), Key: []byte(key)}
 }
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.

@@ -11,6 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -37,7 +38,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
 		page := b.Statements.Pending(id, filter)
-		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7"), Key: []byte("7")}, Limit: 10})
+		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: keyhash.Of("7"), Key: []byte("7")}, Limit: 10})
 		listed := dialect.Place{ID: 2001}
 		require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT state, lane FROM postbox_messages WHERE id = 2001").Scan(&listed.State, &listed.Lane))
 		for name, test := range map[string]struct {
@@ -49,7 +50,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 				postbox.MySQL:      {"key=ready", "type=range"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_ready (spool=? AND (state,lane)>(?,?) AND state<?)"},
 			}},
-			"messages of a key that failed": {b.Plan(b.Statements.RetryingOfKey(dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7")}, filter)), map[postbox.Dialect][]string{
+			"messages of a key that failed": {b.Plan(b.Statements.RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=?)"},

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -234,7 +234,7 @@ func TestResumeKey_resumes_all_parked_messages_of_an_unordered_key(t *testing.T)
 		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: "key"}))
 		require.Equal(t, messages/2, database.Count(t,
 			"SELECT COUNT(*) FROM postbox_messages WHERE key_hash = ? AND attempts = 0 AND starts = 0 AND available_at <= ?",
-			postbox.KeyHash("key"), time.Now().Add(time.Hour).UnixMicro()))
+			keyhash.Of("key"), time.Now().Add(time.Hour).UnixMicro()))
 		require.Equal(t, messages/2, b.info().Parked)
 		require.Equal(t, messages/2, database.Count(t, "SELECT COUNT(DISTINCT subject) FROM postbox_failures WHERE attempt = 0"))
 	})

@@ -33,7 +33,7 @@ type ReplayParams struct {
 	To Target
 	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of
 	// an outbox had, and to the topic from which a message of a queue or an inbox came: its
-	// metadata [postbox.SourceTopic], or [Message.SourceTopic].
+	// metadata [postbox.MetadataSourceTopic], or [Message.SourceTopic].
 	Topic string
 	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have
 	// handled, as long as they remember it.
@@ -377,7 +377,7 @@ func (r *replay) address(draft *spool.Draft, received string) error {
 	if r.to.Name() == r.from.Name() && r.Topic == "" {
 		return nil
 	}
-	source := draft.Metadata[postbox.SourceTopic]
+	source := draft.Metadata[postbox.MetadataSourceTopic]
 	switch {
 	case r.Topic != "":
 		draft.Topic = r.Topic
@@ -387,7 +387,7 @@ func (r *replay) address(draft *spool.Draft, received string) error {
 		draft.Topic = source
 	}
 	if kind == spool.KindQueue {
-		delete(draft.Metadata, postbox.SourceTopic) // where it arrives next, it comes from its new topic
+		delete(draft.Metadata, postbox.MetadataSourceTopic) // where it arrives next, it comes from its new topic
 	}
 	return nil
 }
@@ -399,7 +399,7 @@ func (r *replay) addressReceived(draft *spool.Draft, received string) error {
 	if kind, queue := spool.Named(r.to.Name()); kind == spool.KindQueue {
 		spool.ForgetOrigin(draft.Metadata)
 		if received != "" {
-			draft.Metadata[postbox.SourceTopic] = received
+			draft.Metadata[postbox.MetadataSourceTopic] = received
 		}
 		draft.Topic = queue
 		return nil

@@ -141,7 +141,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		from, target := spool.New(b.statements, spool.QueuePrefix+"mail"), admin.Queue("mail")
-		b.history(from, 2, map[string]string{postbox.SourceTopic: "events"})
+		b.history(from, 2, map[string]string{postbox.MetadataSourceTopic: "events"})
 		topics := func(params admin.ReplayParams) (string, error) {
 			database.Exec(t, "DELETE FROM postbox_messages")
 			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: target, Key: "key 1"}, params)
@@ -158,7 +158,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 			require.Len(t, found, 1)
 			m, readErr := b.admin.Message(t.Context(), admin.Filter{Target: to, ID: found[0].ID})
 			require.NoError(t, readErr)
-			return m.Topic + " " + m.Metadata[postbox.SourceTopic], err
+			return m.Topic + " " + m.Metadata[postbox.MetadataSourceTopic], err
 		}
 		for want, params := range map[string]admin.ReplayParams{
 			"orders events": {},

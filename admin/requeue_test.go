@@ -13,6 +13,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -40,7 +41,7 @@ func TestRequeue_gives_a_message_of_the_outbox_all_its_attempts_again(t *testing
 		require.Equal(t, want, spool.Draft{
 			Topic: got.Topic, MessageID: got.MessageID, Key: got.Key, Payload: got.Payload, Metadata: got.Metadata,
 		})
-		require.Equal(t, postbox.Lane(postbox.KeyHash("key"), lanes), got.Ref.Lane, "its key's lane")
+		require.Equal(t, keyhash.Lane(keyhash.Of("key"), lanes), got.Ref.Lane, "its key's lane")
 	})
 }
 

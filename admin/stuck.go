@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -107,7 +107,7 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	}
 	for _, p := range paused[:min(limit, len(paused))] {
 		if known[p.Key] == nil {
-			hash := postbox.KeyHash(p.Key)
+			hash := keyhash.Of(p.Key)
 			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: dialect.Head{Lane: spool.LaneOf(hash)}}
 			keys = append(keys, known[p.Key])
 		}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -154,7 +154,7 @@ func TestStuckKeys_counts_a_bounded_number_of_messages(t *testing.T) {
 		require.NoError(t, b.outbox.Append(t.Context(), tx, spool.Run, drafts))
 		require.NoError(t, tx.Commit())
 		b.fail("id = (SELECT f.id FROM (SELECT MIN(id) AS id FROM postbox_messages) f)", true)
-		other := keyInLane(postbox.Lane(postbox.KeyHash("bad"), lanes))
+		other := keyInLane(keyhash.Lane(keyhash.Of("bad"), lanes))
 		b.append(draft("late", "orders", other))
 		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: other}))
 		started := time.Now()
@@ -169,7 +169,7 @@ func TestStuckKeys_counts_a_bounded_number_of_messages(t *testing.T) {
 
 func keyInLane(lane int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint("key ", i); postbox.Lane(postbox.KeyHash(key), lanes) == lane {
+		if key := fmt.Sprint("key ", i); keyhash.Lane(keyhash.Of(key), lanes) == lane {
 			return key
 		}
 	}

@@ -142,8 +142,8 @@ func (c *content) addMetadata(metadata message.Metadata) {
 
 // addCausation reads how the message came about from its metadata.
 func (c *content) addCausation(metadata message.Metadata, id string) {
-	c.Correlation, c.CausedBy = metadata.Get(postbox.CorrelationID), metadata.Get(postbox.CausationID)
-	c.HasCausations = c.Correlation != "" || c.CausedBy != "" || metadata.Get(postbox.CausationPath) != ""
+	c.Correlation, c.CausedBy = metadata.Get(postbox.MetadataCorrelationID), metadata.Get(postbox.MetadataCausationID)
+	c.HasCausations = c.Correlation != "" || c.CausedBy != "" || metadata.Get(postbox.MetadataCausationPath) != ""
 	read := message.NewMessage(id, nil)
 	read.Metadata = metadata
 	causation, err := postbox.CausationOf(read, postbox.Hop{})

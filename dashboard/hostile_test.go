@@ -30,7 +30,7 @@ func TestPages_show_hostile_names_contents_and_errors_as_text(t *testing.T) {
 		msg := dashboardtest.Message(dashboardtest.Hostile, dashboardtest.Hostile, dashboardtest.Hostile)
 		msg.Metadata.Set(dashboardtest.Hostile, dashboardtest.Hostile)
 		msg.Metadata.Set("binary", "\xff\xfe\x00")
-		msg.Metadata.Set(postbox.CausationPath, `["%3Cscript%3Ealert(1)%3C%2Fscript%3E/%3Cscript%3E"]`)
+		msg.Metadata.Set(postbox.MetadataCausationPath, `["%3Cscript%3Ealert(1)%3C%2Fscript%3E/%3Cscript%3E"]`)
 		b.Die(textOnly, dashboardtest.Hostile, dashboardtest.Message("d-1", dashboardtest.Hostile, dashboardtest.Hostile))
 		b.Delay(textOnly, msg)
 		b.BuryInbox("d-2", textOnly, textOnly, textOnly)

@@ -118,8 +118,8 @@ func TestMessage_shows_its_content_its_failures_and_what_it_waits_for(t *testing
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		first := dashboardtest.Message("m-1", "customer-1", `{"order_id":123456789012345678901234567890,"sum":1.10}`)
-		first.Metadata.Set(postbox.CorrelationID, "request-7")
-		first.Metadata.Set(postbox.CausationPath, `["shop/order.placed","billing/invoice.sent"]`)
+		first.Metadata.Set(postbox.MetadataCorrelationID, "request-7")
+		first.Metadata.Set(postbox.MetadataCausationPath, `["shop/order.placed","billing/invoice.sent"]`)
 		b.Delay("orders", first)
 		b.Publish("orders", dashboardtest.Message("m-2", "customer-1", "plain text\nof two lines"))
 		require.NoError(t, b.Admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: "customer-1"}))

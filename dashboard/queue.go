@@ -72,7 +72,7 @@ func limitsOf(info admin.QueueInfo) []fact {
 			is, stored  bool
 		}{
 			{"Messages a second", rateFact(l.PerSecond), l.PerSecond != 0, stored.PerSecond != 0},
-			{"Handlers at a time", number(l.AtOnce), l.AtOnce != 0, stored.AtOnce != 0},
+			{"Handlers at a time", number(l.MaxConcurrent), l.MaxConcurrent != 0, stored.AtOnce != 0},
 		} {
 			if part.is || part.stored {
 				facts = append(facts, fact{part.name + of, kept(part.is, part.value, "no limit") + kept(part.stored, " (set by an operator)", " (configured)")})

@@ -71,7 +71,7 @@ func preload(b *testing.B, database *testdb.Database, n int, keyed bool) {
 		for i := start; i < min(start+page, n); i++ {
 			msg := message.NewMessage(postbox.NewMessageID(), payload)
 			if keyed {
-				msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint("key-", i%keys))
+				msg.Metadata.Set(postbox.MetadataOrderingKey, fmt.Sprint("key-", i%keys))
 			}
 			messages = append(messages, msg)
 		}

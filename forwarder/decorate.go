@@ -6,7 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
 // Decorate puts decorators, such as DecoratePublisher of Watermill's metrics, around the publisher
@@ -15,7 +15,7 @@ import (
 // transaction: see [postbox.TransactionalPublisher]. A decorator must pass the messages on within
 // its Publish, with their contexts.
 func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator) (message.Publisher, error) {
-	if !postbox.PublishesInTx(outbox) {
+	if !given.PublishesInTx(outbox) {
 		return nil, fmt.Errorf("decorate: a %T is not a publisher of an outbox", outbox)
 	}
 	publisher := outbox

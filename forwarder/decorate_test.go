@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -26,7 +27,7 @@ func TestDecorate_keeps_an_outbox_an_outbox(t *testing.T) {
 		outbox := publisherFor(t, database, nil)
 		decorated, err := forwarder.Decorate(forwarder.KeepOpen(outbox), marked, hiding)
 		require.NoError(t, err)
-		require.True(t, postbox.PublishesInTx(decorated))
+		require.True(t, given.PublishesInTx(decorated))
 		publish := func(publisher message.Publisher, id string, then error) error {
 			return postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := newMessage(id, "")
@@ -47,11 +48,11 @@ func TestPublishesInTx_tells_an_outbox_from_a_broker(t *testing.T) {
 	outbox := publisherFor(t, testdb.SQLite(t), nil)
 	kept := forwarder.KeepOpen(outbox)
 	for _, publisher := range []message.Publisher{outbox, kept, forwarder.KeepOpen(kept), struct{ *forwarder.Publisher }{outbox}} {
-		require.True(t, postbox.PublishesInTx(publisher), "%T", publisher)
+		require.True(t, given.PublishesInTx(publisher), "%T", publisher)
 	}
 	to := &broker{}
 	for _, publisher := range []message.Publisher{nil, to, forwarder.KeepOpen(to), (*forwarder.Publisher)(nil), outbox.Bind(&sql.Tx{}), struct{ message.Publisher }{outbox}} {
-		require.False(t, postbox.PublishesInTx(publisher), "%T", publisher)
+		require.False(t, given.PublishesInTx(publisher), "%T", publisher)
 		_, err := forwarder.Decorate(publisher)
 		require.ErrorContains(t, err, "is not a publisher of an outbox")
 	}

@@ -33,12 +33,12 @@ func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft,
 	if err := draft.SetUnique(metadata); err != nil {
 		return spool.Draft{}, err
 	}
-	if draft.Key != "" && msg.Metadata.Get(postbox.OrderingKey) != draft.Key {
+	if draft.Key != "" && msg.Metadata.Get(postbox.MetadataOrderingKey) != draft.Key {
 		draft.Metadata = maps.Clone(draft.Metadata)
 		if draft.Metadata == nil {
 			draft.Metadata = map[string]string{}
 		}
-		draft.Metadata[postbox.OrderingKey] = draft.Key
+		draft.Metadata[postbox.MetadataOrderingKey] = draft.Key
 	}
 	if err := draft.Check(); err != nil {
 		return spool.Draft{}, err

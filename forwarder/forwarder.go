@@ -161,7 +161,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	beside.Go(func() { f.watch(ctx) })
 	for _, source := range f.config.Sources {
-		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
+		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.MetadataOrderingKey, f.logger)
 		beside.Go(func() {
 			select {
 			case <-f.drainer.Ready(): // the database can be used

@@ -37,7 +37,7 @@ func TestForwarder_G3_several_in_one_process_share_the_work_in_order(t *testing.
 		eventually(t, func() bool { return pending(t, database) == 0 }, "all are published")
 		perKey := map[string][]string{}
 		for _, p := range to.all() {
-			key := p.message.Metadata.Get(postbox.OrderingKey)
+			key := p.message.Metadata.Get(postbox.MetadataOrderingKey)
 			perKey[key] = append(perKey[key], p.message.UUID)
 		}
 		require.Len(t, to.ids(), 300)

@@ -69,7 +69,7 @@ func TestPublisher_refuses_values_that_not_every_database_can_store(t *testing.T
 		run(t, forwarderFor(t, database, to, nil))
 		eventually(t, func() bool { return len(to.all()) == 1 }, "what is as long as it may be is published")
 		got := to.all()[0]
-		require.True(t, got.topic == topic && got.message.UUID == id && got.message.Metadata.Get(postbox.OrderingKey) == key, "it is whole")
+		require.True(t, got.topic == topic && got.message.UUID == id && got.message.Metadata.Get(postbox.MetadataOrderingKey) == key, "it is whole")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -49,7 +50,7 @@ func TestKeepOpen_of_no_publisher_returns_an_error(t *testing.T) {
 	for _, publisher := range []message.Publisher{nil, (*forwarder.Publisher)(nil)} {
 		kept := forwarder.KeepOpen(publisher)
 		require.ErrorContains(t, kept.Publish("orders", newMessage("1", "")), `publish to topic "orders": the publisher that forwarder.KeepOpen got is nil`)
-		require.False(t, postbox.PublishesInTx(kept))
+		require.False(t, given.PublishesInTx(kept))
 		require.NoError(t, kept.Close())
 	}
 }

@@ -266,4 +266,4 @@ func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool
 func (keptOpen) Close() error { return nil }
 
 // PublishesInTx returns the publisher's answer.
-func (k keptOpen) PublishesInTx() bool { return postbox.PublishesInTx(k.Publisher) }
+func (k keptOpen) PublishesInTx() bool { return given.PublishesInTx(k.Publisher) }

@@ -15,7 +15,7 @@ type PublisherConfig struct {
 	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
 	Outbox string
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. It
-	// travels as the metadata [postbox.OrderingKey]. Defaults to reading that metadata.
+	// travels as the metadata [postbox.MetadataOrderingKey]. Defaults to reading that metadata.
 	OrderingKey func(topic string, msg *message.Message) string
 	// MaxPayload is the largest total of payload and metadata, in bytes; a larger message is an
 	// error. Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.
@@ -37,7 +37,7 @@ func (c *PublisherConfig) setDefaults() {
 	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
 	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
 	if c.OrderingKey == nil {
-		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get(postbox.OrderingKey) }
+		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get(postbox.MetadataOrderingKey) }
 	}
 }
 

@@ -289,11 +289,11 @@ func TestPublisher_ordering_key_from_the_config_travels_as_metadata(t *testing.T
 	msg := newMessage("1", "")
 	msg.Metadata.Set("customer", "7")
 	inTx(t, database.DB, publisher, "topic", msg)
-	require.Empty(t, msg.Metadata.Get(postbox.OrderingKey), "the message of the caller is left alone")
+	require.Empty(t, msg.Metadata.Get(postbox.MetadataOrderingKey), "the message of the caller is left alone")
 	to := &broker{}
 	run(t, forwarderFor(t, database, to, nil))
 	eventually(t, func() bool { return len(to.ids()) == 1 }, "it is published")
-	require.Equal(t, "7", to.all()[0].message.Metadata.Get(postbox.OrderingKey))
+	require.Equal(t, "7", to.all()[0].message.Metadata.Get(postbox.MetadataOrderingKey))
 }
 
 func TestPublisher_G11_delays_of_watermill(t *testing.T) {

@@ -28,7 +28,7 @@ func TestPublisher_errors_shorten_what_they_quote(t *testing.T) {
 	}{
 		"topic":       {long, func(*message.Message) {}},
 		"id":          {"orders", func(msg *message.Message) { msg.UUID = long }},
-		"key":         {"orders", func(msg *message.Message) { msg.Metadata.Set(postbox.OrderingKey, long) }},
+		"key":         {"orders", func(msg *message.Message) { msg.Metadata.Set(postbox.MetadataOrderingKey, long) }},
 		"delay until": {"orders", func(msg *message.Message) { msg.Metadata.Set(delay.DelayedUntilKey, long) }},
 		"delay for":   {"orders", func(msg *message.Message) { msg.Metadata.Set(delay.DelayedForKey, long) }},
 		"payload":     {"orders", func(msg *message.Message) { msg.UUID, msg.Payload = long[:100], make([]byte, 5<<20) }},

@@ -74,10 +74,10 @@ type Source struct {
 	// Destination is the topic of messages that are in no envelope. Defaults to Topic.
 	Destination string
 	// KeyFrom returns the ordering key of a message; messages without one ("") are in no order. The
-	// key travels as the metadata [postbox.OrderingKey]. By default the key is that metadata.
-	// Without that metadata it is the destination topic, which does not travel: so a topic keeps
-	// the total order that it had. That means one message of a topic at a time; return different
-	// keys to get concurrency.
+	// key travels as the metadata [postbox.MetadataOrderingKey]. By default the key is that
+	// metadata. Without that metadata it is the destination topic, which does not travel: so a
+	// topic keeps the total order that it had. That means one message of a topic at a time; return
+	// different keys to get concurrency.
 	KeyFrom func(topic string, msg *message.Message) string
 
 	// PageSize is the number of rows that one transaction takes over, fewer if they have megabytes.

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -129,7 +130,7 @@ func (d decoder) remains(row sourceRow) map[string]string {
 // subject names a row in the table of dead letters.
 func (d decoder) subject(row sourceRow) []byte {
 	subject := []byte{'s'}
-	for _, part := range []int64{postbox.KeyHash(d.source.Table), row.id.Transaction, row.id.Offset} {
+	for _, part := range []int64{keyhash.Of(d.source.Table), row.id.Transaction, row.id.Offset} {
 		subject = binary.BigEndian.AppendUint64(subject, uint64(part)) //nolint:gosec // the bits are kept
 	}
 	return subject

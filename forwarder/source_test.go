@@ -61,7 +61,7 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 
 func decoderFor(source Source) decoder {
 	source.setDefaults(postbox.PostgreSQL)
-	return decoder{source: source, orderingKey: postbox.OrderingKey}
+	return decoder{source: source, orderingKey: postbox.MetadataOrderingKey}
 }
 
 func TestDecoder_keys(t *testing.T) {
@@ -83,7 +83,7 @@ func TestDecoder_keys(t *testing.T) {
 	draft, err = byTenant.draft(plain)
 	require.NoError(t, err)
 	require.Equal(t, "a", draft.Key)
-	require.Equal(t, "a", draft.Metadata[postbox.OrderingKey])
+	require.Equal(t, "a", draft.Metadata[postbox.MetadataOrderingKey])
 	draft, err = byTenant.draft(keyed)
 	require.NoError(t, err)
 	require.Empty(t, draft.Key, "no key is an answer")

@@ -112,7 +112,7 @@ func (w *oldWorld) transfer(db *sql.DB, logger watermill.LoggerAdapter) *transfe
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
-	transfer := newTransfer(db, w.statements, spool.New(w.statements, defaultOutbox), source, postbox.OrderingKey, logger)
+	transfer := newTransfer(db, w.statements, spool.New(w.statements, defaultOutbox), source, postbox.MetadataOrderingKey, logger)
 	w.t.Cleanup(transfer.announcer.Close)
 	return transfer
 }

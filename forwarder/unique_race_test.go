@@ -243,7 +243,7 @@ func TestForwarder_G2_loses_no_committed_change_of_messages_that_replace_each_ot
 			if calls++; calls%4 == 0 {
 				return errBroker
 			}
-			latest[msg.Metadata.Get(postbox.OrderingKey)] = string(msg.Payload)
+			latest[msg.Metadata.Get(postbox.MetadataOrderingKey)] = string(msg.Payload)
 			return nil
 		}}
 		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {

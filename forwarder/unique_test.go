@@ -16,6 +16,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
 func skipping(uuid, unique string) *message.Message {
@@ -82,7 +83,7 @@ func TestPublisher_skips_or_replaces_a_message_whose_unique_key_waits(t *testing
 
 		msg := skipping("6", "metadata")
 		publish("metadata", msg)
-		require.Equal(t, "metadata", msg.Metadata.Get(postbox.UniqueKey), "the message of the caller is left alone")
+		require.Equal(t, "metadata", msg.Metadata.Get(unique.Key), "the message of the caller is left alone")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'metadata' AND ordering_key = ? AND metadata = ?",
 			[]byte("metadata"), []byte(`{"partition_key":"metadata"}`)), "the unique key orders messages that have no other key")
 	})
@@ -212,7 +213,7 @@ func TestPublisher_refuses_a_unique_key_that_says_nothing(t *testing.T) {
 	database.Migrate(t)
 	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
 	half := newMessage("1", "")
-	half.Metadata.Set(postbox.UniqueKey, "key")
+	half.Metadata.Set(unique.Key, "key")
 	for want, msg := range map[string]*message.Message{
 		"the unique key is empty":               skipping("1", ""),
 		"postbox_unique_mode is neither":        half,

@@ -105,7 +105,7 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 			size, s.config.MaxPayload)
 	}
 	draft := spool.Draft{
-		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.OrderingKey),
+		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.MetadataOrderingKey),
 		Payload: msg.Payload, Metadata: msg.Metadata,
 	}
 	if err := spool.CheckQueue(queue); err != nil { // checked before the topic, because the topic is the queue's name too

@@ -21,6 +21,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -105,7 +106,7 @@ func TestDefer_G3_ids_follow_the_order_of_arrival(t *testing.T) {
 			wg.Go(func() {
 				for i := range messages {
 					msg := message.NewMessage(fmt.Sprintf("%d-%03d", consumer, i), nil)
-					msg.Metadata.Set(postbox.OrderingKey, strconv.Itoa(consumer))
+					msg.Metadata.Set(postbox.MetadataOrderingKey, strconv.Itoa(consumer))
 					if _, err := store.Defer(t.Context(), "q", deferKey(msg.UUID), msg); err != nil {
 						t.Error(err)
 					}
@@ -187,7 +188,7 @@ func TestDefer_stores_id_payload_metadata_and_key(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		named := message.NewMessage("uuid", []byte("\x00\xff"))
-		named.Metadata = message.Metadata{"a": "\x00\xff", postbox.OrderingKey: "customer 7"}
+		named.Metadata = message.Metadata{"a": "\x00\xff", postbox.MetadataOrderingKey: "customer 7"}
 		before := maps.Clone(named.Metadata)
 		for key, msg := range map[string]*message.Message{"orders/3/42": named, "orders/3/43": {}} {
 			fresh, err := store.Defer(t.Context(), "q", deferKey(key), msg)
@@ -196,7 +197,7 @@ func TestDefer_stores_id_payload_metadata_and_key(t *testing.T) {
 		}
 		require.Equal(t, before, named.Metadata)
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND payload = ? AND key_hash = ? AND topic = 'q'",
-			[]byte("uuid"), []byte("\x00\xff"), postbox.KeyHash("customer 7")))
+			[]byte("uuid"), []byte("\x00\xff"), keyhash.Of("customer 7")))
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND key_hash IS NULL",
 			[]byte("orders/3/43")), "without a UUID the name is all there is")
 	})

@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -79,8 +80,8 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 	claim := key.bytes()
 	var orderingKey []byte
 	var hash *int64
-	if text := msg.Metadata.Get(postbox.OrderingKey); text != "" {
-		h := postbox.KeyHash(text)
+	if text := msg.Metadata.Get(postbox.MetadataOrderingKey); text != "" {
+		h := keyhash.Of(text)
 		orderingKey, hash = []byte(text), &h
 	}
 	buried := false

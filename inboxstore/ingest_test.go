@@ -57,7 +57,7 @@ func TestIngest_G3_a_second_commit_leaves_out_the_keys_of_the_first(t *testing.T
 			stored := make(chan result, 1)
 			c.results[id] = stored
 			msg := message.NewMessage(id, nil)
-			msg.Metadata.Set(postbox.OrderingKey, key)
+			msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 			go func() {
 				fresh, err := c.store.Defer(t.Context(), "q", deferKey(id), msg)
 				stored <- result{fresh, err}

@@ -44,7 +44,7 @@ func TestDefer_refuses_values_that_not_every_database_can_store(t *testing.T) {
 			"key": {"1", strings.Repeat("k", longest+1)},
 		} {
 			msg := message.NewMessage(ids.id, nil)
-			msg.Metadata.Set(postbox.OrderingKey, ids.key)
+			msg.Metadata.Set(postbox.MetadataOrderingKey, ids.key)
 			_, err := store.Defer(t.Context(), "queue", key, msg)
 			var permanent *postbox.PermanentError
 			require.ErrorAs(t, err, &permanent, name)
@@ -56,12 +56,12 @@ func TestDefer_refuses_values_that_not_every_database_can_store(t *testing.T) {
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 
 		whole := message.NewMessage(strings.Repeat("i", longest), nil)
-		whole.Metadata.Set(postbox.OrderingKey, strings.Repeat("k", longest))
+		whole.Metadata.Set(postbox.MetadataOrderingKey, strings.Repeat("k", longest))
 		fresh, err := store.Defer(t.Context(), "queue", key, whole)
 		require.NoError(t, err)
 		require.True(t, fresh)
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND ordering_key = ?",
-			[]byte(whole.UUID), []byte(whole.Metadata.Get(postbox.OrderingKey))))
+			[]byte(whole.UUID), []byte(whole.Metadata.Get(postbox.MetadataOrderingKey))))
 	})
 }
 
@@ -73,7 +73,7 @@ func TestBury_G2_dead_letter_keeps_the_beginning_of_an_id_and_key_that_are_too_l
 		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		long := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: strings.Repeat("i", longest+10)}
 		msg := message.NewMessage(long.MessageID, []byte("payload"))
-		msg.Metadata.Set(postbox.OrderingKey, strings.Repeat("k", longest+10))
+		msg.Metadata.Set(postbox.MetadataOrderingKey, strings.Repeat("k", longest+10))
 		for range 2 {
 			require.NoError(t, store.Bury(t.Context(), long, msg, 15, inboxtest.ErrHandler))
 		}

@@ -145,7 +145,7 @@ func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 		Clock: now.UnixMicro(), Since: now.Sub(k.began).Microseconds(), Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
 		Source: k.source, CarriedID: spool.Fitting([]byte(k.carried)), Payload: k.payload, Metadata: metadata,
 	}
-	if key := k.metadata.Get(postbox.OrderingKey); key != "" {
+	if key := k.metadata.Get(postbox.MetadataOrderingKey); key != "" {
 		row.Key = spool.Fitting([]byte(key))
 	}
 	if len(row.Payload)+len(row.Metadata) > k.most {

@@ -23,7 +23,7 @@ var billing = admin.Inbox(key.Consumer)
 
 func received(id, payload string) inboxstore.Received {
 	msg := message.NewMessage(id, []byte(payload))
-	msg.Metadata = message.Metadata{postbox.OrderingKey: "customer 1", "bytes": "\x00\xff"}
+	msg.Metadata = message.Metadata{postbox.MetadataOrderingKey: "customer 1", "bytes": "\x00\xff"}
 	return inboxstore.Received{Message: msg, History: time.Hour}
 }
 
@@ -179,7 +179,7 @@ func TestStore_keeps_hostile_messages_within_bounds(t *testing.T) {
 		const most = 1000
 		large := strings.Repeat("x", most)
 		hostile := inboxstore.Received{
-			Message: &message.Message{Metadata: message.Metadata{postbox.OrderingKey: strings.Repeat("\x00\xff", 40_000)}}, History: time.Hour, MaxPayload: most,
+			Message: &message.Message{Metadata: message.Metadata{postbox.MetadataOrderingKey: strings.Repeat("\x00\xff", 40_000)}}, History: time.Hour, MaxPayload: most,
 		}
 		for topic, r := range map[string]inboxstore.Received{
 			"large payload":                     {Message: message.NewMessage("", []byte(large)), History: time.Hour, MaxPayload: most},

@@ -37,7 +37,7 @@ type CausationConfig struct {
 func (c *CausationConfig) setDefaults() {
 	if c.EventType == nil {
 		c.EventType = func(msg *message.Message) string {
-			return cmp.Or(msg.Metadata.Get(eventName), msg.Metadata.Get(postbox.SourceTopic), message.SubscribeTopicFromCtx(msg.Context()))
+			return cmp.Or(msg.Metadata.Get(eventName), msg.Metadata.Get(postbox.MetadataSourceTopic), message.SubscribeTopicFromCtx(msg.Context()))
 		}
 	}
 	c.MaxHops = cmp.Or(c.MaxHops, defaultMaxHops)
@@ -58,7 +58,8 @@ func (c CausationConfig) validate() error {
 // Causation is a middleware that records in each message where it comes from. A message that the
 // handler produces gets, in its metadata, the correlation id of the handled message, or else its
 // UUID; that UUID as its causation id; and the causation path of the handled message with one more
-// hop. See [postbox.CorrelationID], [postbox.CausationID] and [postbox.CausationPath].
+// hop. See [postbox.MetadataCorrelationID], [postbox.MetadataCausationID] and
+// [postbox.MetadataCausationPath].
 //
 // That applies to messages that the handler returns, and to those that it publishes through a
 // forwarder.Publisher with the context of the handled message, as Watermill's CQRS buses do when

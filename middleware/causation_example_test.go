@@ -33,8 +33,8 @@ func ExampleCausation() {
 			return
 		}
 		msg = produced[0]
-		fmt.Println(msg.UUID, "of", msg.Metadata.Get(postbox.CorrelationID), "because of", msg.Metadata.Get(postbox.CausationID),
-			msg.Metadata.Get(postbox.CausationPath))
+		fmt.Println(msg.UUID, "of", msg.Metadata.Get(postbox.MetadataCorrelationID), "because of", msg.Metadata.Get(postbox.MetadataCausationID),
+			msg.Metadata.Get(postbox.MetadataCausationPath))
 	}
 	// Output:
 	// payment of order-1 because of order-1 ["payments/OrderPlaced"]

@@ -76,7 +76,7 @@ func TestCausation_travels_through_inbox_and_outbox_of_three_modules(t *testing.
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		m := newMonolith(t, database)
 		payment := named("payment", "PaymentTaken")
-		payment.Metadata.Set(postbox.SchemaVersion, "2")
+		payment.Metadata.Set(postbox.MetadataSchemaVersion, "2")
 		heard := map[string]<-chan *message.Message{}
 		for _, topic := range []string{"taken", "packed", "sent"} {
 			var err error
@@ -94,16 +94,16 @@ func TestCausation_travels_through_inbox_and_outbox_of_three_modules(t *testing.
 
 		for topic, want := range map[string]message.Metadata{
 			"taken": {
-				postbox.CorrelationID: "order", postbox.CausationID: "order", postbox.CausationPath: `["payments/OrderPlaced"]`,
-				postbox.SchemaVersion: "2", "name": "PaymentTaken",
+				postbox.MetadataCorrelationID: "order", postbox.MetadataCausationID: "order", postbox.MetadataCausationPath: `["payments/OrderPlaced"]`,
+				postbox.MetadataSchemaVersion: "2", "name": "PaymentTaken",
 			},
 			"packed": {
-				postbox.CorrelationID: "order", postbox.CausationID: "payment",
-				postbox.CausationPath: `["payments/OrderPlaced","shipping/PaymentTaken"]`,
+				postbox.MetadataCorrelationID: "order", postbox.MetadataCausationID: "payment",
+				postbox.MetadataCausationPath: `["payments/OrderPlaced","shipping/PaymentTaken"]`,
 			},
 			"sent": { // a message without a name is known by its topic
-				postbox.CorrelationID: "order", postbox.CausationID: "parcel",
-				postbox.CausationPath: `["payments/OrderPlaced","shipping/PaymentTaken","mail/packed"]`,
+				postbox.MetadataCorrelationID: "order", postbox.MetadataCausationID: "parcel",
+				postbox.MetadataCausationPath: `["payments/OrderPlaced","shipping/PaymentTaken","mail/packed"]`,
 			},
 		} {
 			select {
@@ -192,7 +192,7 @@ func TestCausation_path_that_cannot_be_read_is_dead_at_once(t *testing.T) {
 	database := testdb.SQLite(t)
 	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
 	msg := message.NewMessage("1", nil)
-	msg.Metadata.Set(postbox.CausationPath, "orders > payments")
+	msg.Metadata.Set(postbox.MetadataCausationPath, "orders > payments")
 	_, err := inbox.Process(t.Context(), msg, causationFor(t, middleware.CausationConfig{Module: "me"}).Middleware(handler(succeed)))
 	require.NoError(t, err)
 	effects, _, dead := counts(t, database)
@@ -222,7 +222,7 @@ func TestCausation_changes_no_metadata_that_others_have(t *testing.T) {
 	t.Parallel()
 	config := middleware.CausationConfig{Module: "me"}
 	handled := named("1", "Event")
-	shared := message.Metadata{postbox.CorrelationID: "mine"}
+	shared := message.Metadata{postbox.MetadataCorrelationID: "mine"}
 	first, second := message.NewMessage("2", nil), message.NewMessage("3", nil)
 	first.Metadata, second.Metadata = shared, nil
 	h := causationFor(t, config).Middleware(returning(first, second, handled))
@@ -230,13 +230,13 @@ func TestCausation_changes_no_metadata_that_others_have(t *testing.T) {
 		produced, err := h(handled)
 		require.NoError(t, err)
 		require.Equal(t, message.Metadata{"name": "Event"}, handled.Metadata)
-		require.Equal(t, message.Metadata{postbox.CorrelationID: "mine"}, shared)
-		stamp := message.Metadata{postbox.CorrelationID: "1", postbox.CausationID: "1", postbox.CausationPath: `["me/Event"]`}
+		require.Equal(t, message.Metadata{postbox.MetadataCorrelationID: "mine"}, shared)
+		stamp := message.Metadata{postbox.MetadataCorrelationID: "1", postbox.MetadataCausationID: "1", postbox.MetadataCausationPath: `["me/Event"]`}
 		require.Equal(t, stamp, produced[1].Metadata)
 		stamp["name"] = "Event"
 		require.Equal(t, stamp, produced[2].Metadata, "the message handled, handed on")
 		delete(stamp, "name")
-		stamp[postbox.CorrelationID] = "mine"
+		stamp[postbox.MetadataCorrelationID] = "mine"
 		require.Equal(t, stamp, produced[0].Metadata, "what the user set stays")
 	}
 }
@@ -245,7 +245,7 @@ func TestCausation_of_a_message_without_id_is_its_path(t *testing.T) {
 	t.Parallel()
 	produced, err := causationFor(t, middleware.CausationConfig{Module: "me"}).Middleware(returning(message.NewMessage("2", nil)))(named("", "Event"))
 	require.NoError(t, err)
-	require.Equal(t, message.Metadata{postbox.CausationPath: `["me/Event"]`}, produced[0].Metadata)
+	require.Equal(t, message.Metadata{postbox.MetadataCausationPath: `["me/Event"]`}, produced[0].Metadata)
 }
 
 func TestCausation_names_survive_the_outbox(t *testing.T) {

@@ -48,9 +48,9 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 // DeferWith is [Defer] with a configuration.
 //
 // It stores the message. It sets in the stored metadata the values that the config's Capture
-// returns, and as [postbox.SourceTopic] the topic that the message came from, whatever values the
-// message has there. The delivered message stays as it is. Two handlers that defer to the same
-// queue store a message of the same topic once.
+// returns, and as [postbox.MetadataSourceTopic] the topic that the message came from, whatever
+// values the message has there. The delivered message stays as it is. Two handlers that defer to
+// the same queue store a message of the same topic once.
 //
 // A message that no later delivery could store either (a [postbox.PermanentError]: it is too large,
 // has no id, its delay cannot be read, and the like) becomes a dead letter, as delivered, of the
@@ -145,15 +145,15 @@ func (d *deferral) metadata(msg *message.Message, source string) message.Metadat
 	spool.ForgetOrigin(metadata)
 	maps.Copy(metadata, captured)
 	if source != "" {
-		metadata[postbox.SourceTopic] = source
+		metadata[postbox.MetadataSourceTopic] = source
 	}
-	switch key := captured[postbox.KafkaKey]; {
+	switch key := captured[postbox.MetadataKafkaKey]; {
 	case d.config.OrderingKey != nil:
-		if key := d.config.OrderingKey(msg); key != metadata[postbox.OrderingKey] {
-			metadata[postbox.OrderingKey] = key
+		if key := d.config.OrderingKey(msg); key != metadata[postbox.MetadataOrderingKey] {
+			metadata[postbox.MetadataOrderingKey] = key
 		}
-	case metadata[postbox.OrderingKey] == "" && key != "" && key != msg.UUID: // which a record has where it has no key
-		metadata[postbox.OrderingKey] = key
+	case metadata[postbox.MetadataOrderingKey] == "" && key != "" && key != msg.UUID: // which a record has where it has no key
+		metadata[postbox.MetadataOrderingKey] = key
 	}
 	return metadata
 }

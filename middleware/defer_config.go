@@ -30,8 +30,8 @@ type DeferConfig struct {
 	// there. Defaults to nothing.
 	Capture func(msg *message.Message) map[string]string
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults
-	// to the metadata [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned,
-	// unless that is the UUID.
+	// to the metadata [postbox.MetadataOrderingKey], else the [postbox.MetadataKafkaKey] that
+	// Capture returned, unless that is the UUID.
 	OrderingKey func(msg *message.Message) string
 
 	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver

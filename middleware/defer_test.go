@@ -90,7 +90,7 @@ func TestDefer_G5_stores_each_message_of_a_topic_once_in_each_queue(t *testing.T
 		require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'fraud'"))
 		for topic, n := range map[string]int{"orders": 4, "refunds": 1} {
 			require.Equal(t, n, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE metadata = ?",
-				[]byte(`{"`+postbox.SourceTopic+`":"`+topic+`"}`)))
+				[]byte(`{"`+postbox.MetadataSourceTopic+`":"`+topic+`"}`)))
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestDefer_G5_stores_each_message_of_a_topic_once_in_each_queue(t *testing.T
 func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 	t.Parallel()
 	capture := func(*message.Message) map[string]string {
-		return map[string]string{postbox.KafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
+		return map[string]string{postbox.MetadataKafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
 	}
 	for name, test := range map[string]struct {
 		config   middleware.DeferConfig
@@ -111,44 +111,44 @@ func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 		},
 		"topic": {
 			config: middleware.DeferConfig{Topic: "orders"}, metadata: message.Metadata{"a": "b"},
-			want: message.Metadata{"a": "b", postbox.SourceTopic: "orders"},
+			want: message.Metadata{"a": "b", postbox.MetadataSourceTopic: "orders"},
 		},
 		"topic that the producer has chosen": {
-			config: middleware.DeferConfig{Topic: "orders"}, metadata: message.Metadata{postbox.SourceTopic: "first"},
-			want: message.Metadata{postbox.SourceTopic: "orders"},
+			config: middleware.DeferConfig{Topic: "orders"}, metadata: message.Metadata{postbox.MetadataSourceTopic: "first"},
+			want: message.Metadata{postbox.MetadataSourceTopic: "orders"},
 		},
 		"nobody knows the topic": {
-			metadata: message.Metadata{postbox.SourceTopic: "first", postbox.KafkaKey: "mine"},
+			metadata: message.Metadata{postbox.MetadataSourceTopic: "first", postbox.MetadataKafkaKey: "mine"},
 			want:     message.Metadata{},
 		},
 		"broker": {
 			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{"both": "by the message"},
 			want: message.Metadata{
 				"captured": "by the broker", "both": "by the broker",
-				postbox.KafkaKey: "customer 7", postbox.OrderingKey: "customer 7",
+				postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "customer 7",
 			},
 		},
 		"broker, and a key of its own": {
-			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{postbox.OrderingKey: "own"},
+			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{postbox.MetadataOrderingKey: "own"},
 			want: message.Metadata{
 				"captured": "by the broker", "both": "by the broker",
-				postbox.KafkaKey: "customer 7", postbox.OrderingKey: "own",
+				postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "own",
 			},
 		},
 		"broker, key is the UUID": {
 			config: middleware.DeferConfig{Capture: capture}, id: "customer 7",
-			want: message.Metadata{"captured": "by the broker", "both": "by the broker", postbox.KafkaKey: "customer 7"},
+			want: message.Metadata{"captured": "by the broker", "both": "by the broker", postbox.MetadataKafkaKey: "customer 7"},
 		},
 		"ordering key": {
 			config:   middleware.DeferConfig{OrderingKey: func(msg *message.Message) string { return msg.Metadata.Get("customer") }},
-			metadata: message.Metadata{"customer": "8", postbox.OrderingKey: "own"},
-			want:     message.Metadata{"customer": "8", postbox.OrderingKey: "8"},
+			metadata: message.Metadata{"customer": "8", postbox.MetadataOrderingKey: "own"},
+			want:     message.Metadata{"customer": "8", postbox.MetadataOrderingKey: "8"},
 		},
 		"no ordering key": {
 			config:   middleware.DeferConfig{OrderingKey: func(*message.Message) string { return "" }, Capture: capture},
-			metadata: message.Metadata{postbox.OrderingKey: "own"},
+			metadata: message.Metadata{postbox.MetadataOrderingKey: "own"},
 			want: message.Metadata{
-				"captured": "by the broker", "both": "by the broker", postbox.KafkaKey: "customer 7", postbox.OrderingKey: "",
+				"captured": "by the broker", "both": "by the broker", postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "",
 			},
 		},
 	} {

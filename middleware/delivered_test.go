@@ -21,7 +21,7 @@ import (
 // encrypted returns a message as a broker delivers it.
 func encrypted() *message.Message {
 	msg := message.NewMessage("1", []byte("ENC(100 EUR)"))
-	msg.Metadata.Set(postbox.OrderingKey, "account-1")
+	msg.Metadata.Set(postbox.MetadataOrderingKey, "account-1")
 	return msg
 }
 
@@ -33,7 +33,7 @@ func decrypt(t *testing.T, msg *message.Message) {
 	copy(msg.Payload, strings.ToLower(string(msg.Payload)))
 	msg.Payload = append(msg.Payload[:0], msg.Payload[4:11]...)
 	msg.UUID = "another"
-	msg.Metadata.Set(postbox.OrderingKey, "another")
+	msg.Metadata.Set(postbox.MetadataOrderingKey, "another")
 	msg.Metadata.Set("plain", "yes")
 }
 

@@ -13,9 +13,10 @@ import (
 
 // LimitEachKey returns a middleware that starts at most perSecond messages of each ordering key in
 // a second, evenly: a message that comes too early waits for its time. Messages without
-// [postbox.OrderingKey] do not wait. Use it for the handler of a queue, and before all that opens a
-// transaction: for one key all messages are handled in one process, so all processes together keep
-// the limit. When the key moves to another process, as after a crash, one message may start early.
+// [postbox.MetadataOrderingKey] do not wait. Use it for the handler of a queue, and before all that
+// opens a transaction: for one key all messages are handled in one process, so all processes
+// together keep the limit. When the key moves to another process, as after a crash, one message may
+// start early.
 //
 // A message waits in its handler, which counts for the Concurrency of the queue: raise that if many
 // keys wait, or give a slow queue [postbox.Limits] instead. A queue that is Transactional keeps its
@@ -32,7 +33,7 @@ func LimitEachKey(perSecond float64) message.HandlerMiddleware {
 	l := &keyLimit{step: time.Duration(float64(time.Second) / perSecond), next: map[string]time.Time{}, prune: leastKeys}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
-			if key := msg.Metadata.Get(postbox.OrderingKey); key != "" {
+			if key := msg.Metadata.Get(postbox.MetadataOrderingKey); key != "" {
 				if err := l.wait(msg.Context(), key); err != nil {
 					return nil, err
 				}

@@ -22,7 +22,7 @@ import (
 func keyedMessage(key string) *message.Message {
 	msg := message.NewMessage("1", nil)
 	if key != "" {
-		msg.Metadata.Set(postbox.OrderingKey, key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	}
 	return msg
 }
@@ -35,7 +35,7 @@ func TestLimitEachKey_starts_the_messages_of_a_key_at_its_rate_and_holds_up_no_o
 		handler := middleware.LimitEachKey(4)(func(msg *message.Message) ([]*message.Message, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			key := msg.Metadata.Get(postbox.OrderingKey)
+			key := msg.Metadata.Get(postbox.MetadataOrderingKey)
 			starts[key] = append(starts[key], time.Since(begun))
 			return nil, nil
 		})

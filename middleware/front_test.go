@@ -21,6 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
@@ -58,7 +59,7 @@ func TestDefer_G3_what_can_never_be_stored_is_a_dead_letter_and_is_acked(t *test
 			bad("large", strings.Repeat("x", 2000), "a", "b"),
 			bad("delay", "payload", delay.DelayedForKey, "soon"),
 			bad("time", "payload", delay.DelayedUntilKey, "never"),
-			bad("key", "", postbox.OrderingKey, strings.Repeat("k", 70_000)),
+			bad("key", "", postbox.MetadataOrderingKey, strings.Repeat("k", 70_000)),
 			bad(strings.Repeat("i", 70_000), "", "a", "b"),
 			bad("", "no id", "a", "b"),
 			bad("", "no id", "a", "b"), // another message, which has a letter of its own
@@ -116,17 +117,17 @@ func TestInbox_pauses_longer_each_time_if_the_failure_cannot_be_recorded(t *test
 }
 
 // CQRS unmarshals before the handler, which so cannot say that the error is permanent.
-func TestInbox_G3_Rule_makes_the_error_of_CQRS_for_a_malformed_event_permanent(t *testing.T) {
+func TestInbox_G3_MapError_makes_the_error_of_CQRS_for_a_malformed_event_permanent(t *testing.T) {
 	t.Parallel()
 	type placed struct{ ID string }
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
 			c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
-			c.Rule = func(p middleware.RuleParams) error {
-				if syntax := (*json.SyntaxError)(nil); errors.As(p.Err, &syntax) {
-					return postbox.Permanent(p.Err)
+			c.MapError = func(_ *message.Message, err error) error {
+				if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+					return postbox.Permanent(err)
 				}
-				return p.Err
+				return err
 			}
 		})
 		channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 2}, nil)
@@ -164,14 +165,13 @@ func TestInbox_G3_Rule_makes_the_error_of_CQRS_for_a_malformed_event_permanent(t
 	})
 }
 
-func TestInbox_Rule_with_nil_makes_a_message_done_without_an_effect(t *testing.T) {
+func TestInbox_MapError_with_nil_makes_a_message_done_without_an_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
-			c.Rule = func(p middleware.RuleParams) error {
-				require.Equal(t, "billing", p.Consumer)
-				require.Equal(t, "1", p.Message.UUID)
-				require.ErrorIs(t, p.Err, errHandler)
+			c.MapError = func(msg *message.Message, err error) error {
+				require.Equal(t, "1", msg.UUID)
+				require.ErrorIs(t, err, errHandler)
 				return nil
 			}
 		})
@@ -229,15 +229,15 @@ func TestInbox_control_metadata_from_outside_has_no_effect(t *testing.T) {
 			return publisher.Publish("receipts", victim)
 		})
 		require.NoError(t, err)
-		for id, mode := range map[string]string{"replaces": postbox.UniqueReplace, "skips": postbox.UniqueSkip, "nonsense": "x"} {
+		for id, mode := range map[string]string{"replaces": unique.Replace, "skips": unique.Skip, "nonsense": "x"} {
 			msg := message.NewMessage(id, nil)
 			msg.Metadata = message.Metadata{
-				postbox.UniqueKey: "alice", postbox.UniqueMode: mode, delay.DelayedForKey: "8760h",
-				postbox.SourceTopic: "balances", postbox.KafkaKey: "alice", postbox.OrderingKey: "mine", "own": "stays",
+				unique.Key: "alice", unique.Mode: mode, delay.DelayedForKey: "8760h",
+				postbox.MetadataSourceTopic: "balances", postbox.MetadataKafkaKey: "alice", postbox.MetadataOrderingKey: "mine", "own": "stays",
 			}
 			sent := msg.Copy()
 			fresh, err := inbox.Process(t.Context(), msg, func(msg *message.Message) ([]*message.Message, error) {
-				require.Equal(t, message.Metadata{postbox.OrderingKey: "mine", "own": "stays"}, msg.Metadata)
+				require.Equal(t, message.Metadata{postbox.MetadataOrderingKey: "mine", "own": "stays"}, msg.Metadata)
 				return []*message.Message{msg}, nil
 			})
 			require.NoError(t, err)

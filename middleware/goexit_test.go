@@ -110,7 +110,7 @@ func TestProcess_G3_a_handler_that_ends_its_goroutine_holds_up_no_queue(t *testi
 					ids := []string{"bad", "good", "better"}
 					for _, id := range ids {
 						msg := message.NewMessage(id, nil)
-						msg.Metadata.Set(postbox.OrderingKey, "key")
+						msg.Metadata.Set(postbox.MetadataOrderingKey, "key")
 						b.put("orders", msg)
 					}
 					transactional := mode != "autocommit"

@@ -213,19 +213,19 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (key inboxstore.K
 	return key, msg.UUID, nil
 }
 
-// ruleTimeout bounds the write that a message is done of which a rule says so.
-const ruleTimeout = 30 * time.Second
+// doneTimeout bounds the write that a message is done of which MapError says so.
+const doneTimeout = 30 * time.Second
 
 // failed records a failure. It returns no error if the message is done or became a dead letter, so
 // that it is acked. Otherwise it returns the number of attempts, 0 if this one could not be
 // counted.
 func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, cause error) (attempts int, err error) {
-	if rule := i.config.Rule; rule != nil {
-		params := RuleParams{Consumer: key.Consumer, Message: came.stored(), Err: cause}
-		params.Message.SetContext(ctx)
-		if cause = spool.Protect(func() error { return rule(params) }); cause == nil {
+	if i.config.MapError != nil {
+		msg := came.stored()
+		msg.SetContext(ctx)
+		if cause = spool.Protect(func() error { return i.config.MapError(msg, cause) }); cause == nil {
 			// As [inboxstore.Store.RecordFailure] does: the time of the delivery may be over.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ruleTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doneTimeout)
 			defer cancel()
 			_, err := i.once(ctx, key, came, func(context.Context) error { return nil })
 			return 0, err

@@ -59,12 +59,13 @@ type InboxConfig struct {
 	// keeps. Of a larger message it has the metadata and the size. Defaults to 1 MiB.
 	HistoryPayload int
 
-	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the
+	// MapError replaces the error of the handler by its own result. With [postbox.Permanent] the
 	// message becomes a dead letter at once, [postbox.RetryAfter] sets the pause, and nil makes the
 	// message done, without an effect. It is how errors that a handler does not return by itself
 	// become permanent, such as that of Watermill's CQRS component for a message that it cannot
-	// unmarshal. A rule that panics has returned that as its error. Defaults to the error as it is.
-	Rule func(RuleParams) error
+	// unmarshal. The message is as it was delivered, and a panic is an error with its stack. If
+	// MapError panics, that is the error. Defaults to the error as it is.
+	MapError func(msg *message.Message, err error) error
 
 	// Retry sets how often a handler that fails runs, in all processes together, until its message
 	// becomes a dead letter and is acked. It also sets the pause before each nack, since brokers
@@ -74,15 +75,6 @@ type InboxConfig struct {
 	// pause, and failures are recorded in that transaction: if its owner rolls it back, no attempt
 	// is counted. Defaults to 15 attempts, from 1 s to 60 s apart.
 	Retry postbox.RetryProfile
-}
-
-// RuleParams are the arguments of [InboxConfig.Rule].
-type RuleParams struct {
-	Consumer string
-	// Message is as it was delivered.
-	Message *message.Message
-	// Err is the error that the handler returned, or a panic with its stack.
-	Err error
 }
 
 func (c *InboxConfig) setDefaults() {

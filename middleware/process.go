@@ -37,8 +37,8 @@ type ProcessConfig struct {
 	// ReceiptTopic is the topic on which a receipt is published of each message that the handler
 	// has handled: see package receipts. A message that is itself a receipt has none. In a
 	// transactional queue the receipt commits with the handler's writes. The receipt names the
-	// topic in the metadata [postbox.SourceTopic], or else the one that the router's handler
-	// subscribes to. Defaults to no receipts.
+	// topic in the metadata [postbox.MetadataSourceTopic], or else the one that the router's
+	// handler subscribes to. Defaults to no receipts.
 	ReceiptTopic string
 	// Consumer is the name of the handler in its receipts. Defaults to its name in the router.
 	Consumer string
@@ -72,7 +72,7 @@ func process(to emitter, consumer string, h message.HandlerFunc) message.Handler
 		defer unreturned(ctx, msg, &returned)
 		err := to.handle(ctx, msg, h, receipt.Receipt{
 			Consumer:  cmp.Or(consumer, message.HandlerNameFromCtx(ctx)),
-			Topic:     cmp.Or(msg.Metadata.Get(postbox.SourceTopic), message.SubscribeTopicFromCtx(ctx)),
+			Topic:     cmp.Or(msg.Metadata.Get(postbox.MetadataSourceTopic), message.SubscribeTopicFromCtx(ctx)),
 			MessageID: msg.UUID,
 		})
 		returned = true

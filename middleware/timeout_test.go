@@ -65,7 +65,7 @@ func TestInbox_G7_a_rule_makes_a_message_done_whose_time_is_over(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
-			c.Rule = func(middleware.RuleParams) error { return nil }
+			c.MapError = func(*message.Message, error) error { return nil }
 		})
 		runs := 0
 		for range 2 {

@@ -48,7 +48,7 @@ func TestKit_shows_published_messages_and_advances_the_time(t *testing.T) {
 		require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			for i := range 3 {
 				msg := message.NewMessage(fmt.Sprint(i), nil)
-				msg.Metadata.Set(postbox.OrderingKey, "k")
+				msg.Metadata.Set(postbox.MetadataOrderingKey, "k")
 				msg.SetContext(ctx)
 				if err := publisher.Publish("orders", msg); err != nil {
 					return err
@@ -76,7 +76,7 @@ func TestKit_drains_a_queue_and_lets_time_pass(t *testing.T) {
 		t.Cleanup(func() { _ = store.Close() })
 		for i := range 6 {
 			msg := message.NewMessage(fmt.Sprint(i), nil)
-			msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint(i%2))
+			msg.Metadata.Set(postbox.MetadataOrderingKey, fmt.Sprint(i%2))
 			_, err := store.Defer(t.Context(), "fraud", inboxstore.Key{MessageID: msg.UUID}, msg)
 			require.NoError(t, err)
 		}
@@ -115,7 +115,7 @@ func TestKit_single_mode_passes_waiting_messages(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	for i := range 3 {
 		msg := message.NewMessage(fmt.Sprint(i), nil)
-		msg.Metadata.Set(postbox.OrderingKey, "k")
+		msg.Metadata.Set(postbox.MetadataOrderingKey, "k")
 		_, err := store.Defer(t.Context(), "fraud", inboxstore.Key{MessageID: msg.UUID}, msg)
 		require.NoError(t, err)
 	}

@@ -53,21 +53,13 @@ const (
 	ParkHead
 )
 
-// RuleParams are the arguments of a rule.
-type RuleParams struct {
+// Failure is what [Config.MapError] and [Config.OnDead] get of a message that failed.
+type Failure struct {
 	Queue   string
 	Message *message.Message
 	// Err is the error that the handler returned, or a panic with its stack.
 	Err error
-	// Attempt is the number of the attempt that failed, counted from 1.
-	Attempt int
-}
-
-// DeadParams describes a message that became a dead letter.
-type DeadParams struct {
-	Queue    string
-	Message  *message.Message
-	Err      error
+	// Attempts is the number of attempts that have failed, this one included.
 	Attempts int
 }
 
@@ -108,10 +100,10 @@ type Config struct {
 	// itself. Operators can change the limit of the whole queue: see admin.ChangeSettings. Default
 	// to none.
 	Limits postbox.Limits
-	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the
+	// MapError replaces the error of the handler by its own result. With [postbox.Permanent] the
 	// message becomes a dead letter, [postbox.RetryAfter] sets the pause, and nil makes the message
 	// done. Defaults to the error as it is.
-	Rule func(RuleParams) error
+	MapError func(Failure) error
 	// Classify recognises outages, for example of a service that the handler needs. During an
 	// outage the queue waits and no attempt counts. The queue is probed with one message, a
 	// different one each time. By default only an outage of the queue's database pauses the queue;
@@ -122,7 +114,7 @@ type Config struct {
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it
 	// for alarms: a crash may lose the call. Close waits for the call up to the store's close
 	// timeout, then ends its context. After two more seconds Close returns without it.
-	OnDead func(ctx context.Context, params DeadParams)
+	OnDead func(ctx context.Context, failure Failure)
 	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of
 	// Watermill's PoisonQueue. PoisonOutbox must be the publisher of an outbox, because it writes
 	// in the transaction that buries the message. While it rejects a dead letter, the key of that
@@ -146,8 +138,8 @@ func (c *Config) setDefaults() {
 	drain.SetDefaults(&c.Tuning)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
-	if c.Rule == nil {
-		c.Rule = func(p RuleParams) error { return p.Err }
+	if c.MapError == nil {
+		c.MapError = func(f Failure) error { return f.Err }
 	}
 	if c.Classify == nil {
 		c.Classify = func(error) postbox.ErrorClass { return postbox.Unclassified }

@@ -38,10 +38,10 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 	}
 	if q.config.OnDead != nil {
 		//nolint:contextcheck // the transaction is over by then
-		params := DeadParams{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
+		failure := Failure{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
 		postbox.AfterCommit(ctx, func() {
 			q.telling.left.Add(1)
-			q.telling.Go(func() { q.tell(params) })
+			q.telling.Go(func() { q.tell(failure) })
 		})
 	}
 	return nil
@@ -55,14 +55,14 @@ type telling struct {
 }
 
 // tell calls the hook and recovers from its panics.
-func (q *queue) tell(params DeadParams) {
+func (q *queue) tell(failure Failure) {
 	defer q.telling.left.Add(-1)
 	defer func() {
 		if reason := recover(); reason != nil {
 			q.logger.Error("OnDead of a queue panicked", fmt.Errorf("panic: %v", reason), nil)
 		}
 	}()
-	q.config.OnDead(q.live, params)
+	q.config.OnDead(q.live, failure)
 }
 
 // tellingTime is how long the calls of OnDead may take to return after their context has ended.

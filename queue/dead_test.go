@@ -26,9 +26,9 @@ func TestQueue_OnDead_is_called_once_after_the_commit(t *testing.T) {
 		database.DB.SetMaxOpenConns(1) // G10
 		b := newQueueBench(t, database)
 		b.Put("a/1", "fine", "b/1")
-		told := make(chan queue.DeadParams, 10)
+		told := make(chan queue.Failure, 10)
 		config := inboxtest.Quick(func(c *queue.Config) { c.Transactional = true })
-		config.OnDead = func(ctx context.Context, p queue.DeadParams) {
+		config.OnDead = func(ctx context.Context, p queue.Failure) {
 			told <- p
 			if n := b.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ?", []byte(p.Message.UUID)); n != 1 {
 				t.Errorf("%d dead letters can be seen", n)
@@ -53,7 +53,7 @@ func TestQueue_OnDead_is_called_once_after_the_commit(t *testing.T) {
 		b.Drained()
 		p.Stop() // waits for it
 		close(told)
-		params := map[string]queue.DeadParams{}
+		params := map[string]queue.Failure{}
 		for p := range told {
 			require.NotContains(t, params, p.Message.UUID)
 			params[p.Message.UUID] = p
@@ -64,7 +64,7 @@ func TestQueue_OnDead_is_called_once_after_the_commit(t *testing.T) {
 			require.Equal(t, attempts, params[id].Attempts)
 			require.ErrorIs(t, params[id].Err, inboxtest.ErrHandler)
 			require.Equal(t, "payload of "+id, string(params[id].Message.Payload))
-			require.Equal(t, id[:1], params[id].Message.Metadata.Get(postbox.OrderingKey))
+			require.Equal(t, id[:1], params[id].Message.Metadata.Get(postbox.MetadataOrderingKey))
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestQueue_G12_close_does_not_wait_for_an_OnDead_that_never_returns(t *testi
 				defer close(proceed)
 				var entered atomic.Int32
 				config := inboxtest.Quick(nil)
-				config.OnDead = func(ctx context.Context, _ queue.DeadParams) {
+				config.OnDead = func(ctx context.Context, _ queue.Failure) {
 					entered.Add(1)
 					if left == 0 {
 						_ = inboxtest.Hold(ctx, proceed)
@@ -129,7 +129,7 @@ func TestQueue_OnDead_is_not_called_for_a_parked_message(t *testing.T) {
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Put("bad/1", "bad/2", "bad/3")
 	config := inboxtest.Quick(func(c *queue.Config) { c.Head, c.Lease = queue.ParkHead, time.Second })
-	config.OnDead = func(context.Context, queue.DeadParams) { t.Error("it is not dead") }
+	config.OnDead = func(context.Context, queue.Failure) { t.Error("it is not dead") }
 	b.Start(config, func(*message.Message) error { return inboxtest.ErrHandler })
 	b.parked(3)
 }
@@ -163,7 +163,7 @@ func TestQueue_buries_nothing_unless_PoisonOutbox_publishes_it_with_the_keys_of_
 		outbox.fails.Store(true)
 		config := inboxtest.Quick(func(c *queue.Config) { c.PoisonOutbox, c.PoisonTopic = outbox, "poison" })
 		var told atomic.Int32
-		config.OnDead = func(context.Context, queue.DeadParams) { told.Add(1) }
+		config.OnDead = func(context.Context, queue.Failure) { told.Add(1) }
 		p := b.Start(config, func(*message.Message) error { return postbox.Permanent(inboxtest.ErrHandler) })
 		for range 2 {
 			b.Await(outbox.tried, "the outbox is tried")
@@ -182,7 +182,7 @@ func TestQueue_buries_nothing_unless_PoisonOutbox_publishes_it_with_the_keys_of_
 		require.Equal(t, "a/1", published.UUID)
 		require.Equal(t, "payload of a/1", string(published.Payload))
 		require.Equal(t, message.Metadata{
-			postbox.OrderingKey:                "a",
+			postbox.MetadataOrderingKey:        "a",
 			wmmiddleware.ReasonForPoisonedKey:  inboxtest.ErrHandler.Error(),
 			wmmiddleware.PoisonedTopicKey:      "q",
 			wmmiddleware.PoisonedHandlerKey:    "q",

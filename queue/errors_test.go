@@ -70,7 +70,7 @@ func TestQueue_G11_RetryAfter_waits_by_the_clock_of_the_database(t *testing.T) {
 }
 
 // Covers feature W6.
-func TestQueue_Rule_decides_by_the_error_and_the_attempt(t *testing.T) {
+func TestQueue_MapError_decides_by_the_error_and_the_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -80,18 +80,18 @@ func TestQueue_Rule_decides_by_the_error_and_the_attempt(t *testing.T) {
 		attempts := map[string][]int{}
 		errRule := errors.New("the rule says no")
 		config := inboxtest.Quick(func(c *queue.Config) { c.Retry.Attempts = 4 })
-		config.Rule = func(p queue.RuleParams) error {
+		config.MapError = func(p queue.Failure) error {
 			if p.Queue != "q" || !errors.Is(p.Err, inboxtest.ErrHandler) || string(p.Message.Payload) != "payload of "+p.Message.UUID {
 				t.Errorf("a rule is given %v", p)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			attempts[p.Message.UUID] = append(attempts[p.Message.UUID], p.Attempt)
+			attempts[p.Message.UUID] = append(attempts[p.Message.UUID], p.Attempts)
 			switch p.Message.UUID {
 			case "ignored":
 				return nil
 			case "hopeless":
-				if p.Attempt == 2 {
+				if p.Attempts == 2 {
 					return postbox.Permanent(errRule)
 				}
 			case "later":
@@ -247,7 +247,7 @@ func TestQueue_F2_the_next_attempt_gets_the_message_as_it_was_stored(t *testing.
 		b.Start(inboxtest.Quick(func(c *queue.Config) { c.Transactional = true }), func(msg *message.Message) error {
 			seen.Add(fmt.Sprint(msg.UUID, msg.Metadata, string(msg.Payload)))
 			msg.UUID, msg.Payload = "other", append(msg.Payload, '!')
-			msg.Metadata.Set(postbox.OrderingKey, "other")
+			msg.Metadata.Set(postbox.MetadataOrderingKey, "other")
 			if len(seen.All()) < 3 {
 				return inboxtest.ErrHandler
 			}

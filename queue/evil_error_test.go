@@ -43,7 +43,7 @@ func TestQueue_G6_an_error_that_panics_is_a_failed_attempt(t *testing.T) {
 			"transactional": func(c *queue.Config) { c.Transactional = true },
 			"micro-batches": func(c *queue.Config) { c.MicroBatch = 5 },
 			"of a rule": func(c *queue.Config) {
-				c.Rule = func(p queue.RuleParams) error { return inboxtest.EvilErrors[p.Message.UUID] }
+				c.MapError = func(p queue.Failure) error { return inboxtest.EvilErrors[p.Message.UUID] }
 			},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func ExampleSubscriber() {
 	defer done()
 	for _, id := range []string{"paid", "packed", "sent", "paid"} { // the last one is a redelivery
 		msg := message.NewMessage(id, nil)
-		msg.Metadata.Set(postbox.OrderingKey, "order 1")
+		msg.Metadata.Set(postbox.MetadataOrderingKey, "order 1")
 		fresh, err := store.Defer(ctx, "orders", inboxstore.Key{Consumer: "orders", MessageID: id}, msg)
 		must(err)
 		fmt.Println("stored", id, fresh)

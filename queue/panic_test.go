@@ -93,12 +93,12 @@ func TestQueue_G7_a_probe_whose_hook_does_not_return_makes_room_for_another(t *t
 }
 
 // A function that does not return for one message counts against no other message of its batch.
-func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_other_message(t *testing.T) {
+func TestBatch_G7_a_Classify_or_MapError_that_does_not_return_blames_no_other_message(t *testing.T) {
 	t.Parallel()
 	for name, leave := range neverReturns {
 		for function, config := range map[string]queue.Config{
 			"Classify": {Classify: func(error) postbox.ErrorClass { leave(); return postbox.Unclassified }},
-			"Rule":     {Rule: func(queue.RuleParams) error { leave(); return nil }},
+			"MapError": {MapError: func(queue.Failure) error { leave(); return nil }},
 		} {
 			t.Run(function+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -107,7 +107,7 @@ func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_other_messag
 					ids := inboxtest.Numbers(8)
 					b.Put(ids...)
 					b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-						c.Worker.Transactional, c.Worker.Classify, c.Worker.Rule = true, config.Classify, config.Rule
+						c.Worker.Transactional, c.Worker.Classify, c.Worker.MapError = true, config.Classify, config.MapError
 					}), func(ctx context.Context, messages []*message.Message) error {
 						if err := b.BatchEffects(ctx, messages); err != nil || !inboxtest.OneOf(messages, ids[:1]) {
 							return err

@@ -17,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
@@ -66,9 +67,9 @@ func TestQueue_control_metadata_from_outside_has_no_effect_in_an_outbox(t *testi
 			return outbox.Publish("poison", victim)
 		})
 		require.NoError(t, err)
-		for id, mode := range map[string]string{"replaces": postbox.UniqueReplace, "skips": postbox.UniqueSkip, "is nonsense": "x"} {
+		for id, mode := range map[string]string{"replaces": unique.Replace, "skips": unique.Skip, "is nonsense": "x"} {
 			msg := message.NewMessage(id, nil)
-			msg.Metadata = message.Metadata{postbox.UniqueKey: "alice", postbox.UniqueMode: mode, delay.DelayedForKey: "1ms"}
+			msg.Metadata = message.Metadata{unique.Key: "alice", unique.Mode: mode, delay.DelayedForKey: "1ms"}
 			_, err := b.Store.Defer(t.Context(), "q", inboxstore.Key{Consumer: "q", MessageID: id}, msg)
 			require.NoError(t, err)
 		}

@@ -179,7 +179,7 @@ func (p storingPublisher) Publish(topic string, messages ...*message.Message) er
 		for _, msg := range messages {
 			stored := msg.Copy()
 			if key := p.key(msg); key != "" {
-				stored.Metadata.Set(postbox.OrderingKey, key)
+				stored.Metadata.Set(postbox.MetadataOrderingKey, key)
 			}
 			key := inboxstore.Key{Consumer: group, Topic: topic, MessageID: msg.UUID}
 			if _, err := p.store.Defer(msg.Context(), queueOf(topic, group), key, stored); err != nil {

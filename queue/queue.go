@@ -146,8 +146,8 @@ func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Me
 	if !q.config.Transactional && errors.Is(err, postbox.ErrNoTransaction) {
 		err = fmt.Errorf("%w: the queue is not transactional, so its handler gets no transaction: set Transactional in the queue.Config", err)
 	}
-	params := RuleParams{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1}
-	return drain.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
+	failure := Failure{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempts: stored.Attempts + 1}
+	return drain.OutcomeOf(spool.Protect(func() error { return q.config.MapError(failure) }))
 }
 
 // doubtful decides whether an error counts as an attempt if it may also come from an outage. open

@@ -14,6 +14,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -34,7 +35,7 @@ type sameHash struct {
 
 func newSameHash(t *testing.T, database *testdb.Database, change func(c *queue.Config)) *sameHash {
 	t.Helper()
-	require.Equal(t, postbox.KeyHash(customer), postbox.KeyHash(mallory))
+	require.Equal(t, keyhash.Of(customer), keyhash.Of(mallory))
 	b := &sameHash{Bench: inboxtest.New(t, database), journal: &inboxtest.Journal{}}
 	var err error
 	b.operator, err = admin.New(database.Postbox(), admin.Config{}, nil)

@@ -27,7 +27,7 @@ func TestSubscriber_G5_stores_messages_once_and_handles_them_in_the_order_of_the
 		const messages = 60
 		for i := range messages {
 			msg := message.NewMessage(fmt.Sprintf("%03d", i), nil)
-			msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint(i%3))
+			msg.Metadata.Set(postbox.MetadataOrderingKey, fmt.Sprint(i%3))
 			for copies := range 2 {
 				fresh, err := store.Defer(t.Context(), "fraud", inboxstore.Key{Consumer: "c", MessageID: msg.UUID}, msg)
 				require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestSubscriber_G5_stores_messages_once_and_handles_them_in_the_order_of_the
 				nacked[i] = true
 				msg.Nack()
 			} else {
-				key := msg.Metadata.Get(postbox.OrderingKey)
+				key := msg.Metadata.Get(postbox.MetadataOrderingKey)
 				handled[key] = append(handled[key], msg.UUID)
 				msg.Ack()
 			}

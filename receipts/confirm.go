@@ -25,7 +25,7 @@ type ConfirmParams struct {
 	// Consumer is the name of the handler. Required.
 	Consumer string
 	// SourceTopic is the topic under which the producer published the messages. Defaults to the
-	// metadata [postbox.SourceTopic], which messages of a queue have.
+	// metadata [postbox.MetadataSourceTopic], which messages of a queue have.
 	SourceTopic string
 }
 
@@ -47,7 +47,7 @@ func Confirm(ctx context.Context, params ConfirmParams, messages ...*message.Mes
 		if receipt.Is(msg) {
 			continue
 		}
-		topic := cmp.Or(params.SourceTopic, msg.Metadata.Get(postbox.SourceTopic))
+		topic := cmp.Or(params.SourceTopic, msg.Metadata.Get(postbox.MetadataSourceTopic))
 		if topic == "" {
 			return fmt.Errorf("confirm messages: %w", postbox.Permanent(errNoSource))
 		}

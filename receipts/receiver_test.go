@@ -137,7 +137,7 @@ func malformed(p *producer) {
 	unmarked := receiptOf(p.T, "orders", "1", "billing", time.Now())
 	unmarked.Metadata = nil
 	later := receiptOf(p.T, "orders", "1", "billing", time.Now())
-	later.Metadata.Set(postbox.Receipt, "2")
+	later.Metadata.Set(postbox.MetadataReceipt, "2")
 	nameless := receiptOf(p.T, "orders", "1", "billing", time.Now())
 	nameless.Payload = []byte(`{"topic":"orders","message_id":"1","handled_at":"2026-11-26T10:00:00Z"}`)
 	broken := receiptOf(p.T, "orders", "1", "billing", time.Now())

@@ -51,7 +51,7 @@ func Example() {
 	must(err)
 	checked := make(chan string, 2)
 	_, err = r.AddInboxHandler("shipping", "checks", broker, "", func(msg *message.Message) ([]*message.Message, error) {
-		checked <- string(msg.Payload) + ", after " + msg.Metadata.Get(postbox.CausationPath)
+		checked <- string(msg.Payload) + ", after " + msg.Metadata.Get(postbox.MetadataCausationPath)
 		return nil, nil
 	}, middleware.InboxConfig{})
 	must(err)

@@ -110,7 +110,7 @@ func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 
 		stop := s.run()
 		forged := message.NewMessage("1", nil)
-		for _, name := range []string{postbox.SourceTopic, "topic", "event_name", "received_topic"} {
+		for _, name := range []string{postbox.MetadataSourceTopic, "topic", "event_name", "received_topic"} {
 			forged.Metadata.Set(name, "orders")
 		}
 		require.NoError(t, s.broker.Publish("chat", forged))

@@ -52,7 +52,7 @@ func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 		_, err = s.router.AddInboxHandler("collect", "receipts", s.broker, "", func(msg *message.Message) ([]*message.Message, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			receipts[msg.UUID] = msg.Metadata.Get(postbox.CausationPath)
+			receipts[msg.UUID] = msg.Metadata.Get(postbox.MetadataCausationPath)
 			return nil, nil
 		}, middleware.InboxConfig{})
 		require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
 	_, err := s.router.AddQueueHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.QueueConfig{
-		Worker: queue.Config{Mode: queue.Single, Transactional: true, Rule: func(queue.RuleParams) error { return nil }},
+		Worker: queue.Config{Mode: queue.Single, Transactional: true, MapError: func(queue.Failure) error { return nil }},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.router.AddDeferral("fraud_users", "users", s.broker, "fraud", middleware.DeferConfig{}))

@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 )
 
 // commitsByHand is how many commits run at a time where two do.
@@ -93,9 +94,9 @@ func ownValues(batch []*message.Message) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		key := msg.Metadata.Get(postbox.OrderingKey)
-		hash := postbox.KeyHash(key)
-		lanes, hashes = append(lanes, int64(postbox.Lane(hash, dialect.Lanes))), append(hashes, hash)
+		key := msg.Metadata.Get(postbox.MetadataOrderingKey)
+		hash := keyhash.Of(key)
+		lanes, hashes = append(lanes, int64(keyhash.Lane(hash, dialect.Lanes))), append(hashes, hash)
 		claims, ids, keys = append(claims, ownClaim(msg)), append(ids, []byte(msg.UUID)), append(keys, []byte(key))
 		metadata, payloads = append(metadata, encoded), append(payloads, msg.Payload)
 	}

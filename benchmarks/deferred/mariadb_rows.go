@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 )
 
 // ownRows are the tables and rows of Postbox, written by hand: what their parts cost shows what the
@@ -59,9 +60,9 @@ func (o ownRows) store(ctx context.Context, tx *sql.Tx, batch []*message.Message
 		if err != nil {
 			return err
 		}
-		key := msg.Metadata.Get(postbox.OrderingKey)
-		hash := postbox.KeyHash(key)
-		rows = append(rows, postbox.Lane(hash, dialect.Lanes), hash, queueName, []byte(msg.UUID), []byte(key), []byte(msg.Payload), metadata)
+		key := msg.Metadata.Get(postbox.MetadataOrderingKey)
+		hash := keyhash.Of(key)
+		rows = append(rows, keyhash.Lane(hash, dialect.Lanes), hash, queueName, []byte(msg.UUID), []byte(key), []byte(msg.Payload), metadata)
 	}
 	if _, err := tx.ExecContext(ctx, claimOwn+list(claimOwnEach, len(batch)), claims...); err != nil {
 		return err

@@ -107,7 +107,7 @@ func (s site) updates(ctx context.Context) (handler, error) {
 		if !ok {
 			return errors.New("the message brings no transaction")
 		}
-		account, err := account(msg.Metadata.Get(postbox.OrderingKey))
+		account, err := account(msg.Metadata.Get(postbox.MetadataOrderingKey))
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func Sequential() measure.Scenario {
 			}
 			list := load.Messages(0, stage.Scale(100_000, 20_000))
 			for _, msg := range list {
-				msg.Metadata.Set(postbox.OrderingKey, stuck)
+				msg.Metadata.Set(postbox.MetadataOrderingKey, stuck)
 			}
 			return onStage(stage).store(ctx, list)
 		},
@@ -69,7 +69,7 @@ func inOrder(ctx context.Context, stage *measure.Stage) error {
 		Concurrency: concurrent, Head: queue.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
 	}
 	return onStage(stage).work(ctx, stage, long(stage), config, func(msg *message.Message) error {
-		if msg.Metadata.Get(postbox.OrderingKey) == stuck {
+		if msg.Metadata.Get(postbox.MetadataOrderingKey) == stuck {
 			return errors.New("this one never succeeds")
 		}
 		return nil

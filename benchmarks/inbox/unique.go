@@ -41,7 +41,7 @@ func Unique() measure.Scenario {
 func ownKey(msg *message.Message) string { return msg.UUID }
 
 // orderingKey is a unique key that many messages have, all of them with the same ordering key.
-func orderingKey(msg *message.Message) string { return msg.Metadata.Get(postbox.OrderingKey) }
+func orderingKey(msg *message.Message) string { return msg.Metadata.Get(postbox.MetadataOrderingKey) }
 
 // writeUnique writes messages with such a unique key.
 func writeUnique(mode func(msg *message.Message, key string) *message.Message, key func(msg *message.Message) string) measure.Run {

@@ -141,7 +141,7 @@ func writeOurRow(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	return writeRows(ctx, stage, insertOurRow, func(msg *message.Message, metadata []byte) []any {
-		key := []byte(msg.Metadata.Get(postbox.OrderingKey))
+		key := []byte(msg.Metadata.Get(postbox.MetadataOrderingKey))
 		hash := crc32.ChecksumIEEE(key)
 		return []any{hash % dialect.Lanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
 	})

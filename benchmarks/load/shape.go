@@ -72,7 +72,7 @@ func (s Shape) Messages(first, n int) []*message.Message {
 	for i := range batch {
 		batch[i] = message.NewMessage(postbox.NewMessageID(), payload)
 		if key := s.Key(first + i); key != "" {
-			batch[i].Metadata.Set(postbox.OrderingKey, key)
+			batch[i].Metadata.Set(postbox.MetadataOrderingKey, key)
 		}
 	}
 	return batch

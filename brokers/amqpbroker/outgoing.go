@@ -58,7 +58,7 @@ func encode(marshaler amqp.Marshaler, messages []*message.Message) ([]outgoing, 
 		}
 		batch[i] = outgoing{
 			id:         msg.UUID,
-			key:        msg.Metadata.Get(postbox.OrderingKey),
+			key:        msg.Metadata.Get(postbox.MetadataOrderingKey),
 			ctx:        msg.Context(),
 			publishing: publishing,
 		}

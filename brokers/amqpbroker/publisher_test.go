@@ -24,7 +24,7 @@ func TestPubSubRoundTrip(t *testing.T) {
 
 	got := receive(t, subscribe(t, config, topic), 1)[0]
 	require.True(t, sent.Equals(got), "%v", got)
-	require.Equal(t, "customer-7", got.Metadata.Get(postbox.OrderingKey))
+	require.Equal(t, "customer-7", got.Metadata.Get(postbox.MetadataOrderingKey))
 }
 
 func TestOrderIsKept(t *testing.T) {

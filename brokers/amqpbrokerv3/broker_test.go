@@ -116,7 +116,7 @@ func numbered(n int, key string) []*message.Message {
 	for i := range all {
 		all[i] = message.NewMessage(postbox.NewMessageID(), []byte(strconv.Itoa(i)))
 		if key != "" {
-			all[i].Metadata.Set(postbox.OrderingKey, key)
+			all[i].Metadata.Set(postbox.MetadataOrderingKey, key)
 		}
 	}
 	return all

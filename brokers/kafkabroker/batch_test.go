@@ -38,7 +38,7 @@ func TestBatch_G3_arrives_once_and_in_the_order_of_each_key(t *testing.T) {
 	all := receive(t, subscribe(t, topic), len(batch)+1)
 	require.ElementsMatch(t, ids(append(batch, last)), receivedIDs(all))
 	requireOrderOfKeys(t, slices.DeleteFunc(all, func(got received) bool {
-		return got.message.UUID == last.UUID || got.message.Metadata.Get(postbox.OrderingKey) == ""
+		return got.message.UUID == last.UUID || got.message.Metadata.Get(postbox.MetadataOrderingKey) == ""
 	}))
 }
 

@@ -137,6 +137,6 @@ func receive(t *testing.T, messages <-chan *message.Message, n int) []received {
 
 func keyedMessage(key string) *message.Message {
 	msg := message.NewMessage(postbox.NewMessageID(), []byte("payload"))
-	msg.Metadata.Set(postbox.OrderingKey, key)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	return msg
 }

@@ -12,7 +12,7 @@ import (
 // Metadata keys under which [Capture] returns the place of a message in Kafka.
 const (
 	// KeyMetadata holds the key of the record.
-	KeyMetadata = postbox.KafkaKey
+	KeyMetadata = postbox.MetadataKafkaKey
 	// TopicMetadata holds the topic.
 	TopicMetadata = "kafka_topic"
 	// PartitionMetadata holds the number of the partition.

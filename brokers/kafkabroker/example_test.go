@@ -22,7 +22,7 @@ func ExampleDefaultPublisherConfig() {
 	fmt.Println("retries:", producer.Retry.Max, "every", producer.Retry.Backoff)
 
 	msg := message.NewMessage(postbox.NewMessageID(), []byte(`{"order":7}`))
-	msg.Metadata.Set(postbox.OrderingKey, "customer-1")
+	msg.Metadata.Set(postbox.MetadataOrderingKey, "customer-1")
 	record, err := config.Marshaler.Marshal("orders", msg)
 	if err != nil {
 		fmt.Println(err)

@@ -17,7 +17,7 @@ func FuzzMarshaler_Unmarshal(f *testing.F) {
 	f.Add([]byte("key"), []byte("value"), []byte("name"), []byte("text"), "id")
 	f.Add([]byte(nil), []byte(nil), []byte(nil), []byte(nil), "")
 	f.Add([]byte("\x00\xff"), []byte("\xff"), []byte(kafka.UUIDHeaderKey), []byte("\x00"), "other")
-	f.Add([]byte("key"), []byte("value"), []byte(postbox.OrderingKey), []byte(""), "key")
+	f.Add([]byte("key"), []byte("value"), []byte(postbox.MetadataOrderingKey), []byte(""), "key")
 	f.Fuzz(func(t *testing.T, key, value, name, text []byte, id string) {
 		record := &sarama.ConsumerMessage{Topic: "orders", Key: key, Value: value, Headers: []*sarama.RecordHeader{
 			{Key: []byte(kafka.UUIDHeaderKey), Value: []byte(id)}, {Key: name, Value: text},
@@ -25,7 +25,7 @@ func FuzzMarshaler_Unmarshal(f *testing.F) {
 		msg, err := Marshaler().Unmarshal(record)
 		require.NoError(t, err)
 		require.Equal(t, string(value), string(msg.Payload))
-		if string(name) != kafka.UUIDHeaderKey && string(name) != postbox.OrderingKey {
+		if string(name) != kafka.UUIDHeaderKey && string(name) != postbox.MetadataOrderingKey {
 			require.Equal(t, string(text), msg.Metadata.Get(string(name)))
 		}
 	})
@@ -35,8 +35,8 @@ func FuzzMarshaler_Unmarshal(f *testing.F) {
 func FuzzMarshaler_roundtrip(f *testing.F) {
 	f.Add("id", []byte("payload"), "key", "value")
 	f.Add("", []byte(nil), "\x00", "\xff")
-	f.Add("id", []byte("\x00\xff"), postbox.OrderingKey, "customer")
-	f.Add("id", []byte{}, postbox.OrderingKey, "")
+	f.Add("id", []byte("\x00\xff"), postbox.MetadataOrderingKey, "customer")
+	f.Add("id", []byte{}, postbox.MetadataOrderingKey, "")
 	f.Fuzz(func(t *testing.T, id string, payload []byte, name, text string) {
 		sent := message.NewMessage(id, payload)
 		sent.Metadata.Set(name, text)
@@ -59,7 +59,7 @@ func FuzzMarshaler_roundtrip(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, id, msg.UUID)
 		require.Equal(t, string(payload), string(msg.Payload))
-		if name != postbox.OrderingKey || text != "" {
+		if name != postbox.MetadataOrderingKey || text != "" {
 			require.Equal(t, text, msg.Metadata.Get(name))
 		}
 	})

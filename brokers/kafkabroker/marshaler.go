@@ -45,14 +45,14 @@ func (m marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, 
 		return nil, fmt.Errorf("unmarshal record %s/%d/%d: %w", record.Topic, record.Partition, record.Offset, err)
 	}
 	key := string(record.Key)
-	if msg.Metadata.Get(postbox.OrderingKey) == "" && key != "" && key != msg.UUID {
-		msg.Metadata.Set(postbox.OrderingKey, key)
+	if msg.Metadata.Get(postbox.MetadataOrderingKey) == "" && key != "" && key != msg.UUID {
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	}
 	return msg, nil
 }
 
 func recordKey(msg *message.Message) string {
-	if key := msg.Metadata.Get(postbox.OrderingKey); key != "" {
+	if key := msg.Metadata.Get(postbox.MetadataOrderingKey); key != "" {
 		return key
 	}
 	if msg.UUID != "" {

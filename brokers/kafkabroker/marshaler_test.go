@@ -43,7 +43,7 @@ func TestMessageThatNoRecordCanHoldIsAtFault(t *testing.T) {
 func TestUnmarshalTakesTheOrderingKeyFromTheRecord(t *testing.T) {
 	t.Parallel()
 	id := &sarama.RecordHeader{Key: []byte(kafka.UUIDHeaderKey), Value: []byte("id")}
-	key := &sarama.RecordHeader{Key: []byte(postbox.OrderingKey), Value: []byte("from metadata")}
+	key := &sarama.RecordHeader{Key: []byte(postbox.MetadataOrderingKey), Value: []byte("from metadata")}
 	for name, test := range map[string]struct {
 		headers   []*sarama.RecordHeader
 		recordKey string
@@ -62,7 +62,7 @@ func TestUnmarshalTakesTheOrderingKeyFromTheRecord(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, test.uuid, msg.UUID)
-			require.Equal(t, test.key, msg.Metadata.Get(postbox.OrderingKey))
+			require.Equal(t, test.key, msg.Metadata.Get(postbox.MetadataOrderingKey))
 			require.Equal(t, "payload", string(msg.Payload))
 		})
 	}

@@ -53,7 +53,7 @@ func requireOrderOfKeys(t *testing.T, all []received) {
 	partitionOf := make(map[string]int32)
 	next := make(map[string]int)
 	for _, got := range all {
-		key := got.message.Metadata.Get(postbox.OrderingKey)
+		key := got.message.Metadata.Get(postbox.MetadataOrderingKey)
 		require.Equal(t, key, got.recordKey)
 		if partition, seen := partitionOf[key]; seen {
 			require.Equal(t, partition, got.partition, "key %s", key)

@@ -45,7 +45,7 @@ func TestNackedMessageIsDeliveredAgain(t *testing.T) {
 	first.Nack()
 	again := receive(t, messages, 1)[0].message
 	require.Equal(t, first.UUID, again.UUID)
-	require.Equal(t, "k", again.Metadata.Get(postbox.OrderingKey))
+	require.Equal(t, "k", again.Metadata.Get(postbox.MetadataOrderingKey))
 }
 
 func TestForeignRecord(t *testing.T) {
@@ -63,7 +63,7 @@ func TestForeignRecord(t *testing.T) {
 
 	got := receive(t, subscribe(t, topic), 1)[0]
 	require.Empty(t, got.message.UUID)
-	require.Equal(t, "customer-7", got.message.Metadata.Get(postbox.OrderingKey))
+	require.Equal(t, "customer-7", got.message.Metadata.Get(postbox.MetadataOrderingKey))
 	require.Equal(t, partition, got.partition)
 	gotOffset, ok := kafka.MessagePartitionOffsetFromCtx(got.message.Context())
 	require.True(t, ok)

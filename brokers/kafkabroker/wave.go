@@ -28,7 +28,7 @@ func encode(marshaler kafka.Marshaler, topic string, messages []*message.Message
 		if err != nil {
 			return nil, fmt.Errorf("message %.60q: %w", msg.UUID, err)
 		}
-		batch[i] = outgoing{id: msg.UUID, key: msg.Metadata.Get(postbox.OrderingKey), ctx: msg.Context(), record: record}
+		batch[i] = outgoing{id: msg.UUID, key: msg.Metadata.Get(postbox.MetadataOrderingKey), ctx: msg.Context(), record: record}
 	}
 	return batch, nil
 }

@@ -79,7 +79,7 @@ func messages(list string) []*message.Message {
 	for _, name := range strings.Fields(list) {
 		msg := message.NewMessage(name[:1], []byte(name[1:])) // the record's key, where there is no other
 		if msg.UUID != "_" {
-			msg.Metadata.Set(postbox.OrderingKey, msg.UUID)
+			msg.Metadata.Set(postbox.MetadataOrderingKey, msg.UUID)
 		}
 		all = append(all, msg)
 	}

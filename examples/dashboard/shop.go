@@ -146,8 +146,8 @@ func placeOrders(ctx context.Context, outbox message.Publisher) error {
 			return err
 		}
 		msg := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload)
-		msg.Metadata.Set(postbox.OrderingKey, o.Customer)
-		msg.Metadata.Set(postbox.CorrelationID, fmt.Sprintf("request-%d", id))
+		msg.Metadata.Set(postbox.MetadataOrderingKey, o.Customer)
+		msg.Metadata.Set(postbox.MetadataCorrelationID, fmt.Sprintf("request-%d", id))
 		if err := outbox.Publish(orderPlaced, msg); err != nil {
 			return err
 		}

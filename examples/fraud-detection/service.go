@@ -139,7 +139,7 @@ func newEvent(ctx context.Context, key string, content any) (*message.Message, e
 		return nil, err
 	}
 	event := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload)
-	event.Metadata.Set(postbox.OrderingKey, key)
+	event.Metadata.Set(postbox.MetadataOrderingKey, key)
 	return event, nil
 }
 

@@ -203,7 +203,7 @@ func (w *world) placeOrder(ctx context.Context, outbox message.Publisher, custom
 			return err
 		}
 		event := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload) // the transaction is in ctx
-		event.Metadata.Set(postbox.OrderingKey, customer)
+		event.Metadata.Set(postbox.MetadataOrderingKey, customer)
 		return outbox.Publish(w.topic, event)
 	})
 }

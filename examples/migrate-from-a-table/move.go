@@ -33,7 +33,7 @@ func (t oldTable) publishAfterMoving(ctx context.Context, tx *sql.Tx, outbox mes
 // publish is the new way to publish when the change is over.
 func publish(ctx context.Context, outbox message.Publisher, e event) error {
 	msg := message.NewMessageWithContext(ctx, e.id, []byte(e.body)) // the transaction is in ctx
-	msg.Metadata.Set(postbox.OrderingKey, e.customer)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, e.customer)
 	return outbox.Publish(e.topic, msg)
 }
 

@@ -177,7 +177,7 @@ func (r *relay) run(ctx context.Context, s *shop) error {
 
 func (r *relay) forward(ctx context.Context, s *shop, row oldRow) error {
 	msg := message.NewMessage(row.id, []byte(row.body))
-	msg.Metadata.Set(postbox.OrderingKey, row.customer)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, row.customer)
 	if err := s.broker.Publish(row.topic, msg); err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func placeOrder(ctx context.Context, db *sql.DB, outbox message.Publisher, topic
 			return err
 		}
 		event := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload) // the transaction is in ctx
-		event.Metadata.Set(postbox.OrderingKey, customer)
+		event.Metadata.Set(postbox.MetadataOrderingKey, customer)
 		return outbox.Publish(topic, event)
 	})
 }

@@ -128,7 +128,7 @@ func newEvent(ctx context.Context, order orderEvent) (*message.Message, error) {
 		return nil, err
 	}
 	msg := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload)
-	msg.Metadata.Set(postbox.OrderingKey, order.Customer)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, order.Customer)
 	return msg, nil
 }
 

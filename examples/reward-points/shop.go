@@ -42,7 +42,7 @@ func (s shop) record(ctx context.Context, done activity) error {
 			return err
 		}
 		event := message.NewMessageWithContext(ctx, postbox.NewMessageID(), payload) // the transaction is in ctx
-		event.Metadata.Set(postbox.OrderingKey, done.UserID)
+		event.Metadata.Set(postbox.MetadataOrderingKey, done.UserID)
 		return s.outbox.Publish(activityDone, event)
 	})
 }

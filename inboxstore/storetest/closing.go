@@ -62,7 +62,7 @@ func requireNothingLost(
 	got := receiveAll(t, messages, 3)
 	var acked string
 	for id, msg := range got {
-		if msg.Metadata.Get(postbox.OrderingKey) == "" {
+		if msg.Metadata.Get(postbox.MetadataOrderingKey) == "" {
 			acked = id
 			msg.Ack()
 			break

@@ -171,7 +171,7 @@ func newMessage(id, orderingKey string) *message.Message {
 	msg := message.NewMessage(id, []byte("payload of "+id))
 	msg.Metadata.Set("about", id)
 	if orderingKey != "" {
-		msg.Metadata.Set(postbox.OrderingKey, orderingKey)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, orderingKey)
 	}
 	return msg
 }

@@ -35,7 +35,7 @@ func testHistory(t *testing.T, h Harness) {
 	require.True(t, ok, "the store has no OnceReceived")
 	msg := newMessage("1", "")
 	msg.Payload = []byte(anyBytes)
-	msg.Metadata.Set(postbox.OrderingKey, anyBytes)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, anyBytes)
 	_, err := store.OnceReceived(patient(t), keyOf("1"), received(msg), fail)
 	require.ErrorIs(t, err, errFn)
 	_, err = store.Once(patient(t), keyOf("not kept"), succeed)

@@ -51,7 +51,7 @@ func distinctIDs() []string {
 // anyBytesMessage is a message of which every part is hard to keep.
 func anyBytesMessage() *message.Message {
 	msg := message.NewMessage(anyBytes+strings.Repeat("i", longest-len(anyBytes)), []byte(anyBytes))
-	msg.Metadata.Set(postbox.OrderingKey, anyBytes+strings.Repeat("k", 1000))
+	msg.Metadata.Set(postbox.MetadataOrderingKey, anyBytes+strings.Repeat("k", 1000))
 	msg.Metadata.Set(anyBytes, anyBytes)
 	msg.Metadata.Set("", "no name")
 	msg.Metadata.Set("no value", "")

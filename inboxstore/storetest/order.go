@@ -81,7 +81,7 @@ type worker struct {
 
 func (w *worker) work(messages <-chan *message.Message) {
 	for msg := range messages {
-		key := msg.Metadata.Get(postbox.OrderingKey)
+		key := msg.Metadata.Get(postbox.MetadataOrderingKey)
 		w.mu.Lock()
 		if other := w.running[key]; other != "" {
 			w.t.Errorf("%s and %s of %s are handled at a time", other, msg.UUID, key)

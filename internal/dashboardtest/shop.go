@@ -66,7 +66,7 @@ func New(tb testing.TB, database *testdb.Database) *Shop {
 func Message(id, key, payload string) *message.Message {
 	msg := message.NewMessage(id, []byte(payload))
 	if key != "" {
-		msg.Metadata.Set(postbox.OrderingKey, key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	}
 	return msg
 }

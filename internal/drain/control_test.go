@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -31,12 +32,12 @@ func (b *bench) set(settings spool.Settings) {
 func (b *bench) pauseKey(key string) {
 	b.T.Helper()
 	b.sayOf("INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) SELECT id, ?, ?, 1 FROM postbox_spools WHERE name = ?",
-		postbox.KeyHash(key), []byte(key), b.Spool.Name())
+		keyhash.Of(key), []byte(key), b.Spool.Name())
 }
 
 func (b *bench) resumeKey(key string) {
 	b.T.Helper()
-	b.sayOf("DELETE FROM postbox_pauses WHERE key_hash = ?", postbox.KeyHash(key))
+	b.sayOf("DELETE FROM postbox_pauses WHERE key_hash = ?", keyhash.Of(key))
 }
 
 // sayOf changes something else and the version, in one transaction.
@@ -112,7 +113,7 @@ func TestDrainer_F11_a_paused_key_does_not_hold_up_others(t *testing.T) {
 		b := newBench(t, database)
 		paused, other := keyOf(3), ""
 		for i := 0; other == "" || other == paused; i++ { // in the same lane
-			if key := fmt.Sprint("other ", i); postbox.Lane(postbox.KeyHash(key), lanes) == 3 {
+			if key := fmt.Sprint("other ", i); keyhash.Lane(keyhash.Of(key), lanes) == 3 {
 				other = key
 			}
 		}

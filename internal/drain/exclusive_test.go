@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -20,7 +20,7 @@ func exclusive(c *drain.Config) { c.Exclusive = true }
 // keyOf returns a key that lives in the lane.
 func keyOf(lane int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint(i); postbox.Lane(postbox.KeyHash(key), lanes) == lane {
+		if key := fmt.Sprint(i); keyhash.Lane(keyhash.Of(key), lanes) == lane {
 			return key
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -30,7 +31,7 @@ func newOutbox(t *testing.T, database *testdb.Database) *spool.Spool {
 // keysOf returns so many keys of a lane.
 func keysOf(lane, n int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
-		if key := strconv.Itoa(i); spool.LaneOf(postbox.KeyHash(key)) == lane {
+		if key := strconv.Itoa(i); spool.LaneOf(keyhash.Of(key)) == lane {
 			keys = append(keys, key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -63,7 +64,7 @@ func TestDrainer_G8_reads_do_not_grow_with_the_messages_that_they_leave_out(t *t
 				d.pace.at, d.reader.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 				d.step(t.Context())
 				require.Empty(t, d.trouble.end)
-				l := d.lanes.held[spool.LaneOf(postbox.KeyHash("one"))]
+				l := d.lanes.held[spool.LaneOf(keyhash.Of("one"))]
 				return l != nil && l.cursor >= last
 			}
 			require.Eventually(t, behind, time.Minute, time.Millisecond, test.name)

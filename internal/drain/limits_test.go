@@ -13,6 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -199,7 +200,7 @@ func keysOfLanes() []string {
 	keys := make([]string, lanes)
 	for n, found := 0, 0; found < lanes; n++ {
 		key := fmt.Sprint(n)
-		if lane := postbox.Lane(postbox.KeyHash(key), lanes); keys[lane] == "" {
+		if lane := keyhash.Lane(keyhash.Of(key), lanes); keys[lane] == "" {
 			keys[lane] = key
 			found++
 		}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -48,7 +48,7 @@ func (w *world) pause() {
 
 func (w *world) pauseKey() {
 	key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.T, "key")
-	hash := postbox.KeyHash(key)
+	hash := keyhash.Of(key)
 	if w.keys[key] = !w.keys[key]; w.keys[key] {
 		w.say(w.in("INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, 1)", w.id, hash, []byte(key)))
 	} else {

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // A settlement writes the outcomes of messages, many of them in one transaction. It can be repeated
@@ -350,7 +350,8 @@ func (s *settler) settleFailed(ctx context.Context, r *settledPart) error {
 				write = append(write, f)
 			}
 		}
-		ctx, committed = postbox.ContextWithHooks(ctx, tx)
+		scope := txscope.Hooked(ctx, tx)
+		ctx, committed = scope.Context(ctx), scope.Committed
 		err = s.writeFailed(ctx, tx, write)
 		if err == nil && len(hooked) > 0 {
 			err = s.buryHooked(ctx, tx, dead, hooked)

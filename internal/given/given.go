@@ -32,7 +32,7 @@ func Outbox(publisher message.Publisher) error {
 		return nil
 	case Nil(publisher):
 		return fmt.Errorf("it is a nil %T", publisher)
-	case postbox.PublishesInTx(publisher):
+	case PublishesInTx(publisher):
 		return nil
 	}
 	return fmt.Errorf("a %T publishes immediately, even if the transaction of the handler is rolled back later: %w", publisher, errNoOutbox)
@@ -40,3 +40,9 @@ func Outbox(publisher message.Publisher) error {
 
 var errNoOutbox = errors.New("use a forwarder.Publisher, which forwarder.Decorate can decorate, and let a forwarder send the messages to the broker; " +
 	"if your own publisher writes in the transaction, or replaces such a publisher in a test, implement postbox.TransactionalPublisher")
+
+// PublishesInTx says whether the publisher writes in the transaction of each message.
+func PublishesInTx(publisher message.Publisher) bool {
+	transactional, ok := publisher.(postbox.TransactionalPublisher)
+	return ok && transactional.PublishesInTx()
+}

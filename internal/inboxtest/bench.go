@@ -95,7 +95,7 @@ func (b *Bench) Put(ids ...string) {
 func Keyed(id string) *message.Message {
 	msg := message.NewMessage(id, []byte("payload of "+id))
 	if key, _, found := strings.Cut(id, "/"); found {
-		msg.Metadata.Set(postbox.OrderingKey, key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	}
 	return msg
 }

@@ -173,7 +173,7 @@ func newTurn(live context.Context, e *entry, retry postbox.RetryProfile) *turn {
 func (s *Store) next(queue string) (next *entry, due time.Time) {
 	now, held := s.now(), map[string]bool{}
 	for _, e := range s.queues[queue] {
-		orderingKey := e.message.Metadata.Get(postbox.OrderingKey)
+		orderingKey := e.message.Metadata.Get(postbox.MetadataOrderingKey)
 		if held[orderingKey] {
 			continue
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 )
 
 // MaxAppendBytes limits one insert, so that it fits into the packet of a MySQL server with default
@@ -76,7 +76,7 @@ func newRow(draft Draft) (dialect.Row, error) {
 		Topic: draft.Topic, MessageID: []byte(draft.MessageID), Payload: draft.Payload, Metadata: metadata,
 	}
 	if draft.Key != "" {
-		hash := postbox.KeyHash(draft.Key)
+		hash := keyhash.Of(draft.Key)
 		row.Key, row.KeyHash = []byte(draft.Key), &hash
 	}
 	if !draft.Due.IsZero() {

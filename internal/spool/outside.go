@@ -4,6 +4,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
 // Metadata comes with a message from outside, so whoever may publish to a topic chooses it. What
@@ -13,14 +14,14 @@ import (
 
 // ForgetOrigin deletes from which topic, and under which key, a message came: only Defer knows.
 func ForgetOrigin(metadata map[string]string) {
-	delete(metadata, postbox.SourceTopic)
-	delete(metadata, postbox.KafkaKey)
+	delete(metadata, postbox.MetadataSourceTopic)
+	delete(metadata, postbox.MetadataKafkaKey)
 }
 
 // Disarm deletes what an outbox would obey if a handler passed the message on to it.
 func Disarm(metadata map[string]string) {
-	delete(metadata, postbox.UniqueKey)
-	delete(metadata, postbox.UniqueMode)
+	delete(metadata, unique.Key)
+	delete(metadata, unique.Mode)
 	delete(metadata, delay.DelayedForKey)
 	delete(metadata, delay.DelayedUntilKey)
 }

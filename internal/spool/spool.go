@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 )
 
 // StatementTimeout bounds each statement of Postbox. It is far longer than a statement takes, and
@@ -160,13 +161,13 @@ const maxChannel = 63
 func (s *Spool) Channel() string {
 	channel := s.Statements.Names.Prefix + s.name
 	if len(channel) > maxChannel {
-		return fmt.Sprintf("%s%016x", s.Statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // keeps the bits
+		return fmt.Sprintf("%s%016x", s.Statements.Names.Prefix, uint64(keyhash.Of(s.name))) //nolint:gosec // keeps the bits
 	}
 	return channel
 }
 
 // LaneOf returns the lane of a key, by its hash.
-func LaneOf(hash int64) int { return postbox.Lane(hash, dialect.Lanes) }
+func LaneOf(hash int64) int { return keyhash.Lane(hash, dialect.Lanes) }
 
 // laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages
 // without a key.

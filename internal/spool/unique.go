@@ -15,31 +15,32 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/unique"
 )
 
-// SetUnique applies the metadata of [postbox.UniqueKey], and removes it from the draft. A message
+// SetUnique applies the metadata of unique.Key, and removes it from the draft. A message
 // without an ordering key gets its unique key as one: only within an ordering key is a message that
 // replaces another one published after it.
 func (d *Draft) SetUnique(metadata message.Metadata) error {
-	key, hasKey := metadata[postbox.UniqueKey]
-	mode, hasMode := metadata[postbox.UniqueMode]
+	key, hasKey := metadata[unique.Key]
+	mode, hasMode := metadata[unique.Mode]
 	if !hasKey && !hasMode {
 		return nil
 	}
 	if key == "" {
 		return errors.New("the unique key is empty: name one, or publish the message without postbox.SkipIfWaiting and postbox.ReplaceWaiting")
 	}
-	if mode != postbox.UniqueSkip && mode != postbox.UniqueReplace {
+	if mode != unique.Skip && mode != unique.Replace {
 		return fmt.Errorf("metadata %s is neither %q nor %q: use postbox.SkipIfWaiting or postbox.ReplaceWaiting",
-			postbox.UniqueMode, postbox.UniqueSkip, postbox.UniqueReplace)
+			unique.Mode, unique.Skip, unique.Replace)
 	}
 	if n := len(key); n > maxBytes {
 		return fmt.Errorf("the unique key has %d bytes, the limit is %d: use a shorter one, such as a hash of it", n, maxBytes)
 	}
-	d.UniqueKey, d.Replace = key, mode == postbox.UniqueReplace
+	d.UniqueKey, d.Replace = key, mode == unique.Replace
 	d.Metadata = maps.Clone(d.Metadata)
-	delete(d.Metadata, postbox.UniqueKey)
-	delete(d.Metadata, postbox.UniqueMode)
+	delete(d.Metadata, unique.Key)
+	delete(d.Metadata, unique.Mode)
 	if d.Key == "" {
 		d.Key = key
 	}

@@ -81,7 +81,7 @@ func (w *world) place(number int, publish func(ctx context.Context, tx *sql.Tx, 
 				return err
 			}
 			msg := message.NewMessageWithContext(ctx, postbox.NewMessageID(), []byte(payload))
-			msg.Metadata.Set(postbox.OrderingKey, "all")
+			msg.Metadata.Set(postbox.MetadataOrderingKey, "all")
 			return publish(ctx, tx, msg)
 		})
 		require.NoError(w, err)

@@ -64,9 +64,9 @@ func (s *shop) fill() {
 	s.Die("orders.placed", "card 4000 0012 declined: insufficient funds", dashboardtest.Message("01a0-77", "customer-14", `{"order_id":77,"cents":1990}`))
 	s.Die("orders.placed", "card 4000 0044 declined: insufficient funds", dashboardtest.Message("01a0-78", "customer-15", `{"order_id":78,"cents":4990}`))
 	first := dashboardtest.Message("01a0-90", "customer-12", `{"order_id":9007199254740993,"customer":"Zoë Müller","cents":12990,"lines":[{"sku":"tea","n":3},{"sku":"cup","n":1}],"paid":false}`)
-	first.Metadata.Set(postbox.CorrelationID, "request-5512")
-	first.Metadata.Set(postbox.CausationID, "01a0-66")
-	first.Metadata.Set(postbox.CausationPath, `["shop/checkout.finished","orders/order.placed"]`)
+	first.Metadata.Set(postbox.MetadataCorrelationID, "request-5512")
+	first.Metadata.Set(postbox.MetadataCausationID, "01a0-66")
+	first.Metadata.Set(postbox.MetadataCausationPath, `["shop/checkout.finished","orders/order.placed"]`)
 	s.Delay("orders.placed", first)
 	for i := range 60 {
 		s.Publish("orders.placed", dashboardtest.Message(fmt.Sprintf("01a0-%d", 100+i), fmt.Sprintf("customer-%02d", i%20), fmt.Sprintf(`{"order_id":%d}`, 100+i)))

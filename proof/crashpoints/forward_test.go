@@ -69,7 +69,7 @@ func (b broker) Publish(topic string, messages ...*message.Message) error {
 			}
 		}
 		for _, msg := range messages {
-			w.published = append(w.published, sent{topic, msg.UUID, msg.Metadata.Get(postbox.OrderingKey)})
+			w.published = append(w.published, sent{topic, msg.UUID, msg.Metadata.Get(postbox.MetadataOrderingKey)})
 		}
 		return nil
 	})

@@ -140,7 +140,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 func newMessage(id, key string) *message.Message {
 	msg := message.NewMessage(id, message.Payload(id))
 	if key != "" {
-		msg.Metadata.Set(postbox.OrderingKey, key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	}
 	return msg
 }

@@ -100,7 +100,7 @@ func (s *tailed) publish(t *testing.T, n int) {
 	for range n {
 		id := fmt.Sprintf("%s%04d", s.prefix, len(s.sent))
 		m := message.NewMessage(id, nil)
-		m.Metadata.Set(postbox.OrderingKey, "key")
+		m.Metadata.Set(postbox.MetadataOrderingKey, "key")
 		require.Eventually(t, func() bool { return s.outbox.Publish("orders", m) == nil }, patience, testdb.PollPause, "the pool finds the new primary")
 		s.sent = append(s.sent, id)
 	}

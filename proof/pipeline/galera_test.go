@@ -69,7 +69,7 @@ func TestGalera_G2_G3_two_nodes_that_both_write(t *testing.T) {
 		producers.Go(func() error {
 			for n := range each {
 				msg := message.NewMessage(fmt.Sprintf("%d %03d", key, n), nil)
-				msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint(key))
+				msg.Metadata.Set(postbox.MetadataOrderingKey, fmt.Sprint(key))
 				err := postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 					msg.SetContext(ctx)
 					return publisher.Publish("topic", msg)

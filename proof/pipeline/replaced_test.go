@@ -120,7 +120,7 @@ func (s *shop) sell(ctx context.Context, key string) error {
 			return err
 		}
 		msg := message.NewMessage(o.ID, payload)
-		msg.Metadata.Set(postbox.OrderingKey, key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 		msg.SetContext(ctx)
 		return s.outbox.Publish("orders", msg)
 	})

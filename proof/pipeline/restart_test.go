@@ -117,7 +117,7 @@ func TestRestart_G3_messages_with_ids_that_were_given_before_keep_their_order(t 
 			messages := make([]*message.Message, n)
 			for i := range messages {
 				messages[i] = message.NewMessage(fmt.Sprintf("%s-%03d", of, i), nil)
-				messages[i].Metadata.Set(postbox.OrderingKey, "key")
+				messages[i].Metadata.Set(postbox.MetadataOrderingKey, "key")
 				ids = append(ids, messages[i].UUID)
 			}
 			for _, m := range messages {

@@ -100,7 +100,7 @@ func (s *service) apply(consumer string) message.HandlerFunc {
 			return nil, err
 		}
 		receipt := message.NewMessage(msg.UUID, msg.Payload)
-		receipt.Metadata.Set(postbox.OrderingKey, msg.Metadata.Get(postbox.OrderingKey))
+		receipt.Metadata.Set(postbox.MetadataOrderingKey, msg.Metadata.Get(postbox.MetadataOrderingKey))
 		return []*message.Message{receipt}, nil
 	}
 }

@@ -101,7 +101,7 @@ func (w *world) transact(ctx context.Context, key string) error {
 			return err
 		}
 		msg := message.NewMessage(postbox.NewMessageID(), payload)
-		msg.Metadata.Set(postbox.OrderingKey, o.Key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, o.Key)
 		msg.SetContext(ctx)
 		if err := w.outbox.Publish(w.orders, msg); err != nil {
 			return err

@@ -30,7 +30,7 @@ func openKafka(context.Context) (server, error) {
 // marshaler keeps the messages of a key in one partition.
 func (kafkaServer) marshaler() kafka.MarshalerUnmarshaler {
 	return kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) {
-		return msg.Metadata.Get(postbox.OrderingKey), nil
+		return msg.Metadata.Get(postbox.MetadataOrderingKey), nil
 	})
 }
 

@@ -150,7 +150,7 @@ func (t *trial) write(ctx context.Context, messages int) error {
 	for range messages {
 		next := sent{key: keyName + strconv.Itoa(len(t.sent)%keys), number: 1 + len(t.sent)/keys}
 		msg := message.NewMessage(postbox.NewMessageID(), []byte(`{}`))
-		msg.Metadata.Set(postbox.OrderingKey, next.key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, next.key)
 		msg.Metadata.Set(numberField, strconv.Itoa(next.number))
 		err := postbox.InTx(ctx, t.place.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg.SetContext(ctx)
@@ -208,7 +208,7 @@ func (t *trial) read(ctx context.Context, r *result) error {
 			if err != nil {
 				return err
 			}
-			got.add(sent{msg.Metadata.Get(postbox.OrderingKey), number})
+			got.add(sent{msg.Metadata.Get(postbox.MetadataOrderingKey), number})
 			msg.Ack()
 			quiet.Reset(silence)
 			continue

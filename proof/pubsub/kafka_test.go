@@ -105,7 +105,7 @@ func TestForwarder_G3_to_Kafka_buries_a_message_that_is_too_large(t *testing.T) 
 	for len(seen) < keys*(each-1) {
 		select {
 		case msg := <-messages:
-			if key := msg.Metadata.Get(postbox.OrderingKey); !seen[msg.UUID] {
+			if key := msg.Metadata.Get(postbox.MetadataOrderingKey); !seen[msg.UUID] {
 				seen[msg.UUID], order[key] = true, append(order[key], msg.UUID)
 			}
 			msg.Ack()

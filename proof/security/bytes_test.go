@@ -52,7 +52,7 @@ func anyMessage() *rapid.Generator[*message.Message] {
 			msg.Metadata.Set(key, value)
 		}
 		if key := anyText().Draw(r, "key"); key != "" {
-			msg.Metadata.Set(postbox.OrderingKey, key)
+			msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 		}
 		return msg
 	})
@@ -139,7 +139,7 @@ func (w *wire) throughDeadLetters(r *rapid.T, msg *message.Message) {
 	require.Len(r, letters, 1)
 	letter, err := w.admin.DeadLetter(w.ctx, letters[0].ID)
 	require.NoError(r, err)
-	require.Equal(r, msg.Metadata.Get(postbox.OrderingKey), letter.Key)
+	require.Equal(r, msg.Metadata.Get(postbox.MetadataOrderingKey), letter.Key)
 	received := message.NewMessage(letter.MessageID, letter.Payload)
 	received.Metadata = letter.Metadata
 	same(r, msg, received, key.MessageID)

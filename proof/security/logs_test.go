@@ -206,7 +206,7 @@ func (f *flows) inbox(t *testing.T) {
 
 	for i, path := range []string{secretMetadata, `["` + secretMetadata + `"]`, `["` + secretMetadata + `/%"]`} {
 		msg := secret(fmt.Sprint("lost ", i))
-		msg.Metadata.Set(postbox.CausationPath, path)
+		msg.Metadata.Set(postbox.MetadataCausationPath, path)
 		require.NoError(t, channel.Publish("orders", msg))
 	}
 	require.NoError(t, channel.Publish("orders", secret("fails"), secret("panics")))
@@ -244,7 +244,7 @@ func (f *flows) queue(t *testing.T) {
 	}
 	stored("single", "fails", "never", "nacked", "good")
 	subscriber, err := queue.NewSubscriber(store, queue.Config{
-		Retry: impatient(), Transactional: true, OnDead: func(context.Context, queue.DeadParams) { panic("the alarm gave up") },
+		Retry: impatient(), Transactional: true, OnDead: func(context.Context, queue.Failure) { panic("the alarm gave up") },
 	}, f.logger)
 	require.NoError(t, err)
 	messages, err := subscriber.Subscribe(t.Context(), "single")

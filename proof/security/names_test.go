@@ -78,7 +78,8 @@ func (n *names) publisher(outbox string) (*forwarder.Publisher, error) {
 	return forwarder.NewPublisher(n.Postbox(), forwarder.PublisherConfig{Outbox: outbox, AllowAutocommit: true}, nil)
 }
 
-// outboxes writes to an outbox of that name, whose forwarder also listens for it, and hears of it under the same name.
+// outboxes writes to an outbox of that name, whose forwarder also listens for it, and hears of it
+// under the same name.
 func (n *names) outboxes(t *testing.T, name string) {
 	t.Helper()
 	publisher, err := n.publisher(name)
@@ -111,14 +112,15 @@ func (c topics) Publish(topic string, _ ...*message.Message) error {
 
 func (c topics) Close() error { return nil }
 
-// topicsAndKeys writes a message with the name for its topic, its id and its key, and finds it by each.
+// topicsAndKeys writes a message with the name for its topic, its id and its key, and finds it by
+// each.
 func (n *names) topicsAndKeys(t *testing.T, name string, i int) {
 	t.Helper()
 	outbox := fmt.Sprintf("names %d", i)
 	publisher, err := n.publisher(outbox)
 	require.NoError(t, err)
 	msg := message.NewMessage(name, []byte(name))
-	msg.Metadata.Set(postbox.OrderingKey, name)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, name)
 	msg.Metadata.Set(name, name)
 	topic := name
 	if err := publisher.Publish(topic, msg); err != nil {
@@ -141,7 +143,8 @@ func (n *names) admin(t *testing.T) *admin.Admin {
 	return a
 }
 
-// queues defers to a queue of that name, and finds the message in it, and not in one of a name that is nearly the same.
+// queues defers to a queue of that name, and finds the message in it, and not in one of a name that
+// is nearly the same.
 func (n *names) queues(t *testing.T, name string, i int) {
 	t.Helper()
 	key := inboxstore.Key{Consumer: name, Topic: name, MessageID: fmt.Sprint(i)}
@@ -181,7 +184,7 @@ func (n *names) consumers(t *testing.T, name string) {
 	require.NoError(t, err, name)
 	require.Equal(t, 1, attempts)
 	msg := message.NewMessage(poison.MessageID, nil)
-	msg.Metadata.Set(postbox.OrderingKey, name)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, name)
 	require.NoError(t, n.store.Bury(t.Context(), poison, msg, attempts, fmt.Errorf("%s", name)), name)
 	letters, _, err := n.admin(t).DeadLetters(t.Context(), admin.Filter{MessageID: poison.MessageID})
 	require.NoError(t, err, name)

@@ -124,7 +124,7 @@ func (p *play) produce(t *testing.T) {
 			return err
 		}
 		msg := message.NewMessageWithContext(ctx, "1", []byte("hello"))
-		msg.Metadata.Set(postbox.OrderingKey, "customer")
+		msg.Metadata.Set(postbox.MetadataOrderingKey, "customer")
 		later := message.NewMessageWithContext(ctx, "later", nil)
 		delay.Message(later, delay.For(time.Millisecond))
 		return outbox.Publish("orders", msg, later)
@@ -235,7 +235,7 @@ func (p *play) receive(t *testing.T) {
 	require.NoError(t, err)
 	for _, consumer := range []string{"billing", "billing", "audit"} { // awaited, doubled, unexpected
 		msg := message.NewMessageWithContext(t.Context(), "receipt", []byte(`{"consumer":"`+consumer+`","topic":"orders","message_id":"1","handled_at":"`+time.Now().Format(time.RFC3339)+`"}`))
-		msg.Metadata.Set(postbox.Receipt, "1")
+		msg.Metadata.Set(postbox.MetadataReceipt, "1")
 		require.NoError(t, receiver.Handle(msg))
 	}
 	ended := make(chan error, 1)

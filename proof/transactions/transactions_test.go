@@ -166,7 +166,7 @@ func publishAll(t *testing.T, outbox *forwarder.Publisher, tx postbox.Executor, 
 	t.Helper()
 	newMessage := func(id string) *message.Message {
 		msg := message.NewMessage(fmt.Sprint(id, " ", round), []byte("{}"))
-		msg.Metadata.Set(postbox.OrderingKey, "key")
+		msg.Metadata.Set(postbox.MetadataOrderingKey, "key")
 		return msg
 	}
 	ctx := postbox.ContextWithTx(t.Context(), tx)
@@ -174,7 +174,7 @@ func publishAll(t *testing.T, outbox *forwarder.Publisher, tx postbox.Executor, 
 		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
 		OnPublish: func(params cqrs.OnEventSendParams) error {
 			params.Message.UUID = fmt.Sprint("bus ", round)
-			params.Message.Metadata.Set(postbox.OrderingKey, "key")
+			params.Message.Metadata.Set(postbox.MetadataOrderingKey, "key")
 			return nil
 		},
 		Marshaler: cqrs.JSONMarshaler{},

@@ -172,7 +172,7 @@ func (w *world) publisher(tx *sql.Tx, outbox string) func(topic string, messages
 // keyed returns a message with a key.
 func keyed(id, key string) *message.Message {
 	m := message.NewMessage(id, []byte("payload of "+id))
-	m.Metadata.Set(postbox.OrderingKey, key)
+	m.Metadata.Set(postbox.MetadataOrderingKey, key)
 	return m
 }
 
@@ -216,7 +216,7 @@ func (b *broker) ids(key string) (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.got {
-		if m.Metadata.Get(postbox.OrderingKey) == key {
+		if m.Metadata.Get(postbox.MetadataOrderingKey) == key {
 			ids = append(ids, m.UUID)
 		}
 	}

@@ -110,7 +110,7 @@ func (t *Tracing) startProcess(ctx context.Context, msg *message.Message) (conte
 	if name := message.HandlerNameFromCtx(ctx); name != "" && span.IsRecording() {
 		span.SetAttributes(Handler.String(text(name, maxValue)))
 	}
-	if source := msg.Metadata.Get(postbox.SourceTopic); source != "" && source != topic && span.IsRecording() {
+	if source := msg.Metadata.Get(postbox.MetadataSourceTopic); source != "" && source != topic && span.IsRecording() {
 		span.SetAttributes(SourceTopic.String(text(source, maxValue)))
 	}
 	return ctx, span

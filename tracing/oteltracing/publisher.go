@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 )
@@ -36,7 +35,7 @@ func (t *Tracing) DecoratePublisher(inner message.Publisher) (message.Publisher,
 	if given.Nil(inner) {
 		return nil, errors.New("oteltracing: the publisher is nil")
 	}
-	if postbox.PublishesInTx(inner) {
+	if given.PublishesInTx(inner) {
 		return forwarder.Decorate(inner, func(outbox message.Publisher) (message.Publisher, error) {
 			return &publisher{Publisher: outbox, tracing: t, system: systemPostbox}, nil
 		})

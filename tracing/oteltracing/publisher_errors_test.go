@@ -82,7 +82,7 @@ func TestDecoratePublisher_values_of_a_span_are_short_and_valid_UTF8(t *testing.
 	require.NoError(t, err)
 	long := strings.Repeat("é", 1<<10) + "\xff"
 	msg := message.NewMessage("\xff"+long, nil)
-	msg.Metadata.Set(postbox.CorrelationID, long)
+	msg.Metadata.Set(postbox.MetadataCorrelationID, long)
 	msg.Metadata.Set("traceparent", parentOf)
 	require.Error(t, publisher.Publish(long, msg))
 	span := spans.GetSpans()[0]

@@ -20,6 +20,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/router"
 	"github.com/postbox-go/watermill-postbox/tracing/oteltracing"
 )
@@ -31,7 +32,7 @@ func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{System: "kafka"})
 	s := newShop(t, tracing)
-	require.True(t, postbox.PublishesInTx(s.outbox))
+	require.True(t, given.PublishesInTx(s.outbox))
 	_, err := router.New(nil, router.Config{Store: s.store, Outbox: s.outbox}, nil)
 	require.NoError(t, err, "a router accepts it as its outbox")
 
@@ -40,7 +41,7 @@ func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.
 		return n
 	}
 	msg := message.NewMessage(postbox.NewMessageID(), []byte("order"))
-	msg.Metadata.Set(postbox.CorrelationID, "request 7")
+	msg.Metadata.Set(postbox.MetadataCorrelationID, "request 7")
 	request := spans.during("POST /orders", func(ctx context.Context) {
 		require.ErrorIs(t, postbox.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			msg.SetContext(ctx)
@@ -51,7 +52,7 @@ func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.
 		require.NoError(t, s.publish(ctx, msg))
 	})
 	require.Equal(t, 1, count())
-	require.Equal(t, message.Metadata{postbox.CorrelationID: "request 7"}, msg.Metadata, "the message of the caller stays as it is")
+	require.Equal(t, message.Metadata{postbox.MetadataCorrelationID: "request 7"}, msg.Metadata, "the message of the caller stays as it is")
 	require.ErrorIs(t, s.outbox.Publish("orders", message.NewMessage("1", nil)), postbox.ErrNoTransaction)
 
 	sent := spans.named("send orders")

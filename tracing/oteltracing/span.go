@@ -26,7 +26,8 @@ const (
 	Wait = attribute.Key("postbox.message.wait")
 	// Handler is the name of the handler in its router.
 	Handler = attribute.Key("postbox.handler.name")
-	// SourceTopic is the topic from which a message came into its queue: see [postbox.SourceTopic].
+	// SourceTopic is the topic from which a message came into its queue: see
+	// [postbox.MetadataSourceTopic].
 	SourceTopic = attribute.Key("postbox.source.topic")
 )
 
@@ -54,7 +55,7 @@ func describe(span trace.Span, msg *message.Message) {
 	if msg.UUID != "" {
 		attributes = append(attributes, semconv.MessagingMessageID(text(msg.UUID, maxValue)))
 	}
-	if id := msg.Metadata.Get(postbox.CorrelationID); id != "" {
+	if id := msg.Metadata.Get(postbox.MetadataCorrelationID); id != "" {
 		attributes = append(attributes, semconv.MessagingMessageConversationID(text(id, maxValue)))
 	}
 	if at, known := timeOf(msg); known {

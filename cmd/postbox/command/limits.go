@@ -41,8 +41,8 @@ func limitRecordsOf(info admin.QueueInfo) (records []limitRecord) {
 		if l.PerSecond != 0 || stored.PerSecond != 0 {
 			record.PerSecond, record.PerSecondFrom = &l.PerSecond, limitFrom(stored.PerSecond != 0)
 		}
-		if l.AtOnce != 0 || stored.AtOnce != 0 {
-			record.AtOnce, record.AtOnceFrom = &l.AtOnce, limitFrom(stored.AtOnce != 0)
+		if l.MaxConcurrent != 0 || stored.AtOnce != 0 {
+			record.AtOnce, record.AtOnceFrom = &l.MaxConcurrent, limitFrom(stored.AtOnce != 0)
 		}
 		if record.PerSecond != nil || record.AtOnce != nil {
 			records = append(records, record)

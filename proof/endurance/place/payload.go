@@ -25,7 +25,7 @@ func Filling(size int) []byte {
 func Message(key string, seq int64, filling []byte) *message.Message {
 	payload := binary.BigEndian.AppendUint64(make([]byte, 0, seqBytes+len(filling)), uint64(seq)) //nolint:gosec // the bits are kept
 	msg := message.NewMessage(postbox.NewMessageID(), append(payload, filling...))
-	msg.Metadata.Set(postbox.OrderingKey, key)
+	msg.Metadata.Set(postbox.MetadataOrderingKey, key)
 	return msg
 }
 
@@ -34,5 +34,5 @@ func Number(msg *message.Message) (key string, seq int64, err error) {
 	if len(msg.Payload) < seqBytes {
 		return "", 0, fmt.Errorf("a payload of %d bytes has no number", len(msg.Payload))
 	}
-	return msg.Metadata.Get(postbox.OrderingKey), int64(binary.BigEndian.Uint64(msg.Payload)), nil //nolint:gosec // the bits are kept
+	return msg.Metadata.Get(postbox.MetadataOrderingKey), int64(binary.BigEndian.Uint64(msg.Payload)), nil //nolint:gosec // the bits are kept
 }

@@ -41,7 +41,7 @@ func leave(t *testing.T) *remains {
 
 func (r *remains) message(id string) *message.Message {
 	msg := message.NewMessage(id, []byte("{}"))
-	msg.Metadata.Set(postbox.OrderingKey, "k")
+	msg.Metadata.Set(postbox.MetadataOrderingKey, "k")
 	return msg
 }
 

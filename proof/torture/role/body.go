@@ -29,7 +29,7 @@ func newMessage(intent ledger.Intent, padding int) (*message.Message, error) {
 	}
 	msg := message.NewMessage(intent.Message, payload)
 	if intent.Key != "" {
-		msg.Metadata.Set(postbox.OrderingKey, intent.Key)
+		msg.Metadata.Set(postbox.MetadataOrderingKey, intent.Key)
 	}
 	return msg, nil
 }

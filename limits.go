@@ -18,7 +18,7 @@ type Limit struct {
 //
 // The database counts. A process takes from it the messages of up to a quarter of a second, and has
 // that long to start them, so what one does not use the others get. In any t seconds at most
-// PerSecond × (t + 0.75) messages start, at most 1.75 times the rate in a second, and one more if
+// PerSecond × (t + 0.75) messages start, at most 1.75 times the rate in a second, and two more if
 // the rate is below four a second. A process that crashes loses what it had taken and not used.
 //
 // MaxConcurrent holds at every moment, but for handlers whose process has lost its leases and that

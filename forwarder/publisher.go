@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -267,3 +268,14 @@ func (keptOpen) Close() error { return nil }
 
 // PublishesInTx returns the publisher's answer.
 func (k keptOpen) PublishesInTx() bool { return given.PublishesInTx(k.Publisher) }
+
+// store writes drafts to the outbox, and returns the positions of those that it has left out.
+func (p *Publisher) store(ctx context.Context, db spool.Executor, drafts []spool.Draft) (skipped []int, err error) {
+	if !slices.ContainsFunc(drafts, func(d spool.Draft) bool { return d.UniqueKey != "" }) {
+		return nil, p.spool.Append(ctx, db, p.run, drafts)
+	}
+	for i := range drafts {
+		drafts[i].Awaited = len(awaited(p.config.Receipts, drafts[i:i+1], nil)) > 0
+	}
+	return p.spool.AppendUnique(ctx, db, p.exec, drafts)
+}

@@ -2,11 +2,8 @@ package forwarder
 
 import (
 	"context"
-	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // WhenSkipped returns a context for messages. If a [Publisher] leaves one of them out, because
@@ -28,15 +25,4 @@ func reportSkipped(msg *message.Message) {
 	if report, ok := msg.Context().Value(skippedKey{}).(func(*message.Message)); ok && report != nil {
 		report(msg)
 	}
-}
-
-// store writes drafts to the outbox, and returns the positions of those that it has left out.
-func (p *Publisher) store(ctx context.Context, db spool.Executor, drafts []spool.Draft) (skipped []int, err error) {
-	if !slices.ContainsFunc(drafts, func(d spool.Draft) bool { return d.UniqueKey != "" }) {
-		return nil, p.spool.Append(ctx, db, p.run, drafts)
-	}
-	for i := range drafts {
-		drafts[i].Awaited = len(awaited(p.config.Receipts, drafts[i:i+1], nil)) > 0
-	}
-	return p.spool.AppendUnique(ctx, db, p.exec, drafts)
 }

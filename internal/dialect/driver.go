@@ -37,13 +37,24 @@ const (
 	TxLost
 )
 
+// raw is conn.Raw without its panic. If a transaction ends with its connection at this moment,
+// database/sql takes the connection away while Raw reads it.
+func raw(conn *sql.Conn, do func(driverConn any) error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = sql.ErrConnDone
+		}
+	}()
+	return conn.Raw(do)
+}
+
 // TxStatusOf reads the status of the transaction that runs on conn from the driver's own fields,
 // which no interface of database/sql exposes: lib/pq, pgx and go-sql-driver/mysql all keep the last
 // status from the server. If a driver has changed, or is hidden by another driver, the status is
 // [TxUnknown].
 func TxStatusOf(conn *sql.Conn) TxStatus {
 	status := TxUnknown
-	_ = conn.Raw(func(driverConn any) error {
+	_ = raw(conn, func(driverConn any) error {
 		status = txStatus(driverConn)
 		return nil
 	})
@@ -86,7 +97,7 @@ const TellStatus = `DO 0`
 // it is impossible to ask; the commit closes them.
 func MustTellStatus(conn *sql.Conn) bool {
 	must := false
-	_ = conn.Raw(func(driverConn any) error {
+	_ = raw(conn, func(driverConn any) error {
 		must = mustTellStatus(driverConn)
 		return nil
 	})

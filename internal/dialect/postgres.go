@@ -167,14 +167,6 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + 
        ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SELECT 0 * s.last_value FROM {messages}_id_seq s)) AS given OFFSET 0) a`
 
-	remove := inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
-
-	removeOne := `
-DELETE FROM {messages} m
-USING {lanes} l
-WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token`
-
 	keep := `
 INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1` + found(`m.*`) + `
@@ -210,7 +202,7 @@ ON CONFLICT DO NOTHING`
 	lists := postgres{
 		appendOneText: text(insertReady), appendReady: marked(insert), appendMixed: marked(appendMixed),
 		ingestReady: marked(ingestReady), ingestMixed: marked(ingestMixed),
-		removeOne: marked(ready(removeOne)), removeReady: marked(removeReady), removeMixed: marked(remove),
+		removeOne: marked(ready(removeOne)), removeReady: marked(removeReady), removeMixed: marked(removeMixed),
 		unique:    postgresUnique().filled(text),
 		keepReady: marked(ready(keep)), keepMixed: marked(keep),
 	}
@@ -332,17 +324,6 @@ func (p postgres) fetch(f FetchParams) Query {
 		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
 		"known": pq.Int64Array(signedNames(f.known())), "excluded": pq.StringArray(f.Excluded), "held": pq.Int64Array(f.Held),
 	})
-}
-
-func (p postgres) remove(spool int64, refs []Ref) Query {
-	if len(refs) == 1 && wereReady(refs) {
-		ref := refs[0]
-		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token})
-	}
-	if values, one := readyArgs(spool, refs); one {
-		return p.removeReady.with(values)
-	}
-	return p.removeMixed.with(p.refs(spool, refs))
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {

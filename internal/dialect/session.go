@@ -24,7 +24,7 @@ const postgresUnsupported = "0A000"
 
 // Discard closes a connection, so that it does not go back to its pool.
 func Discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = raw(conn, func(any) error { return driver.ErrBadConn })
 }
 
 // DiscardIdle closes the idle connections of a pool after an error of [SessionUnfit]: which of them

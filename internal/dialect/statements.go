@@ -165,7 +165,7 @@ type Statements struct {
 	pendingMessage  string
 	pendingMessages statement // see Pending
 	searchPending   statement // see search.go, and the others too
-	searchEnd       statement // see search_mysql.go
+	searchEnd       statement // see mysql_search.go
 	searchUpTo      statement
 	retryingOfKey   statement
 	letterSearchEnd statement

@@ -49,8 +49,8 @@ func (le *lease) upkeep(ctx context.Context, sent time.Time) (older bool, err er
 	if err := le.acquire(ctx); err != nil {
 		return false, err
 	}
-	if older, err = le.learn(ctx); err != nil {
-		return false, err
+	if older, err = le.learn(ctx); older || err != nil {
+		return older, err
 	}
 	le.scheduler.ExtendSince(ahead, sent.Add(le.config.Lease))
 	le.renewedAhead = ahead

@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -26,6 +25,6 @@ func (c *Core) mend(live context.Context, conn *sql.Conn) {
 	// If the role lacks the right to write there, the error has the kind Other. A session without
 	// autocommit is in a transaction now.
 	if c.Statements.Kind.Classify(err) != dialect.Other || dialect.TxStatusOf(conn) == dialect.TxOpen {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		dialect.Discard(conn)
 	}
 }

@@ -52,14 +52,17 @@ type grant struct {
 }
 
 // left returns how many tokens of the grants that are not over are left, and how many of them
-// grantLife takes at the pace of late. A call that still runs tells nothing of the pace.
+// grantLife takes at the pace of late. A call that still has its slot tells nothing of the pace.
 func (g *gate) left(now time.Time) (tokens, pace int) {
 	g.grants = slices.DeleteFunc(g.grants, func(of grant) bool { return !now.Before(of.until) })
 	for _, of := range g.grants {
 		tokens += of.tokens
 		pace += of.given - of.tokens
 	}
-	if pace -= g.running; len(g.grants) > 0 {
+	if g.limit.MaxConcurrent > 0 {
+		pace -= g.running
+	}
+	if len(g.grants) > 0 {
 		age := max(grantLife-g.grants[0].until.Sub(now), grantLife/leastAge)
 		pace = int(int64(pace) * int64(grantLife) / int64(age))
 	}
@@ -83,7 +86,7 @@ func (g *gate) spend(messages int) {
 
 // free returns how many more calls may run.
 func (g *gate) free() int {
-	if g.limit.MaxConcurrent == 0 {
+	if g == nil || g.limit.MaxConcurrent == 0 {
 		return math.MaxInt
 	}
 	return max(len(g.slots)-g.running, 0)

@@ -169,7 +169,8 @@ func (s *Scheduler) Asks(members int) (asks []Ask, at time.Time) {
 	s.limits.members = members
 	for _, g := range s.limits.gates() {
 		calls, messages := s.startable(g)
-		a, next := g.ask(now, calls, messages, min(messages, min(calls, g.free())*s.batchSize))
+		slots := min(calls, g.free(), s.limits.total.free()) // of a topic, also in total
+		a, next := g.ask(now, calls, messages, min(messages, slots*s.batchSize))
 		if asks = append(asks, a); !next.IsZero() && (at.IsZero() || next.Before(at)) {
 			at = next
 		}
@@ -206,25 +207,26 @@ func (s *Scheduler) Grant(asks []Ask, asked time.Time) {
 	defer s.mu.Unlock()
 	s.slotsUnsure = false
 	now := time.Now()
-	until := later(asked.Add(grantLife), now.Add(AskAgain)) // from a slow database, too, something arrives in time
 	for _, a := range asks {
 		if a.gate == nil {
 			s.slotsUnsure = s.slotsUnsure || a.Stored > 0
 			continue
 		}
-		s.grant(a, now, until)
+		s.grant(a, asked, now)
 	}
 }
 
 // grant opens the gate if it lets enough through.
-func (s *Scheduler) grant(a Ask, now, until time.Time) {
+func (s *Scheduler) grant(a Ask, asked, now time.Time) {
 	g := a.gate
 	if a.Tokens < a.Most {
 		g.askAt = now.Add(a.Wait)
 	}
 	if a.Tokens > 0 {
-		// Two slow limits seldom let a message through in the same quarter of a second.
-		until = later(until, now.Add(time.Duration(float64(time.Second)/g.limit.PerSecond)))
+		// Two slow limits seldom let a message through in the same quarter of a second. From a slow
+		// database, too, something arrives in time.
+		life := max(grantLife, time.Duration(float64(time.Second)/g.limit.PerSecond))
+		until := later(asked.Add(life), now.Add(AskAgain))
 		g.grants = append(g.grants, grant{given: a.Tokens, tokens: a.Tokens, until: until})
 	}
 	if len(a.Got) < a.Slots {
@@ -303,13 +305,16 @@ func (s *Scheduler) admitted(topic string) int {
 	if s.limits == nil {
 		return s.batchSize
 	}
-	l, now := s.limits, time.Now()
+	l, now, g := s.limits, time.Now(), s.limits.topics[topic]
+	if g.free() == 0 { // it waits for the slot first: a token would be over before that
+		s.hold(s.topic(topic), g)
+		return 0
+	}
 	most := l.total.admits(now, s.batchSize)
 	if most == 0 {
 		s.shut(l.total, 1)
 		return 0
 	}
-	g := l.topics[topic]
 	if most = g.admits(now, most); most == 0 {
 		s.hold(s.topic(topic), g)
 		return 0

@@ -243,6 +243,41 @@ func TestLimits_G8_processes_share_the_whole_rate_and_take_no_more(t *testing.T)
 	}
 }
 
+// Most workers wait in long calls of a slow topic. The others ask for what they use in a while, not
+// only for as many messages as there are workers that wait.
+func TestLimits_G8_long_calls_of_a_topic_do_not_slow_down_another_one(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, seconds = 1000, 10
+		s, b := limited(1, postbox.Limits{Total: perSecond(rate)}), newBank(1)
+		defer stop(s)
+		s.Limit(50)
+		go func() { // each answer takes a while
+			for {
+				b.answer(s)
+				select {
+				case <-s.ended:
+					return
+				case <-time.After(AskAgain):
+				}
+			}
+		}()
+		long := &record{}
+		s.Load(backlog(45, "slow"))
+		long.work(s, 45, 30*time.Second)
+		pass(time.Second)
+		require.Len(t, long.list(), 45)
+		r, fast := &record{}, backlog(2*rate*seconds, "fast")
+		for i := range fast {
+			fast[i].Ref.ID += 100
+		}
+		s.Load(fast)
+		r.work(s, 5, time.Millisecond)
+		pass(seconds * time.Second)
+		require.GreaterOrEqual(t, len(r.list()), rate*seconds*8/10)
+	})
+}
+
 // The slots of a topic are all taken by one process. Another one, whose messages wait for a slot,
 // would take tokens of the rate that nobody could use.
 func TestLimits_G8_a_process_without_a_slot_takes_nothing_of_the_rate(t *testing.T) {
@@ -260,6 +295,24 @@ func TestLimits_G8_a_process_without_a_slot_takes_nothing_of_the_rate(t *testing
 		pass(seconds * time.Second)
 		require.GreaterOrEqual(t, len(r.list()), rate*seconds*9/10)
 		r.inBounds(t, rate, rate*0.75)
+	})
+}
+
+// The rate is that of the outbox, and the slot that of the topic.
+func TestLimits_G8_a_process_without_a_slot_of_the_topic_takes_nothing_of_the_rate_in_total(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, b := &record{}, newBank(4)
+		const rate, seconds = 2, 60
+		for range 4 {
+			s := limited(1, postbox.Limits{Total: perSecond(rate), Topics: map[string]postbox.Limit{"a": atOnce(1)}})
+			defer stop(s)
+			go b.serve(s)
+			s.Load(backlog(2*rate*seconds, "a"))
+			r.work(s, 4, time.Millisecond)
+		}
+		pass(seconds * time.Second)
+		require.GreaterOrEqual(t, len(r.list()), rate*seconds*9/10)
 	})
 }
 

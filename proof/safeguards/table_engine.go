@@ -59,7 +59,7 @@ var ofTheEngine = []safeguard{
 		name: "a row is named by its id and its time", guarantees: "G2, F27",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_settled.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "AND m.created_at = s.created_at{as read}",
 				to:   "{as read}",
 			},
@@ -173,7 +173,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a removal that reads the whole table finds each message in a hash", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/dialect/postgres_settled.go",
+			file: "internal/dialect/postgres_removal.go",
 			from: "  AND (m.id IN (SELECT unnest((SELECT :ids::bigint[])))) IS TRUE\n",
 			to:   "",
 		}},
@@ -182,7 +182,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a place is that of a row and a table", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/postgres_settled.go",
+			file: "internal/dialect/postgres_removal.go",
 			from: "FROM r)) IS TRUE\n",
 			to:   "FROM r)) IS NOT NULL\n",
 		}},

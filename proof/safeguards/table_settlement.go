@@ -6,12 +6,12 @@ var ofTheSettlement = []safeguard{
 		name: "fencing in the settle", guarantees: "G6, F10",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_settled.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
 				to:   "(s.lane IN (SELECT l.lane FROM",
 			},
 			{
-				file: "internal/dialect/postgres.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "AND l.lane = m.lane AND l.token = :token`",
 				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)`",
 			},
@@ -36,17 +36,17 @@ var ofTheSettlement = []safeguard{
 		name: "settle by id list", guarantees: "G2, F4",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_settled.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}",
 				to:   "AND m.id <= s.id{as read}",
 			},
 			{
-				file: "internal/dialect/postgres_settled.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "	LIMIT 1{lock}) AS m",
 				to:   "	{lock}) AS m",
 			},
 			{
-				file: "internal/dialect/postgres.go",
+				file: "internal/dialect/postgres_removal.go",
 				from: "WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at\n  AND l.spool",
 				to:   "WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id <= :id AND m.created_at <= :created_at\n  AND l.spool",
 			},

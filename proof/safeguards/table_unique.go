@@ -5,7 +5,7 @@ var ofUniqueKeys = []safeguard{
 	{
 		name: "a producer waits for the transaction that has the unique key, before it looks for the message", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/unique_postgres.go",
+			file: "internal/dialect/postgres_unique.go",
 			from: "ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE",
 			to:   "ON CONFLICT DO NOTHING",
 		}},
@@ -14,7 +14,7 @@ var ofUniqueKeys = []safeguard{
 	{
 		name: "a message that another statement changes meanwhile is replaced", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/unique_postgres.go",
+			file: "internal/dialect/postgres_unique.go",
 			from: "again, ifNone := `d AS (`+remove+`),",
 			to:   "again, ifNone := `d AS (SELECT ?::bytea),",
 		}},

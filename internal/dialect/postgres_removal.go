@@ -67,6 +67,28 @@ func foundAsRead(source, columns, lock string) string {
 // the whole table cheaper than one lookup, and would keep that plan while the table grows.
 const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
 
+// removeOne removes one message that was ready.
+const removeOne = `
+DELETE FROM {messages} m
+USING {lanes} l
+WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token`
+
+// removeMixed removes messages in any state.
+var removeMixed = inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
+
+// remove takes the statement that costs least.
+func (p postgres) remove(spool int64, refs []Ref) Query {
+	if len(refs) == 1 && wereReady(refs) {
+		ref := refs[0]
+		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token})
+	}
+	if values, one := readyArgs(spool, refs); one {
+		return p.removeReady.with(values)
+	}
+	return p.removeMixed.with(p.refs(spool, refs))
+}
+
 // removeReady removes messages that were ready, as nearly all removed messages are. It has the
 // same effect as inPlace on messages that were found, in less time: it searches one table, and
 // checks each lane once and not with each message. The ids are also looked up in a hash, for the

@@ -24,30 +24,30 @@ func ContextWithActor(ctx context.Context, actor string) context.Context {
 // AuditEntry is an action of an operator. An action that failed has none.
 type AuditEntry struct {
 	// ID identifies the entry. Later ones have higher ids.
-	ID int64
+	ID int64 `json:"id"`
 	// At is when the action began, by the database's clock.
-	At time.Time
+	At time.Time `json:"at"`
 	// Actor is who acted: see [ContextWithActor].
-	Actor string
+	Actor string `json:"actor"`
 	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume
 	// key", "pause topic", "resume topic", "run now", "reschedule", "bury", "requeue", "resolve",
 	// "delete", "edit" or "replay"; and "log setup" or "log remove" of package pgtail.
-	Action string
+	Action string `json:"action"`
 	// Target is the outbox or the queue, and the zero value if the action has none or several.
-	Target Target
+	Target Target `json:"target,omitzero"`
 	// Subject is the one thing that the action concerns, such as "message 12"; it is empty for an
 	// action on many things.
-	Subject string
+	Subject string `json:"subject,omitempty"`
 	// Filter is how an action on many things chose them.
-	Filter string
+	Filter string `json:"filter,omitempty"`
 	// Affected is the number of things that the action has changed. It is 0 if there was nothing to
 	// change, such as for a pause of a queue that is paused. For an action on many things it is
 	// counted up in each of its transactions, so it is true also while the action runs, and after a
 	// crash.
-	Affected int
+	Affected int `json:"affected"`
 	// Note has the rest, such as the reason that the operator gave. Up to 4096 bytes are kept, and
 	// as many of Subject and Filter.
-	Note string
+	Note string `json:"note,omitempty"`
 }
 
 // Audit lists the actions of operators that match the filter, the latest first, and returns the

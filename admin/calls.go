@@ -15,16 +15,16 @@ const hangsAfter = 5 * time.Minute
 // default.
 type Call struct {
 	// Since is when the call began, by the clock of its process.
-	Since time.Time
+	Since time.Time `json:"since"`
 	// Process is the name of the member that makes it: see [Member.Name].
-	Process string
+	Process string `json:"process"`
 	// Topic, ID and MessageID are those of its message, or of the first one if it has several.
-	Topic     string
-	ID        int64
-	MessageID string
+	Topic     string `json:"topic"`
+	ID        int64  `json:"id"`
+	MessageID string `json:"message_id"`
 	// Hangs says that it has run for more than five minutes, by the clock of the reader, so that it
 	// may never return.
-	Hangs bool
+	Hangs bool `json:"-"`
 }
 
 // callOf returns nil without a call.

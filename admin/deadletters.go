@@ -82,12 +82,12 @@ type Failure struct {
 	// requeue the message, resume it, so that attempts count again from there, or bury it. Or it
 	// says why the message waits although no attempt is counted; such an entry is written once,
 	// when the message begins to wait.
-	Attempt int
+	Attempt int `json:"attempt"`
 	// At is when the attempt failed, by the database's clock.
-	At    time.Time
-	Error string
+	At    time.Time `json:"at"`
+	Error string    `json:"error"`
 	// Process is the process that made the attempt, as host and process id.
-	Process string
+	Process string `json:"process"`
 }
 
 // DeadLetters lists the dead letters that match the filter, in the order of their ids, and returns

@@ -18,24 +18,25 @@ import (
 // consumer, with the same topic, and with errors that differ only in ids, long numbers and quoted
 // values.
 type Group struct {
+	// Count is the number of letters.
+	Count int `json:"count"`
 	// Consumer is the inbox's consumer, and empty for a group of an outbox or a queue, which is
 	// Target.
-	Consumer string
-	Target   Target
-	Topic    string
+	Consumer string `json:"consumer,omitempty"`
+	Target   Target `json:"target,omitzero"`
+	Topic    string `json:"topic"`
 	// Shape is the error without what differs from one message to the next: words with a digit are
 	// "#", and the contents of quotes are "…". Numbers of up to three digits are kept, and so are
 	// codes behind HTTP, status, code, SQLSTATE and errno. It has at most 200 bytes.
-	Shape string
-	// Count is the number of letters.
-	Count int
+	Shape string `json:"shape"`
 	// First and Last are when the first and the last of them died.
-	First, Last time.Time
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
 	// Example is the id of the latest of them.
-	Example int64
+	Example int64 `json:"example"`
 	// Filter is that of the call, narrowed to the letters of the group. Unless the groups are
 	// capped, it chooses Count letters.
-	Filter Filter
+	Filter Filter `json:"-"`
 }
 
 // Groups sorts the dead letters that match the filter by the way in which they failed, the largest

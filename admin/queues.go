@@ -99,9 +99,9 @@ type QueueInfo struct {
 
 // Outage is a topic whose messages wait, without a counted attempt, until one of them gets through.
 type Outage struct {
-	Topic string
+	Topic string `json:"topic"`
 	// Since is when the first of the processes noticed, by its clock.
-	Since time.Time
+	Since time.Time `json:"since"`
 }
 
 // Queues returns all outboxes and queues to which a message was ever written, or which a process

@@ -1,31 +1,10 @@
 package command
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
-
-// auditRecord is an action of an operator.
-type auditRecord struct {
-	ID       int64        `json:"id"`
-	At       time.Time    `json:"at"`
-	Actor    string       `json:"actor"`
-	Action   string       `json:"action"`
-	Target   admin.Target `json:"target,omitzero"`
-	Subject  string       `json:"subject,omitempty"`
-	Filter   string       `json:"filter,omitempty"`
-	Affected int          `json:"affected"`
-	Note     string       `json:"note,omitempty"`
-}
-
-func auditRecordOf(e admin.AuditEntry) auditRecord {
-	return auditRecord{
-		ID: e.ID, At: utc(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
-	}
-}
 
 // auditFlags choose actions.
 type auditFlags struct {
@@ -91,14 +70,15 @@ func (s *session) listAudit(flags auditFlags) error {
 	}
 	list := s.list("ID", "AT", "ACTOR", "ACTION", "TARGET", "SUBJECT OR FILTER", "CHANGED", "NOTE")
 	for _, e := range entries {
-		record, target, subject := auditRecordOf(e), "-", e.Subject
+		e.At = utc(e.At)
+		target, subject := "-", e.Subject
 		if e.Target != (admin.Target{}) {
 			target = targetCell(e.Target)
 		}
 		if subject == "" {
 			subject = e.Filter
 		}
-		if err := list.add(record, number(e.ID), moment(e.At), nameCell(e.Actor), cell(e.Action), target, short(subject), number(e.Affected), short(e.Note)); err != nil {
+		if err := list.add(e, number(e.ID), moment(e.At), nameCell(e.Actor), cell(e.Action), target, short(subject), number(e.Affected), short(e.Note)); err != nil {
 			return err
 		}
 	}

@@ -8,20 +8,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// callRecord is a call of a publisher or a handler that has not returned for long.
-type callRecord struct {
-	Since     time.Time `json:"since"`
-	Process   string    `json:"process"`
-	Topic     string    `json:"topic"`
-	ID        int64     `json:"id"`
-	MessageID string    `json:"message_id"`
-}
-
-func callRecordOf(call *admin.Call) *callRecord {
+// utcCall is the call as JSON has it.
+func utcCall(call *admin.Call) *admin.Call {
 	if call == nil {
 		return nil
 	}
-	return &callRecord{utc(call.Since), call.Process, call.Topic, call.ID, call.MessageID}
+	shown := *call
+	shown.Since = utc(call.Since)
+	return &shown
 }
 
 // callCell is for how long a call has run, by the clock of this machine.

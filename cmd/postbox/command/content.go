@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -18,7 +17,7 @@ type contentRecord struct {
 	Payload       *string           `json:"payload,omitempty"`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 	Metadata      map[string]string `json:"metadata"`
-	Failures      []failureRecord   `json:"failures"`
+	Failures      []admin.Failure   `json:"failures"`
 }
 
 // binary returns a text that JSON cannot have as it is, for a field in Base64, or nil.
@@ -29,22 +28,16 @@ func binary(text string) []byte {
 	return []byte(text)
 }
 
-type failureRecord struct {
-	Attempt int       `json:"attempt"`
-	At      time.Time `json:"at"`
-	Error   string    `json:"error"`
-	Process string    `json:"process"`
-}
-
 func contentOf(payload []byte, metadata map[string]string, failures []admin.Failure) *contentRecord {
-	c := &contentRecord{Metadata: metadata, Failures: make([]failureRecord, len(failures))}
+	c := &contentRecord{Metadata: metadata, Failures: make([]admin.Failure, len(failures))}
 	if text := string(payload); payload != nil && utf8.Valid(payload) {
 		c.Payload = &text
 	} else {
 		c.PayloadBase64 = payload
 	}
 	for i, f := range failures {
-		c.Failures[i] = failureRecord{Attempt: f.Attempt, At: utc(f.At), Error: f.Error, Process: f.Process}
+		c.Failures[i] = f
+		c.Failures[i].At = utc(f.At)
 	}
 	return c
 }

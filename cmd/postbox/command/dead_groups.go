@@ -1,31 +1,10 @@
 package command
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
-
-// groupRecord is a group of dead letters that failed in the same way.
-type groupRecord struct {
-	Count    int          `json:"count"`
-	Consumer string       `json:"consumer,omitempty"`
-	Target   admin.Target `json:"target,omitzero"`
-	Topic    string       `json:"topic"`
-	Shape    string       `json:"shape"`
-	First    time.Time    `json:"first"`
-	Last     time.Time    `json:"last"`
-	Example  int64        `json:"example"`
-}
-
-func groupRecordOf(g admin.Group) groupRecord {
-	record := groupRecord{
-		Count: g.Count, Target: g.Target, Consumer: g.Consumer, Topic: g.Topic, Shape: g.Shape, First: utc(g.First), Last: utc(g.Last), Example: g.Example,
-	}
-	return record
-}
 
 func (p *program) groupsCommand() *cobra.Command {
 	var flags letterFlags
@@ -74,7 +53,8 @@ func (s *session) listGroups(filter admin.Filter) error {
 			continue
 		}
 		of := originOf(g.Consumer, g.Target)
-		if err := list.add(groupRecordOf(g), number(g.Count), of, nameCell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
+		g.First, g.Last = utc(g.First), utc(g.Last)
+		if err := list.add(g, number(g.Count), of, nameCell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ type memberRecord struct {
 	Lanes    int         `json:"lanes"`
 	InFlight int         `json:"in_flight"`
 	Until    time.Time   `json:"until"`
-	LongCall *callRecord `json:"long_call,omitempty"`
+	LongCall *admin.Call `json:"long_call,omitempty"`
 }
 
 func (p *program) lanesCommand() *cobra.Command {
@@ -89,7 +89,7 @@ func stateOfLane(lane admin.Lane) string {
 func (s *session) listMembers(members []admin.Member) error {
 	list := s.list("MEMBER", "LANES", "IN FLIGHT", "UNTIL", "LONG CALL", "CALLED WITH")
 	for _, m := range members {
-		record, called := memberRecord{m.Name, m.Lanes, m.InFlight, utc(m.Until), callRecordOf(m.LongCall)}, "-"
+		record, called := memberRecord{m.Name, m.Lanes, m.InFlight, utc(m.Until), utcCall(m.LongCall)}, "-"
 		if m.LongCall != nil {
 			called = number(m.LongCall.ID)
 		}

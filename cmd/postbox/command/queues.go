@@ -18,11 +18,11 @@ type queueRecord struct {
 	PausedSince  time.Time      `json:"paused_since,omitzero"`
 	PausedKeys   int            `json:"paused_keys"`
 	PausedTopics int            `json:"paused_topics"`
-	Outages      []outageRecord `json:"outages,omitempty"`
+	Outages      []admin.Outage `json:"outages,omitempty"`
 	Pending      int            `json:"pending"`
 	Due          int            `json:"due"`
 	InFlight     int            `json:"in_flight"`
-	LongCall     *callRecord    `json:"long_call,omitempty"`
+	LongCall     *admin.Call    `json:"long_call,omitempty"`
 	Failing      int            `json:"failing"`
 	Parked       int            `json:"parked"`
 	Dead         int            `json:"dead"`
@@ -34,22 +34,16 @@ type queueRecord struct {
 	Settings     settingsRecord `json:"settings,omitzero"`
 }
 
-// outageRecord is a topic for which the broker, or what the handler needs, is away.
-type outageRecord struct {
-	Topic string    `json:"topic"`
-	Since time.Time `json:"since"`
-}
-
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
 		Target: info.Target, Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
-		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: callRecordOf(info.LongCall), Failing: info.Failing, Parked: info.Parked,
+		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: utcCall(info.LongCall), Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done,
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), Limits: limitRecordsOf(info), LimitsDiffer: info.LimitsDiffer,
 	}
 	for _, outage := range info.Outages {
-		record.Outages = append(record.Outages, outageRecord{outage.Topic, utc(outage.Since)})
+		record.Outages = append(record.Outages, admin.Outage{Topic: outage.Topic, Since: utc(outage.Since)})
 	}
 	return record
 }

@@ -41,10 +41,10 @@ func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) 
 		require.Equal(t, limits, b.info().Limits)
 		require.Zero(t, b.info().Settings, "all of them are configured")
 
-		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{PerSecond: 10, AtOnce: -1}))
+		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{PerSecond: 10, MaxConcurrent: -1}))
 		limits.Total = postbox.Limit{PerSecond: 10}
 		require.Equal(t, limits, b.info().Limits)
-		require.Equal(t, admin.Settings{PerSecond: 10, AtOnce: -1}, b.info().Settings, "both are stored, and one is no limit")
+		require.Equal(t, admin.Settings{PerSecond: 10, MaxConcurrent: -1}, b.info().Settings, "both are stored, and one is no limit")
 		require.False(t, b.info().LimitsDiffer)
 		require.NoError(t, f.Close())
 		require.NoError(t, <-ended)

@@ -43,11 +43,11 @@ type QueueInfo struct {
 	// a queue needs, is away. They are those of the last heartbeat of each process, a few seconds
 	// ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
 	Outages []Outage
-	// Limits are those in force over all processes together. PerSecond and AtOnce of Total are what
-	// operators have stored, if Settings has the value: a stored one may be no limit, in place of a
-	// configured one. The others are configured. They are those of the last heartbeat of a process,
-	// a few seconds ago at most, and at most 100 of topics. Without a process that runs, only what
-	// is stored is known.
+	// Limits are those in force over all processes together. PerSecond and MaxConcurrent of Total
+	// are what operators have stored, if Settings has the value: a stored one may be no limit, in
+	// place of a configured one. The others are configured. They are those of the last heartbeat of
+	// a process, a few seconds ago at most, and at most 100 of topics. Without a process that runs,
+	// only what is stored is known.
 	Limits postbox.Limits
 	// LimitsDiffer tells whether processes are configured with different limits, as during a
 	// deployment. Limits then has the smallest ones.

@@ -28,10 +28,10 @@ type Settings struct {
 	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited]
 	// never gives up. Failures from before the change count, too.
 	Attempts int
-	// PerSecond and AtOnce limit the whole outbox or queue, over all processes: see
+	// PerSecond and MaxConcurrent limit the whole outbox or queue, over all processes: see
 	// [postbox.Limits.Total]. A negative value sets no limit, whatever is configured.
-	PerSecond float64
-	AtOnce    int
+	PerSecond     float64
+	MaxConcurrent int
 	// History is how long messages that are done are kept, at least 1 s. A negative value turns it
 	// off and deletes the kept messages.
 	History time.Duration
@@ -64,7 +64,7 @@ func (s Settings) check() error {
 	if !(s.PerSecond < 0) { // NaN is not
 		problems = append(problems, spool.ValidRate(s.PerSecond))
 	}
-	problems = append(problems, spool.ValidCalls("AtOnce", max(s.AtOnce, 0)))
+	problems = append(problems, spool.ValidCalls("MaxConcurrent", max(s.MaxConcurrent, 0)))
 	for _, span := range []struct {
 		name, negative string
 		d              time.Duration

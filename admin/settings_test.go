@@ -29,7 +29,7 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 		"Concurrency: 10001 is not":                    {Concurrency: 10_001},
 		"PollMax: -1ns is not between 1ms and 1h0m0s":  {PollMax: -1},
 		"PerSecond: 2e+06 is not":                      {PerSecond: 2e6},
-		"AtOnce: 9000000000 is not":                    {AtOnce: 9e9},
+		"MaxConcurrent: 9000000000 is not":             {MaxConcurrent: 9e9},
 		"PollMax: 5ns is not":                          {PollMax: 5},
 		"PollMax: 1h0m0.000000001s is not":             {PollMax: time.Hour + 1},
 		"Attempts: -2 is negative: use postbox.Unlimi": {Attempts: -2},
@@ -45,8 +45,8 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	require.Zero(t, b.info().Settings, "nothing is stored")
 	for _, settings := range []admin.Settings{
 		{},
-		{PageSize: 1, Concurrency: 1, PollMax: time.Millisecond, Attempts: 1, PerSecond: 0.1, AtOnce: 1, History: time.Second, Retention: time.Second},
-		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: postbox.Unlimited, PerSecond: -1, AtOnce: -1, History: -1, Retention: -1},
+		{PageSize: 1, Concurrency: 1, PollMax: time.Millisecond, Attempts: 1, PerSecond: 0.1, MaxConcurrent: 1, History: time.Second, Retention: time.Second},
+		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: postbox.Unlimited, PerSecond: -1, MaxConcurrent: -1, History: -1, Retention: -1},
 	} {
 		require.NoError(t, store(settings))
 	}
@@ -59,7 +59,7 @@ func TestChangeSettings_replaces_all_settings(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		settings := admin.Settings{
-			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, PerSecond: 2.5, AtOnce: -1,
+			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, PerSecond: 2.5, MaxConcurrent: -1,
 			History: 7 * 24 * time.Hour, Retention: -1,
 		}
 		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, settings))

@@ -73,7 +73,7 @@ func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
 		b.Database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, ?, ?, ? FROM postbox_spools",
 			holder, text, time.Now().Add(time.Hour).UnixMicro())
 	}
-	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{AtOnce: -1}))
+	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{MaxConcurrent: -1}))
 	b.restart(reader())
 	page := b.page("queue?outbox=outbox").text()
 	for _, part := range []string{

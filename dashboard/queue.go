@@ -57,7 +57,7 @@ func settingsOf(s admin.Settings) []fact {
 	add(s.PollMax != 0, "Longest pause between polls", span(s.PollMax))
 	add(s.Attempts != 0, "Attempts", attempts(s.Attempts))
 	add(s.PerSecond != 0, "Messages a second, in all processes", kept(s.PerSecond > 0, rateFact(s.PerSecond), "no limit"))
-	add(s.AtOnce != 0, "Handlers at a time, in all processes", kept(s.AtOnce > 0, number(s.AtOnce), "no limit"))
+	add(s.MaxConcurrent != 0, "Handlers at a time, in all processes", kept(s.MaxConcurrent > 0, number(s.MaxConcurrent), "no limit"))
 	add(s.History != 0, "Handled messages are kept for", kept(s.History > 0, span(s.History), "no time"))
 	add(s.Retention != 0, "Dead letters are kept for", kept(s.Retention > 0, span(s.Retention), "ever"))
 	return facts
@@ -72,7 +72,7 @@ func limitsOf(info admin.QueueInfo) []fact {
 			is, stored  bool
 		}{
 			{"Messages a second", rateFact(l.PerSecond), l.PerSecond != 0, stored.PerSecond != 0},
-			{"Handlers at a time", number(l.MaxConcurrent), l.MaxConcurrent != 0, stored.AtOnce != 0},
+			{"Handlers at a time", number(l.MaxConcurrent), l.MaxConcurrent != 0, stored.MaxConcurrent != 0},
 		} {
 			if part.is || part.stored {
 				facts = append(facts, fact{part.name + of, kept(part.is, part.value, "no limit") + kept(part.stored, " (set by an operator)", " (configured)")})

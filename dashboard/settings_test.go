@@ -54,7 +54,7 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	require.Contains(t, stored.text(), "The settings are stored.")
 	require.Contains(t, stored.text(), "Handled messages are kept for 7 d 0 h")
 	want := admin.Settings{
-		PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, PerSecond: 0.5, AtOnce: -1,
+		PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, PerSecond: 0.5, MaxConcurrent: -1,
 		History: 7 * 24 * time.Hour, Retention: -1,
 	}
 	require.Equal(t, want, b.settings())
@@ -116,7 +116,7 @@ func TestSettings_without_a_field_in_the_form_are_kept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
-	want := admin.Settings{Attempts: 3, PerSecond: 2.5, AtOnce: 40, History: time.Hour}
+	want := admin.Settings{Attempts: 3, PerSecond: 2.5, MaxConcurrent: 40, History: time.Hour}
 	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), want))
 	form := fields(b.page("settings?outbox=outbox"))
 	form.Del("per-second")

@@ -274,7 +274,7 @@ func TestDrainer_settings_of_limits(t *testing.T) {
 	for range 4 {
 		signal(t, handler.entered, "four workers have one each")
 	}
-	b.set(spool.Settings{AtOnce: 2, Concurrency: 5})
+	b.set(spool.Settings{MaxConcurrent: 2, Concurrency: 5})
 	b.Eventually(func() bool { _, most, _ := r.Applied(); return most == 5 }, "it hears it")
 	b.Append(b.Database.DB, list[4:]...)
 	for range 4 {
@@ -283,7 +283,7 @@ func TestDrainer_settings_of_limits(t *testing.T) {
 	signal(t, handler.entered, "one goes on")
 	signal(t, handler.entered, "and one more")
 	b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
-	b.set(spool.Settings{AtOnce: -1, PerSecond: 1000})
+	b.set(spool.Settings{MaxConcurrent: -1, PerSecond: 1000})
 	signal(t, handler.entered, "without the limit they go on")
 	signal(t, handler.entered, "both")
 	for range 4 {

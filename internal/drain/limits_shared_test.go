@@ -159,14 +159,14 @@ func TestDrainer_limits_change_while_processes_run(t *testing.T) {
 		list := drafts(8, func(int) string { return "" })
 		b.Append(database.DB, list...)
 		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the rate lets none through")
-		b.set(spool.Settings{PerSecond: -1, AtOnce: 1})
+		b.set(spool.Settings{PerSecond: -1, MaxConcurrent: 1})
 		signal(t, handler.entered, "one may run")
 		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
-		b.set(spool.Settings{PerSecond: 10_000, AtOnce: 3})
+		b.set(spool.Settings{PerSecond: 10_000, MaxConcurrent: 3})
 		signal(t, handler.entered, "two")
 		signal(t, handler.entered, "three")
 		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
-		b.set(spool.Settings{PerSecond: -1, AtOnce: -1})
+		b.set(spool.Settings{PerSecond: -1, MaxConcurrent: -1})
 		for range 5 {
 			signal(t, handler.entered, "the others")
 		}

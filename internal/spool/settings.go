@@ -28,9 +28,9 @@ type Settings struct {
 	Concurrency int           `json:"concurrency,omitempty"`
 	PollMax     time.Duration `json:"poll_max,omitempty"`
 	Attempts    int           `json:"attempts,omitempty"`
-	// PerSecond and AtOnce are the limit of the whole spool. Negative is no limit.
-	PerSecond float64 `json:"per_second,omitempty"`
-	AtOnce    int     `json:"at_once,omitempty"`
+	// PerSecond and MaxConcurrent are the limit of the whole spool. Negative is no limit.
+	PerSecond     float64 `json:"per_second,omitempty"`
+	MaxConcurrent int     `json:"at_once,omitempty"`
 	// History is how long messages that are done are kept. Negative turns the history off, and
 	// deletes the messages in it.
 	History time.Duration `json:"history,omitempty"`
@@ -43,8 +43,8 @@ func (s Settings) Limits(configured postbox.Limits) postbox.Limits {
 	if s.PerSecond != 0 {
 		configured.Total.PerSecond = max(s.PerSecond, 0)
 	}
-	if s.AtOnce != 0 {
-		configured.Total.MaxConcurrent = min(max(s.AtOnce, 0), math.MaxInt32)
+	if s.MaxConcurrent != 0 {
+		configured.Total.MaxConcurrent = min(max(s.MaxConcurrent, 0), math.MaxInt32)
 	}
 	return configured
 }

@@ -7,6 +7,8 @@ const (
 	Key = "postbox_unique_key"
 	// Mode says what happens if a message with the key waits already.
 	Mode = "postbox_unique_mode"
-	// Skip and Replace are the values of Mode.
-	Skip, Replace = "skip", "replace"
+	// Skip leaves out the new message.
+	Skip = "skip"
+	// Replace lets it take the place of the one that waits.
+	Replace = "replace"
 )

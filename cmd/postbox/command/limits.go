@@ -17,7 +17,7 @@ type limitRecord struct {
 	// What an operator has stored as "none" is 0.
 	PerSecond     *float64 `json:"per_second,omitempty"`
 	PerSecondFrom string   `json:"per_second_from,omitempty"`
-	AtOnce        *int     `json:"at_once,omitempty"`
+	MaxConcurrent *int     `json:"at_once,omitempty"`
 	AtOnceFrom    string   `json:"at_once_from,omitempty"`
 }
 
@@ -41,10 +41,10 @@ func limitRecordsOf(info admin.QueueInfo) (records []limitRecord) {
 		if l.PerSecond != 0 || stored.PerSecond != 0 {
 			record.PerSecond, record.PerSecondFrom = &l.PerSecond, limitFrom(stored.PerSecond != 0)
 		}
-		if l.MaxConcurrent != 0 || stored.AtOnce != 0 {
-			record.AtOnce, record.AtOnceFrom = &l.MaxConcurrent, limitFrom(stored.AtOnce != 0)
+		if l.MaxConcurrent != 0 || stored.MaxConcurrent != 0 {
+			record.MaxConcurrent, record.AtOnceFrom = &l.MaxConcurrent, limitFrom(stored.MaxConcurrent != 0)
 		}
-		if record.PerSecond != nil || record.AtOnce != nil {
+		if record.PerSecond != nil || record.MaxConcurrent != nil {
 			records = append(records, record)
 		}
 	}
@@ -66,8 +66,8 @@ func limitsCell(info admin.QueueInfo) string {
 		if l.PerSecond != nil {
 			parts = append(parts, of+limitText(*l.PerSecond, "/s", "any rate")+" ("+l.PerSecondFrom+")")
 		}
-		if l.AtOnce != nil {
-			parts = append(parts, of+limitText(float64(*l.AtOnce), " at once", "any number at once")+" ("+l.AtOnceFrom+")")
+		if l.MaxConcurrent != nil {
+			parts = append(parts, of+limitText(float64(*l.MaxConcurrent), " at once", "any number at once")+" ("+l.AtOnceFrom+")")
 		}
 	}
 	if info.LimitsDiffer {

@@ -31,7 +31,7 @@ func limited(t *testing.T) *bench {
 	})
 	process(b.queue, "host 42", postbox.Limits{Total: postbox.Limit{MaxConcurrent: 40}})
 	process(b.queue, "host 43", postbox.Limits{})
-	require.NoError(t, storeSettings(t.Context(), b.admin(), admin.Outbox("outbox"), admin.Settings{PerSecond: 10, AtOnce: -1}))
+	require.NoError(t, storeSettings(t.Context(), b.admin(), admin.Outbox("outbox"), admin.Settings{PerSecond: 10, MaxConcurrent: -1}))
 	return b
 }
 

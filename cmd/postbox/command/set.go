@@ -19,14 +19,14 @@ type settingsRecord struct {
 	PollMax     string `json:"poll_max,omitempty"`
 	Attempts    int    `json:"attempts,omitempty"` // -1 is unlimited
 	// No limit is -1.
-	PerSecond float64 `json:"per_second,omitempty"`
-	AtOnce    int     `json:"at_once,omitempty"`
-	History   string  `json:"history,omitempty"`
-	Retention string  `json:"retention,omitempty"`
+	PerSecond     float64 `json:"per_second,omitempty"`
+	MaxConcurrent int     `json:"at_once,omitempty"`
+	History       string  `json:"history,omitempty"`
+	Retention     string  `json:"retention,omitempty"`
 }
 
 func settingsRecordOf(s admin.Settings) settingsRecord {
-	record := settingsRecord{PageSize: s.PageSize, Concurrency: s.Concurrency, Attempts: s.Attempts, PerSecond: s.PerSecond, AtOnce: s.AtOnce}
+	record := settingsRecord{PageSize: s.PageSize, Concurrency: s.Concurrency, Attempts: s.Attempts, PerSecond: s.PerSecond, MaxConcurrent: s.MaxConcurrent}
 	if s.PollMax != 0 {
 		record.PollMax = s.PollMax.String()
 	}
@@ -158,7 +158,7 @@ func (r settingsRecord) text(target admin.Target) string {
 	}
 	return title + fields(
 		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", orDefault(r.PollMax)},
-		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none, rate)}, field{"at-once", whole(r.AtOnce, none)},
+		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none, rate)}, field{"at-once", whole(r.MaxConcurrent, none)},
 		field{"history", orDefault(r.History)}, field{"retention", orDefault(r.Retention)},
 	)
 }

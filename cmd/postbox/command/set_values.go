@@ -42,7 +42,7 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		{"page-size", f.pageSize, "", 0, spool.MaxPageSize, &settings.PageSize},
 		{"concurrency", f.concurrency, "", 0, spool.MaxConcurrency, &settings.Concurrency},
 		{"attempts", f.attempts, unlimited, postbox.Unlimited, math.MaxInt32, &settings.Attempts},
-		{"at-once", f.atOnce, none, noLimit, math.MaxInt32, &settings.AtOnce},
+		{"at-once", f.atOnce, none, noLimit, math.MaxInt32, &settings.MaxConcurrent},
 	} {
 		if set(n.to, n.text, n.word, n.wordValue) {
 			continue

@@ -58,7 +58,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 				continue
 			}
 			told[topic] = true
-			f.logger.Error("Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns or another call succeeds, and other topics continue now, except for the keys of these messages, as far as Limits.AtOnce allows, which counts these calls, too",
+			f.logger.Error("Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns or another call succeeds, and other topics continue now, except for the keys of these messages, as far as Limits.MaxConcurrent allows, which counts these calls, too",
 				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
 				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
 		}

@@ -43,7 +43,7 @@ func (h *hanging) hung() int {
 }
 
 // waits is logged for a topic with calls that do not return.
-const waits = "Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns or another call succeeds, and other topics continue now, except for the keys of these messages, as far as Limits.AtOnce allows, which counts these calls, too"
+const waits = "Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns or another call succeeds, and other topics continue now, except for the keys of these messages, as far as Limits.MaxConcurrent allows, which counts these calls, too"
 
 // said is a logger that keeps its lines, by their text.
 type said struct {

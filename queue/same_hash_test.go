@@ -129,6 +129,7 @@ func TestQueue_a_pause_is_of_one_key_and_of_none_with_the_same_hash(t *testing.T
 		paused(mallory)
 		b.Put(mallory+"/1", customer+"/1")
 		b.handled(customer+"/0", customer+"/1")
+		b.Eventually(func() bool { return b.Pending() == 1 }, "it is settled, too, and so no head any more")
 
 		require.NoError(t, b.operator.Pause(t.Context(), admin.Filter{Target: admin.Queue("q"), Key: customer}))
 		paused(mallory, customer)

@@ -166,12 +166,13 @@ func TestQueue_G4_a_message_has_its_effect_once_although_the_lease_was_lost(t *t
 				var proceed [2]chan struct{}
 				handler := func(who int) func(*message.Message) error {
 					entered[who], proceed[who], ended[who] = make(chan struct{}), make(chan struct{}), make(chan struct{})
-					return func(msg *message.Message) error {
-						defer close(ended[who])
+					enter, end := sync.OnceFunc(func() { close(entered[who]) }), sync.OnceFunc(func() { close(ended[who]) })
+					return func(msg *message.Message) error { // again, where the database refuses one of two
+						defer end()
 						if err := b.Effect(msg.Context(), msg); err != nil {
 							return err
 						}
-						close(entered[who])
+						enter()
 						return inboxtest.Hold(msg.Context(), proceed[who])
 					}
 				}

@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -25,8 +24,7 @@ import (
 func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Config{})
-		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, nil)
+		inbox, err := middleware.NewInbox(newAnyStore(), middleware.InboxConfig{}, nil)
 		require.NoError(t, err)
 		began, tries := time.Now(), atomic.Int64{}
 		breaker := func(h message.HandlerFunc) message.HandlerFunc { // open for a minute
@@ -50,7 +48,6 @@ func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker
 		require.Equal(t, int64(7), tries.Load(), "after 0, 1, 3, 7, 15, 31 and 63 seconds")
 		require.NoError(t, router.Close())
 		require.NoError(t, channel.Close())
-		require.NoError(t, store.Close())
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -55,7 +54,7 @@ func TestInbox_G7_an_error_that_panics_is_a_failed_attempt(t *testing.T) {
 func TestInbox_G7_an_error_that_panics_is_a_failed_attempt_in_any_store(t *testing.T) {
 	t.Parallel()
 	config := middleware.InboxConfig{Consumer: "c", Topic: "t", Retry: postbox.RetryProfile{Attempts: 3, Base: 1, Cap: 1}}
-	inbox, err := middleware.NewInbox(memstore.New(memstore.Config{}), config, nil)
+	inbox, err := middleware.NewInbox(newAnyStore(), config, nil)
 	require.NoError(t, err)
 	deadAfterThree(t, inbox)
 }
@@ -64,12 +63,12 @@ func TestInbox_an_error_of_WithoutID_that_panics_is_readable(t *testing.T) {
 	t.Parallel()
 	nameless := func(*message.Message) (string, error) { return "", (*pq.Error)(nil) }
 	config := middleware.InboxConfig{Consumer: "c", Topic: "t", WithoutID: nameless, Retry: postbox.RetryProfile{Attempts: 3, Base: 1, Cap: 1}}
-	inbox, err := middleware.NewInbox(memstore.New(memstore.Config{}), config, nil)
+	inbox, err := middleware.NewInbox(newAnyStore(), config, nil)
 	require.NoError(t, err)
 	_, err = inbox.Process(t.Context(), message.NewMessage("", nil), nil)
 	require.ErrorContains(t, err, "a nil *pq.Error was returned as an error")
 
-	deferral, err := middleware.DeferWith(memstore.New(memstore.Config{}), "q", middleware.DeferConfig{WithoutID: nameless, Retry: config.Retry})
+	deferral, err := middleware.DeferWith(newAnyStore(), "q", middleware.DeferConfig{WithoutID: nameless, Retry: config.Retry})
 	require.NoError(t, err)
 	_, err = deferral(nil)(message.NewMessage("", nil))
 	require.ErrorContains(t, err, "a nil *pq.Error was returned as an error")

@@ -12,7 +12,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -53,12 +52,12 @@ func TestInbox_G4_keeps_messages_as_they_were_delivered(t *testing.T) {
 
 func TestNewInbox_refuses_a_history_that_cannot_be_kept(t *testing.T) {
 	t.Parallel()
-	_, err := middleware.NewInbox(memstore.New(memstore.Config{}), middleware.InboxConfig{History: time.Hour}, nil)
+	_, err := middleware.NewInbox(newAnyStore(), middleware.InboxConfig{History: time.Hour}, nil)
 	require.ErrorContains(t, err, "History: the store keeps no messages")
-	_, err = middleware.NewInbox(memstore.New(memstore.Config{}), middleware.InboxConfig{History: -1, HistoryPayload: -1}, nil)
+	_, err = middleware.NewInbox(newAnyStore(), middleware.InboxConfig{History: -1, HistoryPayload: -1}, nil)
 	require.ErrorContains(t, err, "History: -1ns is negative")
 	require.ErrorContains(t, err, "HistoryPayload: -1 bytes is negative")
-	_, err = middleware.NewInbox(memstore.New(memstore.Config{}), middleware.InboxConfig{HistoryPayload: 1}, nil)
+	_, err = middleware.NewInbox(newAnyStore(), middleware.InboxConfig{HistoryPayload: 1}, nil)
 	require.ErrorContains(t, err, "HistoryPayload: set History too")
 }
 

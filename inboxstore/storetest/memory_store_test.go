@@ -1,11 +1,9 @@
-package memstore
+package storetest_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,36 +11,25 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
 )
 
-// DefaultCloseTimeout is the default of CloseTimeout in [Config].
-const DefaultCloseTimeout = time.Second
-
-// buryTimeout bounds how long [Store.Bury] waits for a running handler of its message.
+// buryTimeout bounds how long Bury waits for a running handler of its message.
 const buryTimeout = 30 * time.Second
 
-// Config says how a store behaves. The zero value is fine.
-type Config struct {
-	// CloseTimeout is how long a handler may continue with a live context after the context of its
-	// delivery has ended. A subscriber that closes waits as long for messages that are not acked.
-	// Defaults to 1 s, which is less than in inboxstore, since tests wait for it. Negative means
-	// not at all.
-	CloseTimeout time.Duration
-}
-
-// Store is the memory of an inbox, kept in main memory. It is safe for concurrent use.
-type Store struct {
+// memoryStore shows that a store which is not of this module can keep the contract. It is kept in
+// main memory, and has no transaction: what a handler wrote before it failed remains.
+type memoryStore struct {
 	closeTimeout time.Duration
 
 	mu          sync.Mutex
 	closed      bool
-	ahead       time.Duration // difference of the store's clock to the machine's
 	claims      map[inboxstore.Key]*claim
 	failures    map[inboxstore.Key][]error
-	dead        []DeadLetter
+	dead        []storetest.DeadLetter
 	queues      map[string][]*entry // oldest first
 	changed     chan struct{}       // closed, and replaced, when a message may have become due
-	subscribers []*Subscriber
+	subscribers []*memorySubscriber
 }
 
 // claim is a key that is taken: by a handler until it is committed, and for good afterwards.
@@ -53,14 +40,13 @@ type claim struct {
 
 // handling is the context key that marks a running fn for a key of a store.
 type handling struct {
-	store *Store
+	store *memoryStore
 	key   inboxstore.Key
 }
 
-// New returns an empty store.
-func New(config Config) *Store {
-	return &Store{
-		closeTimeout: max(cmp.Or(config.CloseTimeout, DefaultCloseTimeout), 0),
+func newMemoryStore() *memoryStore {
+	return &memoryStore{
+		closeTimeout: storetest.CloseTimeout,
 		claims:       map[inboxstore.Key]*claim{}, failures: map[inboxstore.Key][]error{},
 		queues: map[string][]*entry{}, changed: make(chan struct{}),
 	}
@@ -75,9 +61,9 @@ func New(config Config) *Store {
 //
 // Within fn, a call with the same key runs its own fn as a part of the outer call, and returns its
 // error unchanged.
-func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+func (s *memoryStore) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if fn == nil {
-		return false, errors.New("memstore: the function is nil")
+		return false, errors.New("memory: the function is nil")
 	}
 	if ctx.Value(handling{s, key}) != nil {
 		err := fn(ctx)
@@ -88,9 +74,9 @@ func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 
 // once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it
 // holds the lock.
-func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
+func (s *memoryStore) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
 	if err := key.Validate(); err != nil {
-		return false, fmt.Errorf("memstore: %w", err)
+		return false, fmt.Errorf("memory: %w", err)
 	}
 	mine, err := s.claim(ctx, key)
 	if mine == nil {
@@ -103,17 +89,17 @@ func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 		return false, &inboxstore.HandlerError{Err: err}
 	}
 	if err := live.Err(); err != nil {
-		return false, fmt.Errorf("memstore: the handler took longer than the close timeout: %w", err)
+		return false, fmt.Errorf("memory: the handler took longer than the close timeout: %w", err)
 	}
 	return true, nil
 }
 
 // claim takes a key, and waits while another delivery holds it. It returns nil and no error if the
 // key has a committed claim.
-func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
+func (s *memoryStore) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("memstore: claim message: %w", err)
+			return nil, fmt.Errorf("memory: claim message: %w", err)
 		}
 		found, mine, err := s.tryClaim(key)
 		if mine || found == nil {
@@ -128,11 +114,11 @@ func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 
 // tryClaim returns a new claim, or the claim of a running handler, or nil if the key has a
 // committed claim.
-func (s *Store) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error) {
+func (s *memoryStore) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, fmt.Errorf("memstore: claim message: %w", postbox.ErrClosed)
+		return nil, false, fmt.Errorf("memory: claim message: %w", postbox.ErrClosed)
 	}
 	found = s.claims[key]
 	switch {
@@ -148,7 +134,7 @@ func (s *Store) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error
 }
 
 // end keeps or drops a claim, and wakes other calls with the same key.
-func (s *Store) end(key inboxstore.Key, mine *claim, committed bool, commit func()) {
+func (s *memoryStore) end(key inboxstore.Key, mine *claim, committed bool, commit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if committed {
@@ -161,14 +147,14 @@ func (s *Store) end(key inboxstore.Key, mine *claim, committed bool, commit func
 }
 
 // RecordFailure records that the handler failed, and returns the number of failures so far.
-func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error) (attempts int, err error) {
+func (s *memoryStore) RecordFailure(_ context.Context, key inboxstore.Key, cause error) (attempts int, err error) {
 	if err := key.Validate(); err != nil {
-		return 0, fmt.Errorf("memstore: record failure: %w", err)
+		return 0, fmt.Errorf("memory: record failure: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, fmt.Errorf("memstore: record failure: %w", postbox.ErrClosed)
+		return 0, fmt.Errorf("memory: record failure: %w", postbox.ErrClosed)
 	}
 	s.failures[key] = append(s.failures[key], cause)
 	return len(s.failures[key]), nil
@@ -176,17 +162,14 @@ func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error
 
 // Bury moves a message to the dead letters and claims it. It waits for a running handler of the
 // message to end. It does nothing if the message has been claimed meanwhile.
-func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
+func (s *memoryStore) Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
 	if msg == nil {
-		return fmt.Errorf("memstore: bury message: %w", errNilMessage)
+		return fmt.Errorf("memory: bury message: %w", errNilMessage)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buryTimeout)
 	defer cancel()
-	letter := DeadLetter{Key: key, Message: clone(msg), Attempts: attempts, Err: cause}
-	_, err := s.once(ctx, key, nothing, func() {
-		letter.Failures = slices.Clone(s.failures[key])
-		s.dead = append(s.dead, letter)
-	})
+	letter := clone(msg)
+	_, err := s.once(ctx, key, nothing, func() { s.bury("", key, letter, attempts, cause, s.failures[key]) })
 	return err
 }
 
@@ -197,7 +180,7 @@ func nothing(context.Context) error { return nil }
 
 // Close ends all subscribers. It does not affect running handlers, but handlers of messages from
 // queues have the close timeout to end. It can be called twice.
-func (s *Store) Close() error {
+func (s *memoryStore) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	subscribers := s.subscribers

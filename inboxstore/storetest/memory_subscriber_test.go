@@ -1,4 +1,4 @@
-package memstore
+package storetest_test
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Subscriber gives the messages of a store's queues to handlers. It is a subscriber like any other
+// memorySubscriber gives the messages of a store's queues to handlers. It is a subscriber like any other
 // of Watermill. Messages with the same ordering key are handled one after the other, oldest first;
 // all others run concurrently. Ack means done, Nack means another attempt after a pause, and
 // queue.Fail says why. Several subscriptions to one queue share its messages.
-type Subscriber struct {
-	store *Store
+type memorySubscriber struct {
+	store *memoryStore
 	retry postbox.RetryProfile
 
 	mu      sync.Mutex
@@ -31,31 +31,31 @@ const defaultMaxAttempts = 15
 
 // Subscriber returns a subscriber that retries messages with the given profile. The zero profile is
 // the default of queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
-func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
+func (s *memoryStore) Subscriber(retry postbox.RetryProfile) (*memorySubscriber, error) {
 	retry = retries.WithDefaults(retry, defaultMaxAttempts)
 	if err := retries.Validate(retry); err != nil {
-		return nil, fmt.Errorf("memstore: invalid retry profile: %w", err)
+		return nil, fmt.Errorf("memory: invalid retry profile: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("memstore: %w", postbox.ErrClosed)
+		return nil, fmt.Errorf("memory: %w", postbox.ErrClosed)
 	}
-	subscriber := &Subscriber{store: s, retry: retry}
+	subscriber := &memorySubscriber{store: s, retry: retry}
 	s.subscribers = append(s.subscribers, subscriber)
 	return subscriber, nil
 }
 
 // Subscribe hands out the messages of a queue until ctx ends or the subscriber is closed, and then
 // closes the channel.
-func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+func (s *memorySubscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
 	if err := spool.CheckQueue(queue); err != nil {
-		return nil, fmt.Errorf("memstore: subscribe: %w", err)
+		return nil, fmt.Errorf("memory: subscribe: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("memstore: subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
+		return nil, fmt.Errorf("memory: subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	s.stops = append(s.stops, stop)
@@ -70,7 +70,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 
 // Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It
 // can be called twice.
-func (s *Subscriber) Close() error {
+func (s *memorySubscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, stop := range s.stops {
@@ -81,7 +81,7 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-func (s *Subscriber) deliver(ctx context.Context, queue string, messages chan<- *message.Message) {
+func (s *memorySubscriber) deliver(ctx context.Context, queue string, messages chan<- *message.Message) {
 	live, end := outlive(ctx, s.store.closeTimeout)
 	defer end()
 	var handlers sync.WaitGroup

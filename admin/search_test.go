@@ -133,8 +133,8 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 	require.Equal(t, 1, b.pending())
 }
 
-// An outbox whose name is empty, as from a variable that is not set, is not all outboxes and queues,
-// and dead letters that are resolved or not are not chosen by that.
+// An outbox whose name is empty, as from a variable that is not set, is not all outboxes and
+// queues, and dead letters that are resolved or not are not chosen by that.
 func TestFilter_G9_is_not_wider_than_it_looks(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -206,7 +206,7 @@ func (h *Handler) letterOrder(
 	}
 }
 
-// mistakesIn returns the mistakes in a filter of dead letters. Other errors are those of the action.
+// mistakesIn returns the mistakes in a filter of dead letters. Other errors come from the action.
 func (h *Handler) mistakesIn(q *request, filter admin.Filter) error {
 	filter.Limit = 1
 	err := h.within(q.Context(), func(ctx context.Context) error {

@@ -13,8 +13,8 @@
 // handler. They use the database only to load a payload that was too large to be read with its
 // page, and to count the start of a suspect.
 //
-// The drainer is a loop that lets each of its components do what is due. Each has its own fields,
-// and a list of its files. Each knows only those above it in this list:
+// The drainer is a loop that calls its components in a fixed order. Each component has its own
+// fields, and uses only those above it in this list. The comment at its type lists its files.
 //
 //	core      core.go        what all of them share
 //	settler   settler.go     how outcomes are stored

@@ -260,7 +260,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 }
 
-// eachDue lets each do what is due, until one fails.
+// eachDue calls these functions in order. It stops at the first error.
 func eachDue(ctx context.Context, works ...func(context.Context) error) error {
 	for _, work := range works {
 		if err := work(ctx); err != nil {

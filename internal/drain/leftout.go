@@ -9,7 +9,7 @@ import (
 // leftOut says which topics reads leave out.
 type leftOut struct {
 	byLimits []string // because of limits
-	passing  []string // the same, up to where a lane was read before: see leaveOut
+	passing  []string // what earlier reads left out, up to the place from which a lane was read again
 	readmits bool     // the next read is the first with a topic that was left out
 	// excluded are those that the handler or an operator excludes, at the last read, which may have
 	// gone beyond their messages. excludes are those of the read under way.

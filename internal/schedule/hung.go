@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// hung is what batches have that do not come back: other workers have replaced theirs, which are
-// lost, and do not count as running.
+// hung counts the calls that have not returned for long. Other workers have replaced those that
+// wait for them. The replaced workers are lost: they do not count as running.
 type hung struct {
-	calls    int             // these batches
-	messages int             // of these batches
+	calls    int             // batches that are in such a call
+	messages int             // of these calls
 	entries  map[*Entry]bool // their messages, until they are settled
 	more     int             // how many more calls may hang than batches may run
 	replaced int             // workers that were added for lost ones, and stay

@@ -278,60 +278,40 @@ func TestLimits_G8_long_calls_of_a_topic_do_not_slow_down_another_one(t *testing
 	})
 }
 
-// The slots of a topic are all taken by one process. Another one, whose messages wait for a slot,
-// would take tokens of the rate that nobody could use.
-func TestLimits_G8_a_process_without_a_slot_takes_nothing_of_the_rate(t *testing.T) {
+// A message needs a token and a slot, or two tokens, at the same time. A process that takes one of
+// them while it waits for the other one loses it, and so would most of the rate be lost.
+func TestLimits_G8_a_process_takes_only_tokens_that_it_can_use(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, b := &record{}, newBank(4)
-		const rate, seconds = 20, 30
-		for range 4 {
-			s := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": {PerSecond: rate, MaxConcurrent: 1}}})
-			defer stop(s)
-			go b.serve(s)
-			s.Load(backlog(2*rate*seconds, "a"))
-			r.work(s, 4, time.Millisecond)
-		}
-		pass(seconds * time.Second)
-		require.GreaterOrEqual(t, len(r.list()), rate*seconds*9/10)
-		r.inBounds(t, rate, rate*0.75)
-	})
-}
-
-// The rate is that of the outbox, and the slot that of the topic.
-func TestLimits_G8_a_process_without_a_slot_of_the_topic_takes_nothing_of_the_rate_in_total(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, b := &record{}, newBank(4)
-		const rate, seconds = 2, 60
-		for range 4 {
-			s := limited(1, postbox.Limits{Total: perSecond(rate), Topics: map[string]postbox.Limit{"a": atOnce(1)}})
-			defer stop(s)
-			go b.serve(s)
-			s.Load(backlog(2*rate*seconds, "a"))
-			r.work(s, 4, time.Millisecond)
-		}
-		pass(seconds * time.Second)
-		require.GreaterOrEqual(t, len(r.list()), rate*seconds*9/10)
-	})
-}
-
-// A message of the topic needs a token of each limit at the same time.
-func TestLimits_G8_two_slow_rates_let_messages_through(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		limit, r, b := perSecond(0.5), &record{}, newBank(2)
-		b.free[""], b.free["a"] = time.Now().UnixMicro(), time.Now().Add(time.Second).UnixMicro()
-		for range 2 {
-			s := limited(1, postbox.Limits{Total: limit, Topics: map[string]postbox.Limit{"a": limit}})
-			defer stop(s)
-			go b.serve(s)
-			s.Load(backlog(200, "a"))
-			r.work(s, 1, time.Millisecond)
-		}
-		pass(200 * time.Second)
-		require.GreaterOrEqual(t, len(r.list()), 45, "of 100 that the rate allows")
-	})
+	topic := func(limit postbox.Limit) map[string]postbox.Limit { return map[string]postbox.Limit{"a": limit} }
+	for name, test := range map[string]struct {
+		limits             postbox.Limits
+		rate               float64
+		processes, seconds int
+		share              float64 // of the rate
+	}{
+		"a rate and a slot of the topic":          {postbox.Limits{Topics: topic(postbox.Limit{PerSecond: 20, MaxConcurrent: 1})}, 20, 4, 30, 0.9},
+		"a rate in total and a slot of the topic": {postbox.Limits{Total: perSecond(2), Topics: topic(atOnce(1))}, 2, 4, 60, 0.9},
+		"two slow rates that give tokens in turn": {postbox.Limits{Total: perSecond(0.5), Topics: topic(perSecond(0.5))}, 0.5, 2, 200, 0.45},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, b := &record{}, newBank(test.processes)
+				b.free[""], b.free["a"] = time.Now().UnixMicro(), time.Now().Add(time.Second).UnixMicro()
+				most := test.rate * float64(test.seconds)
+				for range test.processes {
+					s := limited(1, test.limits)
+					defer stop(s)
+					go b.serve(s)
+					s.Load(backlog(2*int(most), "a"))
+					r.work(s, 4, time.Millisecond)
+				}
+				pass(time.Duration(test.seconds) * time.Second)
+				require.GreaterOrEqual(t, float64(len(r.list())), test.share*most)
+				r.inBounds(t, test.rate, test.rate*0.75+2)
+			})
+		})
+	}
 }
 
 func TestLimits_ask_again_after_a_change_that_was_not_answered(t *testing.T) {

@@ -15,10 +15,10 @@ type limitRecord struct {
 	Scope string `json:"scope"`
 	Topic string `json:"topic,omitempty"`
 	// What an operator has stored as "none" is 0.
-	PerSecond     *float64 `json:"per_second,omitempty"`
-	PerSecondFrom string   `json:"per_second_from,omitempty"`
-	MaxConcurrent *int     `json:"at_once,omitempty"`
-	AtOnceFrom    string   `json:"at_once_from,omitempty"`
+	PerSecond         *float64 `json:"per_second,omitempty"`
+	PerSecondFrom     string   `json:"per_second_from,omitempty"`
+	MaxConcurrent     *int     `json:"at_once,omitempty"`
+	MaxConcurrentFrom string   `json:"at_once_from,omitempty"`
 }
 
 // Where a limit comes from.
@@ -42,7 +42,7 @@ func limitRecordsOf(info admin.QueueInfo) (records []limitRecord) {
 			record.PerSecond, record.PerSecondFrom = &l.PerSecond, limitFrom(stored.PerSecond != 0)
 		}
 		if l.MaxConcurrent != 0 || stored.MaxConcurrent != 0 {
-			record.MaxConcurrent, record.AtOnceFrom = &l.MaxConcurrent, limitFrom(stored.MaxConcurrent != 0)
+			record.MaxConcurrent, record.MaxConcurrentFrom = &l.MaxConcurrent, limitFrom(stored.MaxConcurrent != 0)
 		}
 		if record.PerSecond != nil || record.MaxConcurrent != nil {
 			records = append(records, record)
@@ -67,7 +67,7 @@ func limitsCell(info admin.QueueInfo) string {
 			parts = append(parts, of+limitText(*l.PerSecond, "/s", "any rate")+" ("+l.PerSecondFrom+")")
 		}
 		if l.MaxConcurrent != nil {
-			parts = append(parts, of+limitText(float64(*l.MaxConcurrent), " at once", "any number at once")+" ("+l.AtOnceFrom+")")
+			parts = append(parts, of+limitText(float64(*l.MaxConcurrent), " at once", "any number at once")+" ("+l.MaxConcurrentFrom+")")
 		}
 	}
 	if info.LimitsDiffer {

@@ -66,7 +66,8 @@ func resultOf(result any) sql.Result {
 // an inbox joins it in a savepoint instead of opening a transaction of its own.
 //
 // The caller ends the transaction. Postbox is not told about that commit, so forwarders find the
-// messages by polling, without a wake-up; postbox.InTx both commits and wakes them.
+// messages by polling, and [AfterCommit] takes no hooks. Call Announce of the forwarder.Publisher
+// after the commit to wake them at once. postbox.InTx commits, wakes them, and runs the hooks.
 //
 // An inbox records failures in this transaction too. So commit it after an error of the inbox as
 // well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
@@ -105,9 +106,13 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return wmsql.TxFromContext(ctx)
 }
 
-// AfterCommit runs hook after the context's transaction has committed. It returns false if it will
-// not run hook, because the owner of the transaction collects no hooks. Like a transaction,
-// AfterCommit is used by one goroutine at a time.
+// AfterCommit runs hook after the context's transaction has committed. It does so in a transaction
+// that postbox.InTx, an inbox or a queue has begun. It returns false if it will not run hook: in a
+// transaction of [ContextWithTx], whose owner knows when it has committed, without a transaction,
+// and for a hook that is nil. Like a transaction, AfterCommit is used by one goroutine at a time.
+//
+// The messages are done when hook runs, so its panic undoes nothing: InTx and an inbox pass it on,
+// and a queue drops it. A crash before hook ends means that it does not run again.
 func AfterCommit(ctx context.Context, hook func()) bool {
 	return txscope.From(ctx).AfterCommit(hook)
 }

@@ -137,6 +137,7 @@ func TestContext_carries_the_transaction_and_its_AfterCommit_functions(t *testin
 	scope := txscope.Hooked(t.Context(), tx)
 	hooked, committed := scope.Context(t.Context()), scope.Committed
 	calls := 0
+	require.False(t, postbox.AfterCommit(hooked, nil), "there is nothing to call")
 	require.True(t, postbox.AfterCommit(hooked, func() { calls++ }))
 	require.Zero(t, calls)
 	committed()

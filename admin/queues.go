@@ -50,7 +50,7 @@ type QueueInfo struct {
 	// only what is stored is known.
 	Limits postbox.Limits
 	// LimitsDiffer tells whether processes are configured with different limits, as during a
-	// deployment. Limits then has the smallest ones.
+	// deployment. Limits then has the smallest ones, although the highest ones hold.
 	LimitsDiffer bool
 	// Work is what its processes do with the messages, in words: the program, and for an outbox
 	// what is published to. More than one entry means that services share it that have the same

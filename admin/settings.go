@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -61,7 +62,7 @@ func (s Settings) check() error {
 		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
 			s.Attempts, postbox.Unlimited))
 	}
-	if !(s.PerSecond < 0) { // NaN is not
+	if !(s.PerSecond < 0) || math.IsInf(s.PerSecond, -1) { // NaN is not
 		problems = append(problems, spool.ValidRate(s.PerSecond))
 	}
 	problems = append(problems, spool.ValidCalls("MaxConcurrent", max(s.MaxConcurrent, 0)))

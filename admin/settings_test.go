@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,7 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 		"Concurrency: 10001 is not":                    {Concurrency: 10_001},
 		"PollMax: -1ns is not between 1ms and 1h0m0s":  {PollMax: -1},
 		"PerSecond: 2e+06 is not":                      {PerSecond: 2e6},
+		"PerSecond: -Inf is not between 0 and 1000000": {PerSecond: math.Inf(-1)},
 		"MaxConcurrent: 9000000000 is not":             {MaxConcurrent: 9e9},
 		"PollMax: 5ns is not":                          {PollMax: 5},
 		"PollMax: 1h0m0.000000001s is not":             {PollMax: time.Hour + 1},

@@ -53,7 +53,7 @@ func ValidLimits(l postbox.Limits) error {
 func ValidRate(perSecond float64) error {
 	switch {
 	case !(perSecond >= 0 && perSecond <= MaxPerSecond): // NaN is not
-		return fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range, or 0 for no limit", perSecond, MaxPerSecond)
+		return fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range", perSecond, MaxPerSecond)
 	case perSecond > 0 && perSecond < MinPerSecond:
 		return fmt.Errorf("PerSecond: %g is less than %.5f, which is one message in 28 hours: use that or more, or pause what no process shall handle", perSecond, MinPerSecond)
 	default:
@@ -64,7 +64,7 @@ func ValidRate(perSecond float64) error {
 // ValidCalls says what is wrong with a number of calls at the same time, in the field of that name.
 func ValidCalls(field string, n int) error {
 	if n < 0 || n > math.MaxInt32 {
-		return fmt.Errorf("%s: %d is not between 0 and %d: use a number in this range, or 0 for no limit", field, n, math.MaxInt32)
+		return fmt.Errorf("%s: %d is not between 0 and %d: use a number in this range", field, n, math.MaxInt32)
 	}
 	return nil
 }

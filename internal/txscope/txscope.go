@@ -253,7 +253,7 @@ func (s *Scope) Holds(among string, key []byte) bool {
 
 // AfterCommit stores a hook for Committed, and reports whether Committed will be called.
 func (s *Scope) AfterCommit(hook func()) bool {
-	if s == nil || !s.hooked {
+	if s == nil || !s.hooked || hook == nil {
 		return false
 	}
 	s.mu.Lock()

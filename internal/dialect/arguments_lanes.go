@@ -119,6 +119,12 @@ func (s *Statements) ClearSuspect(l HeldLane) Query {
 	return Query{Text: s.clearSuspect, Args: []any{l.Spool, l.Lane, l.Token}}
 }
 
+// BehindRetries returns 1 if ready messages of the lane may stand behind one that waits for another
+// attempt, else 0.
+func (s *Statements) BehindRetries(l HeldLane) Query {
+	return s.behindRetries.with(args{"spool": l.Spool, "lane": l.Lane})
+}
+
 // Notifies reports whether the database has wake-ups.
 func (s *Statements) Notifies() bool { return s.notify != "" }
 

@@ -108,6 +108,10 @@ UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = :spool AND holder = 
 		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
 
+		behindRetries: statement{text: `
+SELECT CASE WHEN EXISTS (SELECT 1 FROM {messages} WHERE spool = :spool AND state = 2 AND lane = :lane)
+             AND EXISTS (SELECT 1 FROM {messages} WHERE spool = :spool AND state = 0 AND lane = :lane) THEN 1 ELSE 0 END`},
+
 		clearSuspect: `
 UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 

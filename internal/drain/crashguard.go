@@ -36,9 +36,10 @@ type guard struct {
 	waiting  []*start
 }
 
-// expose marks a message as exposed if its lane still has exposed messages to load.
+// expose marks a message as exposed if its lane still has exposed messages to load, and it has not
+// come back here before.
 func (s *laneSet) expose(m *spool.Message) {
-	if l := s.of(m); l != nil && l.exposedToRead > 0 {
+	if l := s.of(m); l != nil && l.exposedToRead > 0 && !l.cameBack[m.Ref.ID] {
 		m.Exposed = true
 		l.exposedToRead--
 		l.exposedInMemory++
@@ -50,6 +51,7 @@ func (s *laneSet) unexpose(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedToRead++
 		l.exposedInMemory--
+		l.whole = false
 	}
 }
 
@@ -57,6 +59,10 @@ func (s *laneSet) unexpose(m *spool.Message) {
 func (s *laneSet) settled(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedInMemory--
+		if l.cameBack == nil {
+			l.cameBack = map[int64]bool{}
+		}
+		l.cameBack[m.Ref.ID] = true
 	}
 }
 
@@ -69,17 +75,33 @@ func (s *laneSet) of(m *spool.Message) *lane {
 	return nil
 }
 
-// clearSuspects clears the mark of lanes whose exposed messages have all been settled.
+// clearSuspects clears the mark of lanes whose exposed messages have all been settled. A lane that
+// was read as a whole has no more of them to read, except for messages behind one that waits for
+// another attempt, which reads leave out.
 func (g *guard) clearSuspects(ctx context.Context) error {
 	for _, l := range g.lanes.held {
-		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
+		if !l.suspect || l.exposedInMemory > 0 {
 			continue
 		}
 		held := dialect.HeldLane{Spool: g.id.Load(), Lane: l.number, Token: l.token}
+		if l.exposedToRead > 0 {
+			// What is in memory may be removed at this moment, with a message behind it.
+			if !l.whole || l.looked || g.scheduler.InLane(l.number) > 0 {
+				continue
+			}
+			l.looked = true
+			query, behind := g.spool.Statements.BehindRetries(held), 0
+			if err := g.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&behind); err != nil {
+				return fmt.Errorf("look for retries in lane %d of spool %q: %w", l.number, g.spool.Name(), err)
+			}
+			if behind > 0 {
+				continue
+			}
+		}
 		if err := spool.Run(ctx, g.db, g.spool.Statements.ClearSuspect(held)); err != nil {
 			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, g.spool.Name(), err)
 		}
-		l.suspect = false
+		l.suspect, l.exposedToRead, l.cameBack = false, 0, nil
 	}
 	return nil
 }

@@ -305,6 +305,40 @@ func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
 	})
 }
 
+// Reads leave out what stands behind a message that waits for another attempt. It may have crashed
+// its process all the same, before the head failed.
+func TestCrashGuard_F5_what_stands_behind_a_retry_stays_exposed_after_a_crash(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.open()
+		b.Append(database.DB, drafts(2, func(int) string { return "key" })...)
+		const later = 1 << 60
+		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1, available_at = ? WHERE message_id = ?", later, []byte("00000"))
+		database.MoveWaiting(t)
+		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', token = token + 1")
+
+		handler := newStanding()
+		b.start(database.DB, handler, config("heir"))
+		t.Cleanup(func() { close(handler.proceed) })
+		for _, id := range []string{"a", "b"} { // until it has read all lanes twice
+			b.Append(database.DB, draft(id, id))
+			signal(t, handler.entered, "another message is handled")
+			handler.proceed <- spool.Outcome{Verdict: spool.Done}
+		}
+		b.Eventually(func() bool { return b.Pending() == 2 && b.markedLanes() <= 1 }, "what is through is no suspect")
+		require.Equal(t, 1, b.markedLanes(), "the second message may be the culprit")
+
+		database.Exec(t, "UPDATE postbox_messages SET available_at = 1 WHERE available_at = ?", later)
+		signal(t, handler.entered, "the head is handled")
+		handler.proceed <- spool.Outcome{Verdict: spool.Done}
+		signal(t, handler.entered, "the second message is handled")
+		require.Equal(t, 1, b.starts())
+		handler.proceed <- spool.Outcome{Verdict: spool.Done}
+		b.Eventually(func() bool { return b.Pending() == 0 && b.markedLanes() == 0 }, "all are through")
+	})
+}
+
 // The message that crashed its process is not read by the next one while its key or topic is
 // paused. When it is read, its start is counted.
 func TestCrashGuard_F5_what_is_paused_stays_exposed_after_a_crash(t *testing.T) {

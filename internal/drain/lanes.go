@@ -22,6 +22,11 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory
 	// the number of those in memory.
 	exposedToRead, exposedInMemory int
+	// cameBack are the exposed messages that have been handled here, by their ids.
+	cameBack map[int64]bool
+	// whole is set by a read of all that may be handled now, and looked if messages were found then
+	// that may stand behind a retry, until the lane is read again from further back.
+	whole, looked bool
 	// leftOut is the id after which the lane is read again when a topic is read again that reads
 	// have left out because of a limit.
 	leftOut int64
@@ -38,6 +43,7 @@ type lane struct {
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) {
 	l.cursor, l.leftOut, l.passed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1)
+	l.whole, l.looked = false, false
 }
 
 // rereadLeftOut makes the lane be read again from where something was left out.
@@ -120,7 +126,8 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 // stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane
 // has the mark, this number of them is treated as exposed.
 func (l *lane) stay(exposed int) {
-	l.leaving, l.cursor, l.leftOut, l.passed = false, 0, 0, 0
+	l.leaving = false
+	l.lower(1)
 	if l.suspect {
 		l.exposedToRead = exposed
 	}
@@ -135,7 +142,7 @@ func (s *laneSet) lower(number int, id int64) {
 // rewind makes the next read of each lane start at its beginning.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
-		l.cursor, l.leftOut, l.passed = 0, 0, 0
+		l.lower(1)
 	}
 }
 

@@ -299,9 +299,7 @@ func (r *reader) remember(params dialect.FetchParams, found *page, safe int64) {
 			upTo, more = l.later-1, false
 		}
 		l.hasMore = more
-		if !more && !params.LeavesOut() && found.waited < params.Due {
-			l.exposedToRead = 0 // everything that the previous holder had read, this read has returned
-		}
+		l.whole = !more && !params.LeavesOut() && found.waited < params.Due
 		l.cursor = max(cursor.After, min(safe, upTo))
 	}
 }

@@ -139,13 +139,22 @@ func (h *history) say(format string, args ...any) { h.judge.say(format, args...)
 func (h *history) check() {
 	h.Helper()
 	for _, p := range h.judge.takeFallen() {
-		h.say("%s was killed by a message", p.name)
+		h.say("%s was killed by a message, and %s", p.name, h.suspects())
 		p.bury()
 	}
 	for _, p := range h.alive {
 		p.mustRun()
 	}
 	require.NoError(h, h.judge.verdict())
+}
+
+// suspects tells what the database knows of the messages that kill processes.
+func (h *history) suspects() (known string) {
+	h.Helper()
+	const query = "SELECT COALESCE(string_agg(convert_from(message_id, 'UTF8') || ' of lane ' || lane || ' has ' || starts || ' starts', ', '), 'no starts are counted') || " +
+		"(SELECT '; suspect are lanes ' || COALESCE(string_agg(lane::text, ', '), 'none') FROM postbox_lanes WHERE suspect > 0) FROM postbox_messages WHERE starts > 0"
+	require.NoError(h, h.DB.QueryRowContext(h.Context(), query).Scan(&known))
+	return known
 }
 
 // one returns a process that is alive, nil if there is none.

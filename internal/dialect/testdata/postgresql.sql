@@ -204,6 +204,10 @@ SELECT 1 FROM postbox_lanes WHERE spool = $1 AND lane = $2 AND token = $3 FOR KE
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = $3
 
+-- BehindRetries (spool, lane)
+SELECT CASE WHEN EXISTS (SELECT 1 FROM postbox_messages WHERE spool = $1 AND state = 2 AND lane = $2)
+             AND EXISTS (SELECT 1 FROM postbox_messages WHERE spool = $1 AND state = 0 AND lane = $2) THEN 1 ELSE 0 END
+
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)

@@ -121,6 +121,10 @@ SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? OR
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 
+-- BehindRetries (spool, lane, spool, lane)
+SELECT CASE WHEN EXISTS (SELECT 1 FROM postbox_messages WHERE spool = ? AND state = 2 AND lane = ?)
+             AND EXISTS (SELECT 1 FROM postbox_messages WHERE spool = ? AND state = 0 AND lane = ?) THEN 1 ELSE 0 END
+
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)

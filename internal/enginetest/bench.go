@@ -49,7 +49,8 @@ func NewUnmigratedBench(t *testing.T, database *testdb.Database) *Bench {
 // Append stores messages.
 func (b *Bench) Append(db spool.Executor, drafts ...spool.Draft) {
 	b.T.Helper()
-	require.NoError(b.T, b.Spool.Append(b.T.Context(), db, spool.Run, drafts))
+	err := b.Database.Again(func() error { return b.Spool.Append(b.T.Context(), db, spool.Run, drafts) }, dialect.Conflict)
+	require.NoError(b.T, err)
 }
 
 // Eventually waits until the condition holds.

@@ -4,7 +4,6 @@ package testdb
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -21,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
@@ -172,18 +172,25 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 	return other.Open(tb)
 }
 
-// Exec runs statements of a test. One that meets a deadlock, with a drainer at work, runs again.
+// Exec runs statements of a test.
 func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	tb.Helper()
-	const deadlock = 1213
-	for tries := 1; ; tries++ {
+	err := d.Again(func() error {
 		_, err := d.DB.ExecContext(tb.Context(), d.Bind(query), args...)
-		if found := (*mysql.MySQLError)(nil); errors.As(err, &found) && found.Number == deadlock && tries < 10 {
-			continue
+		return err
+	}, dialect.Conflict)
+	require.NoError(tb, err, query)
+}
+
+// Again runs something of a test again that fails with an error of this kind, as a conflict with a
+// drainer at work.
+func (d *Database) Again(do func() error, kind dialect.ErrorKind) (err error) {
+	for range 10 {
+		if err = do(); dialect.Kind(d.Dialect).Classify(err) != kind {
+			break
 		}
-		require.NoError(tb, err, query)
-		return
 	}
+	return err
 }
 
 // MoveWaiting puts messages that a test has given another state to where the database keeps those
@@ -206,7 +213,10 @@ func (d *Database) DueWhenWritten(tb testing.TB) {
 func (d *Database) Count(tb testing.TB, query string, args ...any) int {
 	tb.Helper()
 	var n int
-	require.NoError(tb, d.DB.QueryRowContext(tb.Context(), d.Bind(query), args...).Scan(&n), query)
+	err := d.Again(func() error {
+		return d.DB.QueryRowContext(tb.Context(), d.Bind(query), args...).Scan(&n)
+	}, dialect.Unavailable) // a session that the server has ended while it was idle
+	require.NoError(tb, err, query)
 	return n
 }
 

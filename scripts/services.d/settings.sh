@@ -16,7 +16,7 @@ postgres_strict_settings=(
     default_transaction_isolation=serializable default_transaction_deferrable=on
     statement_timeout=20s lock_timeout=10s idle_in_transaction_session_timeout=10s idle_session_timeout=3s
     "DateStyle=SQL, DMY" IntervalStyle=sql_standard TimeZone=Asia/Kolkata
-    client_encoding=LATIN1 bytea_output=escape extra_float_digits=-5
+    bytea_output=escape extra_float_digits=-5
     plan_cache_mode=force_custom_plan enable_seqscan=off jit=off
 )
 postgres_lax_settings=(

@@ -137,11 +137,7 @@ func TestWriteMigrations_prints_SQL_that_runs_without_goose(t *testing.T) {
 		mine := postbox.Database{Dialect: database.Dialect, Prefix: "mine_"}
 		require.NoError(t, postbox.WriteMigrations(&text, mine, 0))
 		require.NotContains(t, text.String(), "goose")
-		for statement := range strings.SplitSeq(withoutComments(text.String()), ";") {
-			if strings.TrimSpace(statement) != "" {
-				database.Exec(t, statement)
-			}
-		}
+		database.RunScript(t, text.String())
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM mine_claims"))
 
 		var rest strings.Builder
@@ -149,16 +145,6 @@ func TestWriteMigrations_prints_SQL_that_runs_without_goose(t *testing.T) {
 		require.NotContains(t, rest.String(), "mine_messages (")
 		require.Contains(t, rest.String(), "mine_version (")
 	})
-}
-
-func withoutComments(text string) string {
-	var kept []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "\n")
 }
 
 func TestMigrate_bad_input_says_what_to_do(t *testing.T) {

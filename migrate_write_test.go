@@ -15,11 +15,7 @@ func runPlain(t *testing.T, database *testdb.Database, from int64) {
 	t.Helper()
 	var text strings.Builder
 	require.NoError(t, postbox.WriteMigrations(&text, database.Postbox(), from))
-	for statement := range strings.SplitSeq(withoutComments(text.String()), ";") {
-		if strings.TrimSpace(statement) != "" {
-			database.Exec(t, statement)
-		}
-	}
+	database.RunScript(t, text.String())
 }
 
 // noted returns the versions that the tables have, and 0 for the table of versions.

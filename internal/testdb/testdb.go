@@ -172,6 +172,28 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 	return other.Open(tb)
 }
 
+// RunScript runs a text of statements one by one, as a tool for migrations does that knows the
+// bodies of functions.
+func (d *Database) RunScript(tb testing.TB, text string) {
+	tb.Helper()
+	var statement strings.Builder
+	body := false // of a function, which has semicolons of its own
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "--") {
+			continue
+		}
+		statement.WriteString(line)
+		if strings.Contains(line, "$$") {
+			body = !body
+		}
+		if before, ended := strings.CutSuffix(strings.TrimSpace(statement.String()), ";"); ended && !body {
+			d.Exec(tb, before)
+			statement.Reset()
+		}
+	}
+	require.Empty(tb, strings.TrimSpace(statement.String()))
+}
+
 // Exec runs statements of a test.
 func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	tb.Helper()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +80,7 @@ func TestMigrateSQL_notes_what_has_run(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := &bench{T: t, database: database}
 		require.NoError(t, database.DB.PingContext(t.Context())) // which makes the file
-		for statement := range strings.SplitSeq(regexp.MustCompile("(?m)^ *--.*$").ReplaceAllString(b.ok("migrate", "sql"), ""), ";") {
-			if strings.TrimSpace(statement) != "" {
-				database.Exec(t, statement)
-			}
-		}
+		database.RunScript(t, b.ok("migrate", "sql"))
 		require.NotContains(t, b.ok("migrate", "status"), "missing")
 		require.Empty(t, b.findings())
 		require.Contains(t, b.ok("migrate", "up"), "0 migrations run")

@@ -65,10 +65,10 @@ func (n Names) Table(ending string) string {
 	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be an SQL keyword, or have capitals
 }
 
-// replacer replaces {table} by table names, {prefix} by the prefix of index names, and the
-// database's additional pairs.
+// replacer replaces {table} by table names, {remove} by the name of PostgreSQL's function, {prefix}
+// by the prefix of index names, and the database's additional pairs.
 func (n Names) replacer(extra ...string) replacer {
-	pairs := append([]string{"{prefix}", n.Prefix}, extra...)
+	pairs := append([]string{"{prefix}", n.Prefix, "{remove}", n.Table("remove")}, extra...)
 	for _, ending := range tables {
 		pairs = append(pairs, "{"+ending+"}", n.Table(ending))
 	}

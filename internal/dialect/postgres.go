@@ -12,7 +12,7 @@ import (
 type postgres struct {
 	appendOneText                                      string
 	appendReady, appendMixed, ingestReady, ingestMixed statement
-	removeOne, removeReady, removeMixed                statement
+	removeOne, removeMany                              statement
 	keepReady, keepMixed                               statement
 	unique                                             uniqueTexts
 	fetches, sweeps                                    [2][variants]statement // by whether topics are excluded, and FetchParams.variant
@@ -202,11 +202,12 @@ ON CONFLICT DO NOTHING`
 	lists := postgres{
 		appendOneText: text(insertReady), appendReady: marked(insert), appendMixed: marked(appendMixed),
 		ingestReady: marked(ingestReady), ingestMixed: marked(ingestMixed),
-		removeOne: marked(ready(removeOne)), removeReady: marked(removeReady), removeMixed: marked(removeMixed),
+		removeOne: marked(removeOne), removeMany: marked(remove),
 		unique:    postgresUnique().filled(text),
 		keepReady: marked(ready(keep)), keepMixed: marked(keep),
 	}
-	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")
+	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")+`
+  AND `+onServer
 	s.lockAsRead.text, s.standingAsRead.text = "SELECT m.id"+foundAsRead(fromAsRead, "m.id", skipLocked), "SELECT m.id"+foundAsRead(fromAsRead, "m.id", "")
 	s.countStarts.text, s.takeBackStarts.text = count, takeBack
 	s.release.text = `UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane = ANY(:lanes::smallint[])`
@@ -334,7 +335,7 @@ func (p postgres) keep(spool int64, refs []Ref) Query {
 	return keep.with(p.refs(spool, refs))
 }
 
-// refs returns states, lanes, tokens, ids and times.
+// refs returns states, lanes, tokens, ids and times, and no servers.
 func (postgres) refs(spool int64, refs []Ref) args {
 	n := len(refs)
 	states, lanes, tokens := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -342,7 +343,7 @@ func (postgres) refs(spool int64, refs []Ref) args {
 	for i, r := range refs {
 		states[i], lanes[i], tokens[i], ids[i], created[i] = int64(r.State), int64(r.Lane), r.Token, r.ID, r.CreatedAt
 	}
-	return args{"spool": spool, "states": states, "lanes": lanes, "tokens": tokens, "ids": ids, "times": created}
+	return args{"spool": spool, "states": states, "lanes": lanes, "tokens": tokens, "ids": ids, "times": created, "servers": nil}
 }
 
 // asRead returns refs, the attempts, and the bounds of the starts.

@@ -1,10 +1,6 @@
 package dialect
 
-import (
-	"strings"
-
-	"github.com/lib/pq"
-)
+import "strings"
 
 // PostgreSQL plans a statement with statistics of its tables, and keeps the plan. A table of
 // messages fills and empties within moments, so its statistics are mostly wrong. How many pages it
@@ -67,71 +63,31 @@ func foundAsRead(source, columns, lock string) string {
 // the whole table cheaper than one lookup, and would keep that plan while the table grows.
 const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
 
-// removeOne removes one message that was ready.
+// onServer is true if the server is one of a list, or if there is no list: see
+// [Statements.RemoveWhere]. It is asked once, and not for each message.
+const onServer = `(SELECT :servers::text IS NULL OR strpos(:servers::text, '|' || ` + postgresIncarnation + ` || '|') > 0)`
+
+// removeOne removes one message that was ready, with less work than the function.
 const removeOne = `
-DELETE FROM {messages} m
+DELETE FROM ONLY {messages} m
 USING {lanes} l
 WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token`
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token
+  AND ` + onServer
 
-// removeMixed removes messages in any state.
-var removeMixed = inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
+// remove removes messages in any state: the migration has the function.
+const remove = `
+SELECT CASE WHEN ` + onServer + `
+	THEN {remove}(:spool, :states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[]) ELSE 0 END`
 
-// remove takes the statement that costs least.
 func (p postgres) remove(spool int64, refs []Ref) Query {
 	if len(refs) == 1 && wereReady(refs) {
 		ref := refs[0]
-		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token})
+		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token, "servers": nil})
 	}
-	if values, one := readyArgs(spool, refs); one {
-		return p.removeReady.with(values)
-	}
-	return p.removeMixed.with(p.refs(spool, refs))
-}
-
-// removeReady removes messages that were ready, as nearly all removed messages are. It has the
-// same effect as inPlace on messages that were found, in less time: it searches one table, and
-// checks each lane once and not with each message. The ids are also looked up in a hash, for the
-// plan that reads the whole table. IS TRUE keeps the planner from an index on the state.
-var removeReady = `
-DELETE FROM ONLY {messages} m
-WHERE m.ctid = ANY(ARRAY(
-	SELECT m.ctid
-	FROM unnest((SELECT :lanes::smallint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[])) AS s(lane, id, created_at)
-	CROSS JOIN LATERAL (
-		SELECT m.ctid
-		FROM ONLY {messages} m
-		WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-		ORDER BY m.id` + alongIndex + `
-		LIMIT 1) AS m
-	WHERE (s.lane IN (
-		SELECT h.lane FROM unnest((SELECT :held::smallint[]), (SELECT :tokens::bigint[])) AS h(lane, token)
-		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = :spool)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest((SELECT :ids::bigint[])))) IS TRUE
-  AND (m.state = 0) IS TRUE
-  AND ` + seemsDear
-
-// readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or
-// if messages of one lane were read under different tokens.
-func readyArgs(spool int64, refs []Ref) (values args, one bool) {
-	n := len(refs)
-	lanes, ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	var held, tokens pq.Int64Array
-	under := map[int]int64{} // tokens by lane
-	for i, r := range refs {
-		if r.State != StateReady {
-			return nil, false
-		}
-		lanes[i], ids[i], created[i] = int64(r.Lane), r.ID, r.CreatedAt
-		switch token, known := under[r.Lane]; {
-		case !known:
-			under[r.Lane] = r.Token
-			held, tokens = append(held, int64(r.Lane)), append(tokens, r.Token)
-		case token != r.Token:
-			return nil, false
-		}
-	}
-	return args{"spool": spool, "lanes": lanes, "ids": ids, "times": created, "held": held, "tokens": tokens}, true
+	query := p.removeMany.with(p.refs(spool, refs))
+	query.Counts = true
+	return query
 }
 
 // place contains the location of a message and its previous state. By the time of the statement

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -36,8 +35,7 @@ func (s *Statements) where(query Query, seen *Seen) Query {
 	}
 	switch s.Kind {
 	case PostgreSQL:
-		query.Text += fmt.Sprintf(" AND (SELECT strpos($%d::text, %s) > 0)", len(query.Args)+1, s.ServerIn) // once, not for each message
-		query.Args = append(query.Args, seen.list())
+		query.Args[slices.Index(query.names, "servers")] = seen.list()
 	case MySQL:
 		query.Text += " AND LOCATE(" + s.ServerIn + ", ?) > 0"
 		query.Args = append(query.Args, seen.list())

@@ -11,9 +11,14 @@ var ofTheSettlement = []safeguard{
 				to:   "(s.lane IN (SELECT l.lane FROM",
 			},
 			{
+				file: "internal/dialect/migrations/postgresql/00001_postbox.sql",
+				from: "		WHERE s.state = 0 AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
+				to:   "		WHERE s.state = 0 AND (s.lane IN (SELECT l.lane FROM",
+			},
+			{
 				file: "internal/dialect/postgres_removal.go",
-				from: "AND l.lane = m.lane AND l.token = :token`",
-				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)`",
+				from: "AND l.lane = m.lane AND l.token = :token\n",
+				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)\n",
 			},
 			{
 				file: "internal/dialect/sqlite.go",

@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 
--- Standing (states, lanes, tokens, ids, times, spool)
+-- Standing (states, lanes, tokens, ids, times, spool, servers)
 SELECT m.id
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
 	AS s(state, lane, token, id, created_at)
@@ -38,6 +38,8 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
+  AND (SELECT $7::text IS NULL OR strpos($7::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 
 -- LockAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
@@ -1499,31 +1501,18 @@ SELECT c.lane, (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
 FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
 
--- Remove, one message (spool, lane, id, created_at, token)
+-- Remove, one message (spool, lane, id, created_at, token, servers)
 DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
 WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_at = $4
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
+  AND (SELECT $6::text IS NULL OR strpos($6::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 
--- Remove, two messages (lanes, ids, times, spool, held, tokens)
-DELETE FROM ONLY postbox_messages m
-WHERE m.ctid = ANY(ARRAY(
-	SELECT m.ctid
-	FROM unnest((SELECT $1::smallint[]), (SELECT $2::bigint[]), (SELECT $3::bigint[])) AS s(lane, id, created_at)
-	CROSS JOIN LATERAL (
-		SELECT m.ctid
-		FROM ONLY postbox_messages m
-		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-		ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-		LIMIT 1) AS m
-	WHERE (s.lane IN (
-		SELECT h.lane FROM unnest((SELECT $5::smallint[]), (SELECT $6::bigint[])) AS h(lane, token)
-		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $4)) IS TRUE)) IS TRUE))
-  AND (m.id IN (SELECT unnest((SELECT $2::bigint[])))) IS TRUE
-  AND (m.state = 0) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+-- Remove, two messages (servers, spool, states, lanes, tokens, ids, times)
+SELECT CASE WHEN (SELECT $1::text IS NULL OR strpos($1::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
+	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END
 
 -- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -1540,24 +1529,6 @@ CROSS JOIN LATERAL (
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
-
--- Remove, one message that waited (states, lanes, tokens, ids, times, spool)
-WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
-	AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE)
-DELETE FROM postbox_messages m
-WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
-  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)

@@ -271,3 +271,46 @@ CREATE TABLE {unique_keys} (
 	lane       smallint NOT NULL,
 	digest     bytea PRIMARY KEY
 ) WITH (fillfactor = 70);
+
+-- Deletes messages by their names, each only while its lane is held under the token with which it
+-- was read, and returns how many it has deleted. It looks each one up by the primary key. The
+-- settings hold for this function alone, and keep the planner from reading the whole table
+-- instead: a plan that is made while the table is empty is kept while it fills. Of a row that
+-- another transaction has just changed, the newer version is deleted if it has the same state. The
+-- caller needs the rights on the tables.
+-- +goose StatementBegin
+CREATE FUNCTION {remove}(of_spool integer, states smallint[], lanes smallint[], tokens bigint[], ids bigint[], times bigint[])
+RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	ready   bigint;
+	waiting bigint := 0;
+BEGIN
+	DELETE FROM ONLY {messages} m
+	WHERE m.ctid = ANY(ARRAY(
+		SELECT f.place
+		FROM unnest(states, lanes, tokens, ids, times) AS s(state, lane, token, id, created_at)
+		CROSS JOIN LATERAL (
+			SELECT f.ctid AS place FROM ONLY {messages} f
+			WHERE f.spool = of_spool AND f.state = 0 AND f.lane = s.lane AND f.id = s.id AND f.created_at = s.created_at
+			LIMIT 1) f
+		WHERE s.state = 0 AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = of_spool)) IS TRUE))
+	  AND m.state IS NOT DISTINCT FROM 0;
+	GET DIAGNOSTICS ready = ROW_COUNT;
+	IF 0 < ANY(states) THEN
+		DELETE FROM {waiting} m
+		WHERE m.ctid = ANY(ARRAY(
+			SELECT f.place
+			FROM unnest(states, lanes, tokens, ids, times) AS s(state, lane, token, id, created_at)
+			CROSS JOIN LATERAL (
+				SELECT f.ctid AS place FROM {waiting} f
+				WHERE f.spool = of_spool AND f.state = s.state AND f.lane = s.lane AND f.id = s.id AND f.created_at = s.created_at
+				LIMIT 1) f
+			WHERE s.state > 0 AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = of_spool)) IS TRUE))
+		  AND ((m.id, m.state) IN (SELECT s.id, s.state FROM unnest(ids, states) AS s(id, state))) IS TRUE;
+		GET DIAGNOSTICS waiting = ROW_COUNT;
+	END IF;
+	RETURN ready + waiting;
+END $$;
+-- +goose StatementEnd

@@ -14,13 +14,13 @@ func (s *Statements) count() {
 	const all, some = "COUNT(%s)", "COALESCE(SUM(%s), 0)"
 	const failing = "CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END"
 	const dead = "CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END"
-	ready := rowsOf{"{ready} m {by ready}", " AND m.state = 0", "ORDER BY m.lane, m.id{along}"}
-	waiting := rowsOf{"{retrying} m {by ready}", " AND m.state > 0", "ORDER BY m.state, m.lane, m.id{along}"}
+	ready := rowsOf{"{ready} m {by ready}", " AND m.state = 0", "ORDER BY m.lane, m.id"}
+	waiting := rowsOf{"{retrying} m {by ready}", " AND m.state > 0", "ORDER BY m.state, m.lane, m.id"}
 	due := rowsOf{"{retrying} m {by due}", " AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"}
-	parked := rowsOf{"{retrying} m {by due}", " AND m.state > 0 AND " + isParked, "ORDER BY m.available_at{along}"}
-	done := rowsOf{"{history} m", "", "ORDER BY m.done_at{along}"}
-	retrying := rowsOf{"{retrying} m {by ready}", " AND m.state = 2", "ORDER BY m.lane, m.id{along}"}
-	letters := rowsOf{"{dead_letters} m {by death}", "", "ORDER BY m.died_at DESC{along}"}
+	parked := rowsOf{"{retrying} m {by due}", " AND {parked}", "ORDER BY m.available_at"}
+	done := rowsOf{"{history} m", "", "ORDER BY m.done_at"}
+	retrying := rowsOf{"{retrying} m {by ready}", " AND m.state = 2", "ORDER BY m.lane, m.id"}
+	letters := rowsOf{"{dead_letters} m {by death}", "", "ORDER BY m.died_at DESC"}
 	// Only retrying messages have failed attempts.
 	s.countUpTo, s.countFew = s.upToLimit(
 		column{all, "1", ready}, column{all, "1", waiting}, column{all, "1", due}, column{all, "1", parked}, column{all, "1", done},
@@ -28,7 +28,7 @@ func (s *Statements) count() {
 
 	s.InboxLetters = `
 SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT ?) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT {limit ?}) p
 GROUP BY p.consumer`
 
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of
@@ -40,7 +40,7 @@ GROUP BY p.consumer`
 	oldest := func(state int, table string) string {
 		return fmt.Sprintf(`COALESCE((SELECT MIN((
 	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id{along} LIMIT 1)) FROM n), %s)`, table, state, never)
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), %s)`, table, state, never)
 	}
 	s.Ages = fmt.Sprintf(`
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)

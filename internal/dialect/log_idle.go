@@ -17,11 +17,11 @@ SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY {messages} m
 		WHERE m.spool = :spool AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-		ORDER BY m.id` + alongIndex + ` LIMIT 1) f
+		ORDER BY m.id LIMIT 1) f
 	LIMIT 1), (
 	SELECT TRUE FROM ONLY {messages} m WHERE m.spool = :spool AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id` + alongIndex + ` LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at` + alongIndex + ` LIMIT 1), ` + never + `) - {now}`
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
+       COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at LIMIT 1), ` + never + `) - {now}`
 
 // toldTables are the tables whose rows tell that something has changed, beside the messages that
 // are ready: messages that wait for their time, what operators do, and processes that join.

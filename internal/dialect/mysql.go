@@ -280,10 +280,10 @@ func mysqlFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
-		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{limit ?}", "?",
 		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
-		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
+		"{ready}", names.Table("messages"), "{by due}", "FORCE INDEX (due)", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE", "{state ?}", "?", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
 		"{strays}", names.replacer().Replace(straysByGroup),

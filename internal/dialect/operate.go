@@ -52,7 +52,7 @@ SELECT {now}`
 	// them. The second part finds messages without a spool. With the LIMIT, the planner cannot make
 	// a join of it, which might read the whole table.
 	s.Fullness = `
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM {messages} m {by ready} WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id{along} LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM {messages} m {by ready} WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM {spools} s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -153,7 +153,7 @@ SELECT ` + pendingColumns + `
 FROM {messages} m {by ready}
 WHERE m.spool = :spool AND {after place}
   AND m.state <= :last_state AND ` + s.Kind.conditions() + `
-ORDER BY m.state, m.lane, m.id{along}
+ORDER BY m.state, m.lane, m.id
 LIMIT :most`
 
 	// Returns the latest one, if the database has issued the id again.

@@ -99,6 +99,17 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.settleFailed.text = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
+	// A walk in the order of the primary key, without an end. The filter is apart from it, so that
+	// the planner takes no other index and sorts nothing.
+	s.pendingMessages.text = `
+SELECT ` + pendingColumns + `
+FROM (
+	SELECT m.* FROM {messages} m
+	WHERE m.spool = :spool AND {after place} AND m.state <= :last_state
+	ORDER BY m.state, m.lane, m.id LIMIT (SELECT ` + never + `)) m
+WHERE ` + s.Kind.conditions() + `
+ORDER BY m.state, m.lane, m.id
+LIMIT :most`
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.usePostgresLog()
@@ -152,7 +163,7 @@ CROSS JOIN LATERAL (
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id` + alongIndex + ` LIMIT (SELECT :page::bigint)) f
+	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
@@ -182,16 +193,18 @@ ON CONFLICT DO NOTHING`
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{limit ?}", unseenLimit,
 		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
-		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
-		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
+		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",
+		// Another index has the state.
+		"{parked}", fmt.Sprintf("m.available_at >= %d", ParkedFrom),
+		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC", // PostgreSQL does not know that what IS NULL is constant
 		"{listed}", names.replacer().Replace(listed),
 		"{few}", "s.id BETWEEN 1 AND 2147483647", // the planner expects few of a range, and does not compile the statement
 		"{state ?}", "(SELECT ?::smallint)", // planned once, as a fetch is
 		"{chosen}", "unnest(?::bigint[]) AS s(id)",
 		"{strays}", names.replacer().Replace(strays),
-		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
+		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT unnest(?::bigint[]) AS n",
 		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)
@@ -245,6 +258,19 @@ SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', '
 	UNION ALL SELECT '{spools}_id_seq', (SELECT max(id) FROM {spools})) q
 WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END`
 
+// unseenLimit is a limit that the planner does not see. It expects a tenth of the rows then,
+// whatever the number, and so finds an index in the order of the rows ten times as cheap as a sort
+// of all of them. Of a number that it sees it may expect all rows, if its statistics are wrong.
+const unseenLimit = "(SELECT ?::bigint)"
+
+// alongIndex ends the ORDER BY of what each read looks for among the waiting messages, and makes
+// PostgreSQL read along the index: any other plan must sort, and the planner expects rows of this
+// width to need a sort on disk. Without it a sort of all of them costs as much as the index where
+// the planner expects a single row.
+const alongIndex = `,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
+
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,
 // then for some. The planner expects a list of topics to exclude half of the messages, whatever is
 // in it, and so to read twice as many.
@@ -290,7 +316,7 @@ var calm = fmt.Sprintf(`CASE
 // lose its order.
 const unblockedByIndex = `(m.key_hash IS NULL OR (
 	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
+	ORDER BY b.id LIMIT 1) IS NULL)`
 
 // listed looks up ready messages at their places, one by one.
 const listed = `unnest(:lanes::smallint[], :ids::bigint[]) AS c(lane, id)

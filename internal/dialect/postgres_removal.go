@@ -11,14 +11,14 @@ import "strings"
 // finds each row in a hash.
 
 // stored looks up the message of each row of s, one by one. An id has two bounds since a search for
-// one number has no order, see alongIndex.
+// one number has no order.
 const stored = `
 FROM {source}
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}
-	ORDER BY m.id` + alongIndex + `
+	ORDER BY m.id
 	LIMIT 1{lock}) AS m`
 
 // held is stored for messages whose lane is held under the token of their ref. The lanes are read

@@ -11,7 +11,7 @@ CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id` + alongIndex + `
+	ORDER BY m.id
 	LIMIT 1) AS m`
 
 // withoutMessage is true for a key u without a message that meets the condition on m, which has

@@ -9,28 +9,20 @@ func (k Kind) conditions() string {
 ` + ofMessage("m")
 }
 
-// alongIndex ends an ORDER BY for which there is an index, and makes PostgreSQL read along it: any
-// other plan must sort, and the planner expects rows of this width to need a sort on disk. It is
-// for parts of tables whose statistics are mostly wrong, or whose rows are not side by side.
-const alongIndex = `,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
-
 // search sets the statements that look for messages, dead letters and rows of the audit log among a
 // bounded number of them.
 func (s *Statements) search() {
 	// The first part has the messages to look at, as a walk along the index. Since all parts are of
 	// one snapshot, the last one of these is where the next search begins, and no message is left
 	// out. The size is read of those only that are found, because it may be stored elsewhere, and
-	// by a subquery, because PostgreSQL without statistics would join the whole table. PostgreSQL
-	// would rather sort 200,000 messages than walk along 10,000, see alongIndex.
+	// by a subquery, because PostgreSQL without statistics would join the whole table.
 	s.searchPending.text = `
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM {messages} m {by ready}
 	WHERE m.spool = :spool AND {after place} AND m.state <= :last_state
-	ORDER BY m.state, m.lane, m.id{along}
-	LIMIT :among)
+	ORDER BY m.state, m.lane, m.id
+	LIMIT {limit :among})
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE({length}(m.payload), 0) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = :spool AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
@@ -46,7 +38,7 @@ SELECT l.* FROM (
 	// statistics SQLite would read all that have failed.
 	s.retryingOfKey.text = `
 SELECT ` + pendingColumns + `
-FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id{along}) m
+FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id) m
 WHERE {after place}
   AND m.state <= :last_state AND ` + s.Kind.conditions() + `
 ORDER BY m.state, m.lane, m.id
@@ -54,10 +46,10 @@ LIMIT :most`
 
 	// Walk the primary key.
 	s.letterSearchEnd.text = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id{along} LIMIT {int :among}) p`
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {limit :among}) p`
 
 	s.letterBehind = `
-SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC{along} LIMIT 1 OFFSET ?`
+SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {limit ?}`
 }
 
 // Search selects pending messages as Pending does, among so many of those after the place of the

@@ -40,7 +40,7 @@ SELECT c.lane, (
 	  AND m.id NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id` + alongIndex + ` LIMIT 1) AS id
+	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)`
 
 func (p postgres) sweep(s SweepParams) Query {

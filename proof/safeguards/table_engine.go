@@ -164,9 +164,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/dialect/search.go",
-			from: "const alongIndex = `,\n",
-			to:   "const alongIndex, _ = ``, `,\n",
+			file: "internal/dialect/postgres.go",
+			from: "const unseenLimit = \"(SELECT ?::bigint)\"",
+			to:   "const unseenLimit = \"?::bigint\"",
 		}},
 		packages: []string{module + "admin"}, tests: "G8",
 	},

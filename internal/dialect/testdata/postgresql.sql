@@ -6,9 +6,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
 
@@ -20,9 +18,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 
 -- Standing (states, lanes, tokens, ids, times, spool, servers)
@@ -33,9 +29,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
   AND (SELECT $7::text IS NULL OR strpos($7::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
@@ -50,9 +44,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1
 	FOR UPDATE SKIP LOCKED) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
@@ -66,9 +58,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE
 
@@ -81,9 +71,7 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $9::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $9)) IS TRUE)
 UPDATE postbox_messages m SET starts = m.starts + 1
@@ -100,9 +88,7 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $4::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m)
 UPDATE postbox_messages m SET starts = m.starts - 1
 WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
@@ -230,9 +216,7 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $2::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $2)) IS TRUE),
 d AS (
@@ -515,9 +499,7 @@ WHERE s.id = $1
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL THEN 0 ELSE 1 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -600,17 +582,17 @@ WHERE m.spool = $1 AND m.id = $2
 -- PendingMessages (spool, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM postbox_messages m
-WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
-  AND m.state <= $5 AND m.available_at >= (SELECT ($6::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($6::json ->> 'due_before')::bigint)
+FROM (
+	SELECT m.* FROM postbox_messages m
+	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
+	ORDER BY m.state, m.lane, m.id LIMIT (SELECT 9223372036854775807)) m
+WHERE m.available_at >= (SELECT ($6::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($6::json ->> 'due_before')::bigint)
   AND m.attempts >= (SELECT ($6::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($6::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($6::json ->> 'created_before')::bigint)
   AND ($7::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $7) > 0)
   AND ($8::text = '' OR m.topic = $8)
   AND (octet_length($9::bytea) = 0 OR m.ordering_key = $9)
   AND (octet_length($10::bytea) = 0 OR m.message_id = $10)
-ORDER BY m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+ORDER BY m.state, m.lane, m.id
 LIMIT $11
 
 -- SearchPending (spool, state, lane, id, last_state, among, bounds, error, topic, key, message_id, most)
@@ -618,10 +600,8 @@ WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
 	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT $6)
+	ORDER BY m.state, m.lane, m.id
+	LIMIT (SELECT $6::bigint))
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $1 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
@@ -641,9 +621,7 @@ SELECT l.* FROM (
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)) m
+FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
   AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
@@ -655,14 +633,10 @@ ORDER BY m.state, m.lane, m.id
 LIMIT $12
 
 -- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2::bigint) p
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id LIMIT (SELECT $2::bigint)) p
 
 -- LetterBehind
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $1
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -815,8 +789,8 @@ GROUP BY w.lane, w.wanted
 
 -- CountStuck
 SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $1) p),
-       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT $2) p)
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $1::bigint)) p),
+       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $2::bigint)) p)
 FROM unnest($3::bigint[]) AS s(id)
 
 -- AuditRows
@@ -830,40 +804,22 @@ ORDER BY id DESC
 LIMIT $11
 
 -- AuditSearchEnd
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p
 
 -- CountUpTo
 SELECT s.id AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $3) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $7) p)
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT (SELECT $1::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT (SELECT $2::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at LIMIT (SELECT $3::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT (SELECT $4::bigint)) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT (SELECT $5::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $6::bigint)) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $7::bigint)) p)
 FROM unnest($8::bigint[]) AS s(id)
 
 -- InboxLetters
 SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC LIMIT (SELECT $1::bigint)) p
 GROUP BY p.consumer
 
 -- Ages
@@ -871,22 +827,14 @@ WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT MIN((
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n), 9223372036854775807),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), 9223372036854775807),
        COALESCE(s.paused_at, 9223372036854775807), s.batches
 FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
@@ -900,9 +848,7 @@ CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m LIMIT 1) IS NULL THEN 1 ELSE 0 END
 FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
@@ -976,17 +922,11 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 	CROSS JOIN LATERAL (
 		SELECT m.id FROM ONLY postbox_messages m
 		WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-		ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
+		ORDER BY m.id LIMIT 1) f
 	LIMIT 1), (
 	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
-       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- ToldTables
 SELECT 'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::text, 'postbox_members'::regclass::oid::text
@@ -1136,9 +1076,7 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1169,9 +1107,7 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
@@ -1188,9 +1124,7 @@ CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE u.digest = $1)
 DELETE FROM postbox_messages m
@@ -1219,9 +1153,7 @@ CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = u.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
@@ -1266,12 +1198,8 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1283,9 +1211,7 @@ UNION ALL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY b.id LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
@@ -1315,9 +1241,7 @@ CROSS JOIN LATERAL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $7::bigint)) f
+	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1362,12 +1286,8 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1379,9 +1299,7 @@ UNION ALL (
 	  AND m.topic NOT IN (SELECT unnest($7::text[]))
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY b.id LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
@@ -1415,13 +1333,9 @@ CROSS JOIN LATERAL (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY b.id LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint)) f
+	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
@@ -1433,9 +1347,7 @@ UNION ALL (
 	  AND TRUE
 	  AND (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+	ORDER BY b.id LIMIT 1) IS NULL)
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
@@ -1466,13 +1378,9 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
+	ORDER BY b.id LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[]) AS n))
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
+	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
 
 -- Sweep (spool, known, lanes, after, up_to)
@@ -1493,12 +1401,8 @@ SELECT c.lane, (
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
+	ORDER BY b.id LIMIT 1) IS NULL) END
+	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
 
 -- Remove, one message (spool, lane, id, created_at, token, servers)
@@ -1523,9 +1427,7 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING
@@ -1539,9 +1441,7 @@ CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
 	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	ORDER BY m.id
 	LIMIT 1) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
 ON CONFLICT DO NOTHING

@@ -131,9 +131,10 @@ func newHandler(do func(m *spool.Message) error) *handler {
 func (b *bench) drainWith(db *sql.DB, h drain.Handler, change func(*drain.Config)) (stop func()) {
 	b.Helper()
 	config := drain.Config{
-		Holder: b.Name() + postbox.NewMessageID(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
-		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
-		Retry: retries.WithDefaults(postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}, 2), Close: 5 * time.Second,
+		Identity: drain.Identity{Holder: b.Name() + postbox.NewMessageID(), Process: "forwarder"},
+		Amounts:  drain.Amounts{PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1},
+		Times:    drain.Times{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, Renew: 20 * time.Millisecond, Close: 5 * time.Second},
+		Retry:    retries.WithDefaults(postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}, 2),
 	}
 	change(&config)
 	drainer := drain.New(db, spool.New(b.statements, b.outbox.Name()), h, config, watermill.NopLogger{})

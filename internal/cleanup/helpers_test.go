@@ -44,8 +44,10 @@ func (t taker) Excluded() []string { return t.excluded }
 func (b *bench) drain(holder string, handler taker, history time.Duration) (d *drain.Drainer, stop func()) {
 	b.T.Helper()
 	d = drain.New(b.Database.DB, spool.New(b.Statements, b.Spool.Name()), handler, drain.Config{
-		Holder: holder, Process: "test", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3, History: history,
-		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond, Close: 5 * time.Second,
+		Identity: drain.Identity{Holder: holder, Process: "test"},
+		Amounts:  drain.Amounts{PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3},
+		Times:    drain.Times{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond, Close: 5 * time.Second},
+		History:  history,
 	}, watermill.NopLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -52,46 +52,72 @@ const (
 // Config configures a drainer. The caller of [New] has set and checked every field. The settings
 // that operators have stored for the spool, its [spool.Settings], take precedence.
 type Config struct {
-	Holder      string        // unique to this drainer, not only to its process
-	Process     string        // the process name in failure records
-	Work        string        // what this drainer does with messages, see [spool.Heartbeat]
-	PageSize    int           // messages to read at once; see pagesInMemory
-	InlineBytes int           // a larger payload is loaded just before it is handled
-	MaxBytes    int           // bytes of such payloads in memory at a time; 0: no limit. A payload above the limit is handled alone
-	Workers     int           // maximum number of batches handled at a time
-	BatchSize   int           // maximum number of messages in a batch, all of one topic
-	PollMin     time.Duration // first pause after a poll that found nothing
-	PollMax     time.Duration // longest pause after a poll that found nothing
-	Lease       time.Duration
-	Renew       time.Duration
-	Retry       postbox.RetryProfile
-	Head        HeadPolicy
-	Unordered   bool             // messages of one key need not wait for each other
-	Exclusive   bool             // one drainer at a time holds all lanes
-	Gather      *schedule.Gather // tells when a batch is complete; nil: immediately
-	// Batches is the stored form of the rule by which messages of a queue are due, see [due.Rule].
-	Batches string
+	Identity
+	Amounts
+	Times
+	Rules
+	Hooks
+
+	Retry   postbox.RetryProfile
+	Limits  postbox.Limits // for all processes together
+	History time.Duration  // how long to keep messages that are done; 0: not at all
 	// Unprepared turns off prepared statements, see [spool.Prepared].
 	Unprepared bool
 	// Local is true if handlers may write to this database. If the database goes back, their writes
 	// are lost with it. So a message is done only on the server on which it was handled.
-	Local   bool
-	Limits  postbox.Limits // for all processes together
-	History time.Duration  // how long to keep messages that are done; 0: not at all
-	// Begin, if set, waits until a batch may be handled, and returns a function that the caller
-	// calls at its end. It is called before the starts of suspects are counted, so that a message
-	// that waits for a connection does not count as started.
-	Begin func(ctx context.Context) (end func(), err error)
-	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx
-	// carries, before anything is written of it. If it returns an error, or takes longer than
-	// Renew, that is a setback of this message alone.
-	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
-	Close  time.Duration // how long handlers may continue after Close
+	Local bool
 	// Feed, if not nil, brings what the log of the database tells, see tail.go.
 	Feed *tail.Feed
-	// Circuits, if not nil, returns those of the handler, for operators. They learn when no
-	// messages can be read.
+}
+
+// Identity is how operators and other drainers know this one.
+type Identity struct {
+	Holder  string // unique to this drainer, not only to its process
+	Process string // the process name in failure records
+	Work    string // what this drainer does with messages, see [spool.Heartbeat]
+}
+
+// Amounts bound what a drainer has in memory and at work.
+type Amounts struct {
+	PageSize    int // messages to read at once; see pagesInMemory
+	InlineBytes int // a larger payload is loaded just before it is handled
+	MaxBytes    int // bytes of such payloads in memory at a time; 0: no limit. A payload above the limit is handled alone
+	Workers     int // maximum number of batches handled at a time
+	BatchSize   int // maximum number of messages in a batch, all of one topic
+}
+
+// Times are the pauses and time limits of a drainer.
+type Times struct {
+	PollMin time.Duration // first pause after a poll that found nothing
+	PollMax time.Duration // longest pause after a poll that found nothing
+	Lease   time.Duration
+	Renew   time.Duration
+	Close   time.Duration // how long handlers may continue after Close
+}
+
+// Rules say which messages are handled when.
+type Rules struct {
+	Head      HeadPolicy
+	Unordered bool             // messages of one key need not wait for each other
+	Exclusive bool             // one drainer at a time holds all lanes
+	Gather    *schedule.Gather // tells when a batch is complete; nil: immediately
+	// Batches is the stored form of the rule by which messages of a queue are due, see [due.Rule].
+	Batches string
+}
+
+// Hooks are functions that the drainer calls. All may be nil.
+type Hooks struct {
+	// Begin waits until a batch may be handled, and returns a function that the caller calls at its
+	// end. It is called before the starts of suspects are counted, so that a message that waits for
+	// a connection does not count as started.
+	Begin func(ctx context.Context) (end func(), err error)
+	// Buried runs in the transaction that moves a message to the dead letters, which ctx carries,
+	// before anything is written of it. If it returns an error, or takes longer than Renew, that is
+	// a setback of this message alone.
+	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
+	// Circuits returns those of the handler, for operators. They learn when no messages can be
+	// read.
 	Circuits func() *circuit.Circuits
-	// Meter, if not nil, reports what happens.
+	// Meter reports what happens.
 	Meter *meter.Spool
 }

@@ -22,19 +22,23 @@ type page struct {
 	last     map[int]int64 // highest id of the ready messages in each lane
 	waited   int           // number of messages whose time has come
 	newest   int64
+	meta
+}
+
+// meta is what the last row of a fetch tells, which belongs to no message.
+type meta struct {
 	// the running transactions of the read's snapshot, the lowest of them, the transaction of a
 	// mark, and the highest id given: see watermark
 	running             []int64
+	lowest, next, given int64
 	stored              int64          // highest id that was found when a mark was looked for
 	seen                *tail.Snapshot // the snapshot itself, if the database tells it
-	lowest, next, given int64
-	// lanes that no process holds, and live members
-	free, members int
-	version       int64     // version of the operators' settings
-	whole         bool      // the meta row, which is the last one, was read
-	unfit         string    // why this session cannot be used
-	incarnation   string    // identifies the instance of the database
-	now           time.Time // by the database's clock
+	free, members       int            // lanes that no process holds, and live members
+	version             int64          // version of the operators' settings
+	whole               bool           // this row was read
+	unfit               string         // why this session cannot be used
+	incarnation         string         // identifies the instance of the database
+	now                 time.Time      // by the database's clock
 }
 
 // fetch reads the lanes.

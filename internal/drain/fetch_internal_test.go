@@ -33,7 +33,7 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 				lanes.held[number] = &lane{number: number, cursor: before}
 				params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: before})
 			}
-			found := &page{perLane: map[int]int{}, last: map[int]int64{}, given: c.given}
+			found := &page{perLane: map[int]int{}, last: map[int]int64{}, meta: meta{given: c.given}}
 			for _, id := range []int64{20, 25, 30, upTo} {
 				found.count(message(dialect.StateReady, 0, id))
 			}

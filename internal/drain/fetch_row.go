@@ -16,15 +16,18 @@ import (
 // each number through a string.
 type rowScanner struct {
 	columns []any // destinations of Scan
+	row
+	topics map[string]string
+	words  []byte
+	chunk  []byte
+}
 
+// row has a field for each column of a fetch.
+type row struct {
 	state, id, lane, attempts, starts, createdAt, size int64
 	hash                                               sql.NullInt64
 	topic, messageID, key, metadata                    sql.RawBytes
 	payload                                            spool.RawPayload
-
-	topics map[string]string
-	words  []byte
-	chunk  []byte
 }
 
 // chunkBytes is small compared with a page, because one message that stays in memory keeps its

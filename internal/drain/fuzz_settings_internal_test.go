@@ -20,7 +20,7 @@ func FuzzDecodeSettings(f *testing.F) {
 			require.Zero(t, settings)
 			return
 		}
-		config := Config{PageSize: 500, Workers: 16, BatchSize: 1, PollMin: time.Millisecond, PollMax: time.Second}.under(settings)
+		config := Config{Amounts: Amounts{PageSize: 500, Workers: 16, BatchSize: 1}, Times: Times{PollMin: time.Millisecond, PollMax: time.Second}}.under(settings)
 		require.Positive(t, config.PageSize)
 		require.Positive(t, config.Workers)
 		require.Positive(t, config.PollMin)

@@ -41,8 +41,9 @@ func keysOf(lane, n int) (keys []string) {
 // newStepped returns a drainer that a test takes through its steps, and a function that ends it.
 func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func()) {
 	d = New(db, own, everything{}, Config{
-		Holder: "one", PageSize: page, InlineBytes: InlineBytes, BatchSize: 1, Workers: 1,
-		PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute,
+		Identity: Identity{Holder: "one"},
+		Amounts:  Amounts{PageSize: page, InlineBytes: InlineBytes, BatchSize: 1, Workers: 1},
+		Times:    Times{PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute},
 	}, watermill.NopLogger{})
 	return d, func() {
 		d.scheduler.Stop()

@@ -99,9 +99,10 @@ func drafts(n int, key func(i int) string) []spool.Draft { return enginetest.Dra
 
 func config(holder string) drain.Config {
 	return drain.Config{
-		Holder: holder, Process: "test", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3,
-		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond,
-		Retry: retries.WithDefaults(postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}, 3), Close: 5 * time.Second,
+		Identity: drain.Identity{Holder: holder, Process: "test"},
+		Amounts:  drain.Amounts{PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3},
+		Times:    drain.Times{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond, Close: 5 * time.Second},
+		Retry:    retries.WithDefaults(postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}, 3),
 	}
 }
 

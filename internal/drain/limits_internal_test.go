@@ -100,7 +100,7 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_different_tokens(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
+		d := New(database.DB, newOutbox(t, database), nil, Config{Identity: Identity{Holder: "one"}}, watermill.NopLogger{})
 		limit := dialect.Limit{}
 		require.NoError(t, spool.Run(t.Context(), database.DB, d.spool.Statements.AddSlots(limit, []int64{0, 1, 2})))
 		read, _, err := d.limits.readLimits(t.Context())
@@ -124,7 +124,7 @@ func TestDrainer_G8_slots_that_are_given_back_and_taken_in_one_step_have_differe
 func TestDrainer_G11_a_new_limit_begins_at_the_time_of_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		d := New(database.DB, newOutbox(t, database), nil, Config{Holder: "one"}, watermill.NopLogger{})
+		d := New(database.DB, newOutbox(t, database), nil, Config{Identity: Identity{Holder: "one"}}, watermill.NopLogger{})
 		d.databaseAhead = time.Hour
 		read, now, err := d.limits.readLimits(t.Context())
 		require.NoError(t, err)

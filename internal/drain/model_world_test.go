@@ -99,14 +99,19 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	w.exec("DELETE FROM effects")
 	page := rapid.IntRange(1, 4).Draw(rt, "page size")
 	w.settings = Config{
-		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0, 4}).Draw(rt, "inline bytes"),
-		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, min(page, 4)).Draw(rt, "batch size"),
-		PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second,
-		Retry:     postbox.RetryProfile{Attempts: rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
-		Head:      rapid.SampledFrom([]HeadPolicy{HeadSkip, HeadBlock, HeadPark}).Draw(rt, "head"),
-		Unordered: rapid.IntRange(0, 7).Draw(rt, "unordered") == 7,
-		Exclusive: rapid.IntRange(0, 7).Draw(rt, "exclusive") == 7,
-		History:   rapid.SampledFrom([]time.Duration{time.Hour, 0}).Draw(rt, "history"),
+		Identity: Identity{Process: "model"},
+		Amounts: Amounts{
+			PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0, 4}).Draw(rt, "inline bytes"),
+			Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, min(page, 4)).Draw(rt, "batch size"),
+		},
+		Times: Times{PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second},
+		Rules: Rules{
+			Head:      rapid.SampledFrom([]HeadPolicy{HeadSkip, HeadBlock, HeadPark}).Draw(rt, "head"),
+			Unordered: rapid.IntRange(0, 7).Draw(rt, "unordered") == 7,
+			Exclusive: rapid.IntRange(0, 7).Draw(rt, "exclusive") == 7,
+		},
+		Retry:   postbox.RetryProfile{Attempts: rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
+		History: rapid.SampledFrom([]time.Duration{time.Hour, 0}).Draw(rt, "history"),
 	}
 	switch handler := rapid.IntRange(0, 4).Draw(rt, "handler"); {
 	case m.outbox || handler == 4:

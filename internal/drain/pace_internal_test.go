@@ -14,7 +14,7 @@ import (
 func paced(kind dialect.Kind, took time.Duration) *Drainer {
 	shared := &core{
 		spool:  &spool.Spool{Statements: &dialect.Statements{Kind: kind}},
-		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pace: pace{took: took},
+		config: Config{Times: Times{PollMin: 5 * time.Millisecond, PollMax: time.Second}}, pace: pace{took: took},
 	}
 	log := &tailing{core: shared}
 	return &Drainer{core: shared, log: log, reader: &reader{core: shared, log: log}}

@@ -11,7 +11,7 @@ import (
 
 // paged is a reader with pages of 400 messages of up to 1,000 bytes.
 func paged() *reader {
-	return &reader{core: &core{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}}
+	return &reader{core: &core{config: Config{Amounts: Amounts{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}}}
 }
 
 // sized are messages of these many bytes.

@@ -35,7 +35,7 @@ func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 			logger := watermill.NewCaptureLogger()
 			d := newIdleDrainer(&core{
 				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: c.renewAt},
-				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
+				config: Config{Times: Times{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second}},
 			})
 			for n, want := range c.seconds {
 				d.stepFailed(spool.ErrLost)
@@ -63,7 +63,7 @@ func TestDrainer_tells_circuits_while_its_steps_fail(t *testing.T) {
 		defer circuits.Stop()
 		d := newIdleDrainer(&core{
 			spool: spool.New(statements, "outbox"), logger: watermill.NopLogger{}, scheduler: schedule.New(1, nil),
-			config: Config{PollMin: time.Second, PollMax: time.Second, Renew: time.Second, Circuits: func() *circuit.Circuits { return circuits }},
+			config: Config{Times: Times{PollMin: time.Second, PollMax: time.Second, Renew: time.Second}, Hooks: Hooks{Circuits: func() *circuit.Circuits { return circuits }}},
 		})
 		began := time.Now()
 		circuits.Away("topic", circuit.Call{})
@@ -111,7 +111,7 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 			logger := watermill.NewCaptureLogger()
 			d := newIdleDrainer(&core{
 				spool: spool.New(statements, "outbox"), logger: logger, scheduler: schedule.New(1, nil), pace: pace{renewAt: time.Now().Add(time.Minute)},
-				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
+				config: Config{Times: Times{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute}},
 			})
 			for n := range 2 * conflictsUntilLogged {
 				d.stepFailed(c.err)

@@ -87,8 +87,9 @@ func InOrder(name string, least, most time.Duration) error {
 func Tuned(t postbox.Tuning, concurrency int, retry postbox.RetryProfile) Config {
 	process := spool.ProcessName()
 	return Config{
-		Holder: process + " " + postbox.NewMessageID(), Process: process, Work: spool.Program(),
-		PageSize: t.PageSize, InlineBytes: InlineBytes, MaxBytes: t.MaxBytesInFlight, Workers: concurrency,
-		PollMin: t.PollMin, PollMax: t.PollMax, Lease: t.Lease, Renew: t.Lease / leaseRenewals, Retry: retry,
+		Identity: Identity{Holder: process + " " + postbox.NewMessageID(), Process: process, Work: spool.Program()},
+		Amounts:  Amounts{PageSize: t.PageSize, InlineBytes: InlineBytes, MaxBytes: t.MaxBytesInFlight, Workers: concurrency},
+		Times:    Times{PollMin: t.PollMin, PollMax: t.PollMax, Lease: t.Lease, Renew: t.Lease / leaseRenewals},
+		Retry:    retry,
 	}
 }

@@ -37,30 +37,36 @@ import (
 // does hold back the watermark; no other does. On MySQL, and on a cluster whose nodes do not see
 // each other's locks, there is no watermark and reads start at 0.
 type watermark struct {
-	pending bool
-	next    int64 // the transaction of the mark
-	mark    int64 // highest id given when the mark was set
-	read    int   // messages read since the mark was set
-	newest  int64 // highest id seen
-	given   int64 // highest id given, as the last read told it
-	safe    int64 // nothing can appear up to this id, except messages of late transactions
-	markAt  time.Time
-	late    late
-
-	// Of the pending mark:
-	setAt   time.Time
-	running []int64         // running transactions that began before the mark and may have left messages up to it
-	writers map[uint32]bool // transactions that had the lock when the database was asked; nil before the answer
-	free    map[int64]bool  // rows that were found free, on databases that use such rows
+	pendingMark
+	mark   int64 // highest id given when the mark was set
+	read   int   // messages read since the mark was set
+	newest int64 // highest id seen
+	given  int64 // highest id given, as the last read told it
+	safe   int64 // nothing can appear up to this id, except messages of late transactions
+	markAt time.Time
+	late   late
 
 	// settled is the id up to which no further mark is needed, marked was the highest id given when
 	// the last mark was set.
 	settled, marked int64
-
 	// marks is the number of marks that have been set, final the number of the last one that has
 	// become final.
 	marks, final int
+	asking
+}
 
+// pendingMark is a mark that is not final.
+type pendingMark struct {
+	pending bool
+	next    int64 // the transaction of the mark
+	setAt   time.Time
+	running []int64         // running transactions that began before the mark and may have left messages up to it
+	writers map[uint32]bool // transactions that had the lock when the database was asked; nil before the answer
+	free    map[int64]bool  // rows that were found free, on databases that use such rows
+}
+
+// asking is when the database is asked which transactions have written.
+type asking struct {
 	askAt time.Time // earliest time of the next query
 	// Transactions below long have been running for at least askPatience. Transactions below
 	// longNext had begun at longAt; if they are still running askPatience later, they are long too.

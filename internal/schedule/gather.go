@@ -23,6 +23,13 @@ type Gather struct {
 	OnlyDue bool
 }
 
+// batching is what batches that wait for more messages need.
+type batching struct {
+	gather *Gather
+	reads  heardOfReads
+	alarm  *time.Timer // fires when a gathered message is due
+}
+
 // heardOfReads is what the drainer has told of its reads, for batches.
 type heardOfReads struct {
 	readAt time.Time // the last read, by the database's clock

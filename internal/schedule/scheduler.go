@@ -13,37 +13,54 @@ import (
 // must be settled. It hands out batches so that different keys run concurrently, the messages of
 // one key run one after the other, and topics take turns. It is safe for concurrent use.
 type Scheduler struct {
-	batchSize int
-	gather    *Gather
-	reads     heardOfReads
-
-	mu          sync.Mutex
-	work        *sync.Cond
-	messages    map[int64]*Entry // all messages by id, except those of outlived
-	outlived    map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
-	keys        map[orderOf]*queue
-	topics      topics
-	finished    []*Entry
-	payloads    payloads
-	handed      handed
-	hung        hung
-	suspects    suspects
-	paused      bool
-	perLane     map[int]int
-	alarm       *time.Timer // fires when a gathered message is due
-	deadline    deadline
-	limits      *limits // nil without limits
-	slotsUnsure bool    // slots may name this process that it does not hold
-	repeats     int     // parts of batches that wait to be handed out once more, see repeat.go
-	stopped     bool
-	ended       chan struct{} // closed by Stop
 	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go.
 	Ahead func(now time.Time) time.Duration
 
-	// Changed gets a token when a message must be settled, unless a running settlement ends soon
-	// and the next one takes the message along.
-	Changed chan struct{}
-	awaited bool
+	batchSize int
+	batching
+	mu   sync.Mutex
+	work *sync.Cond
+	memory
+	topics   topics
+	payloads payloads
+	handed   handed
+	hung     hung
+	suspects suspects
+	permission
+	results
+	allowance
+}
+
+// memory is what was read and is not settled.
+type memory struct {
+	messages map[int64]*Entry // by id, except those of outlived
+	outlived map[*Entry]bool  // were handed out before the database went back: see package drain, restored.go
+	keys     map[orderOf]*queue
+	perLane  map[int]int
+}
+
+// permission says whether messages may be handed out.
+type permission struct {
+	paused   bool
+	stopped  bool
+	ended    chan struct{} // closed by Stop
+	deadline deadline
+}
+
+// results are the messages that must be settled.
+type results struct {
+	// Changed gets a token when there is one, unless a running settlement ends soon and the next
+	// one takes the message along.
+	Changed  chan struct{}
+	finished []*Entry
+	awaited  bool
+}
+
+// allowance is what the limits allow.
+type allowance struct {
+	limits      *limits // nil without limits
+	slotsUnsure bool    // slots may name this process that it does not hold
+	repeats     int     // parts of batches that wait to be handed out once more, see repeat.go
 }
 
 // handed is what was handed out.
@@ -69,21 +86,25 @@ type Entry struct {
 	// set if that happened although the row exists and the lane is held: then the outcome is
 	// written later.
 	Refused, Kept bool
-	// Until is the end of the pause after a setback, see package drain, setback.go.
-	Until time.Time
-	// Locked is set if the row was locked when the outcome had to be written, and LockLogged if
-	// this was logged: see package drain, locked.go.
-	Locked, LockLogged bool
-	// Hidden is set if reads leave out all messages of the key.
-	Hidden bool
+	Setback
 	// Begun is when the batch was handed out, and batch are its messages; both are set for the
-	// first message of a batch. stuck is set if the batch has not come back for so long that
+	// first message of a batch. hung is set if the batch has not come back for so long that
 	// another worker has replaced the one that runs it.
 	Begun time.Time
 	batch []*Entry
 	hung  bool
 	// Bytes is how much of the scheduler's room the message takes while it is handled.
 	Bytes int
+}
+
+// Setback is why the outcome of a message could not be written: see package drain, setback.go.
+type Setback struct {
+	Until time.Time // the end of the pause
+	// Locked is set if the row was locked, and LockLogged if this was logged: see package drain,
+	// locked.go.
+	Locked, LockLogged bool
+	// Hidden is set if reads leave out all messages of the key.
+	Hidden bool
 }
 
 // orderOf says which messages are in order with each other: those of a key, and in a topic with a
@@ -139,10 +160,10 @@ type topicQueue struct {
 // handed out immediately.
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
-		batchSize: batchSize, gather: gather,
-		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, keys: map[orderOf]*queue{}, topics: topics{named: map[string]*topicQueue{}},
-		hung: hung{entries: map[*Entry]bool{}}, perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
-		ended: make(chan struct{}),
+		Ahead: wallAhead, batchSize: batchSize, batching: batching{gather: gather},
+		memory: memory{messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, keys: map[orderOf]*queue{}, perLane: map[int]int{}},
+		topics: topics{named: map[string]*topicQueue{}}, hung: hung{entries: map[*Entry]bool{}},
+		permission: permission{ended: make(chan struct{})}, results: results{Changed: make(chan struct{}, 1)},
 	}
 	s.work = sync.NewCond(&s.mu)
 	return s

@@ -119,10 +119,10 @@ func (s *Statements) ClearSuspect(l HeldLane) Query {
 	return Query{Text: s.clearSuspect, Args: []any{l.Spool, l.Lane, l.Token}}
 }
 
-// BehindRetries returns 1 if ready messages of the lane may stand behind one that waits for another
-// attempt, else 0.
-func (s *Statements) BehindRetries(l HeldLane) Query {
-	return s.behindRetries.with(args{"spool": l.Spool, "lane": l.Lane})
+// BlockedLanes returns the suspect lanes of a member in which messages may stand behind one that
+// waits for another attempt.
+func (s *Statements) BlockedLanes(m Member) Query {
+	return s.blockedLanes.with(args{"spool": m.Spool, "holder": m.Holder})
 }
 
 // Notifies reports whether the database has wake-ups.

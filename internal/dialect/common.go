@@ -108,9 +108,12 @@ UPDATE {lanes} SET holder = NULL, suspect = 1 WHERE spool = :spool AND holder = 
 		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
 
-		behindRetries: statement{text: `
-SELECT CASE WHEN EXISTS (SELECT 1 FROM {messages} WHERE spool = :spool AND state = 2 AND lane = :lane)
-             AND EXISTS (SELECT 1 FROM {messages} WHERE spool = :spool AND state = 0 AND lane = :lane) THEN 1 ELSE 0 END`},
+		// The lanes that are suspect and in which something stands behind a retry, of any key.
+		blockedLanes: statement{text: `
+SELECT l.lane FROM {lanes} l
+WHERE l.spool = :spool AND l.holder = :holder AND l.suspect = 1 AND EXISTS (
+	SELECT 1 FROM {messages} r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
+		SELECT 1 FROM {messages} m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))`},
 
 		clearSuspect: `
 UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,

@@ -67,7 +67,7 @@ type Statements struct {
 	lockLanes     statement
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
-	behindRetries statement
+	blockedLanes  statement
 	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
 
 	// Messages: arguments_messages.go.
@@ -293,7 +293,7 @@ func (s *Statements) each(f func(*string)) {
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
 	for _, named := range []*statement{
-		&s.releaseAll, &s.behindRetries, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
+		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
 		&s.deadLetters, &s.deadLetterErrors, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
 		&s.buryRow, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,

@@ -36,10 +36,9 @@ type guard struct {
 	waiting  []*start
 }
 
-// expose marks a message as exposed if its lane still has exposed messages to load, and it has not
-// come back here before.
+// expose marks a message as exposed if its lane still has exposed messages to load.
 func (s *laneSet) expose(m *spool.Message) {
-	if l := s.of(m); l != nil && l.exposedToRead > 0 && !l.cameBack[m.Ref.ID] {
+	if l := s.of(m); l != nil && l.exposedToRead > 0 {
 		m.Exposed = true
 		l.exposedToRead--
 		l.exposedInMemory++
@@ -51,7 +50,6 @@ func (s *laneSet) unexpose(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedToRead++
 		l.exposedInMemory--
-		l.whole = false
 	}
 }
 
@@ -59,10 +57,6 @@ func (s *laneSet) unexpose(m *spool.Message) {
 func (s *laneSet) settled(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedInMemory--
-		if l.cameBack == nil {
-			l.cameBack = map[int64]bool{}
-		}
-		l.cameBack[m.Ref.ID] = true
 	}
 }
 
@@ -75,33 +69,52 @@ func (s *laneSet) of(m *spool.Message) *lane {
 	return nil
 }
 
-// clearSuspects clears the mark of lanes whose exposed messages have all been settled. A lane that
-// was read as a whole has no more of them to read, except for messages behind one that waits for
-// another attempt, which reads leave out.
+// findBlocked finds out, before a read, in which suspect lanes messages may stand behind one that
+// waits for another attempt. Reads leave these out, so a read of the whole lane has not returned all
+// exposed messages then. It does not ask about a lane with messages in memory, since they may fail
+// before the read, nor about one that was found blocked, until that is read again from further back.
+func (c *core) findBlocked(ctx context.Context) error {
+	if c.config.Unordered {
+		return nil // no message waits for another
+	}
+	var asked []*lane
+	for _, l := range c.lanes.held {
+		if l.exposedToRead > 0 && !l.unblocked && !l.blocked && c.scheduler.InLane(l.number) == 0 {
+			asked = append(asked, l)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	blocked, err := spool.SelectIDs(ctx, c.db, c.spool.Statements.BlockedLanes(c.member()))
+	if err != nil {
+		return fmt.Errorf("look for retries in suspect lanes of spool %q: %w", c.spool.Name(), err)
+	}
+	for _, l := range asked {
+		l.blocked = blocked[int64(l.number)]
+		l.unblocked = !l.blocked
+	}
+	return nil
+}
+
+// mayBlock notes that a message of the lane did not succeed, before its outcome is stored.
+func (s *laneSet) mayBlock(number int) {
+	if l := s.held[number]; l != nil {
+		l.unblocked = false
+	}
+}
+
+// clearSuspects clears the mark of lanes whose exposed messages have all been settled.
 func (g *guard) clearSuspects(ctx context.Context) error {
 	for _, l := range g.lanes.held {
-		if !l.suspect || l.exposedInMemory > 0 {
+		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
 			continue
 		}
 		held := dialect.HeldLane{Spool: g.id.Load(), Lane: l.number, Token: l.token}
-		if l.exposedToRead > 0 {
-			// What is in memory may be removed at this moment, with a message behind it.
-			if !l.whole || l.looked || g.scheduler.InLane(l.number) > 0 {
-				continue
-			}
-			l.looked = true
-			query, behind := g.spool.Statements.BehindRetries(held), 0
-			if err := g.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&behind); err != nil {
-				return fmt.Errorf("look for retries in lane %d of spool %q: %w", l.number, g.spool.Name(), err)
-			}
-			if behind > 0 {
-				continue
-			}
-		}
 		if err := spool.Run(ctx, g.db, g.spool.Statements.ClearSuspect(held)); err != nil {
 			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, g.spool.Name(), err)
 		}
-		l.suspect, l.exposedToRead, l.cameBack = false, 0, nil
+		l.suspect = false
 	}
 	return nil
 }

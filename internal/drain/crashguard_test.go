@@ -305,37 +305,71 @@ func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
 	})
 }
 
-// Reads leave out what stands behind a message that waits for another attempt. It may have crashed
-// its process all the same, before the head failed.
+// Reads leave out what stands behind a message that waits for another attempt, whether it is ready,
+// scheduled and due, or to be tried again. It may have crashed its process all the same, before the
+// head failed.
 func TestCrashGuard_F5_what_stands_behind_a_retry_stays_exposed_after_a_crash(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]int{"ready": 0, "scheduled": 1, "retrying": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				b.open()
+				b.Append(database.DB, drafts(2, func(int) string { return "key" })...)
+				const later, set = 1 << 60, "UPDATE postbox_messages SET state = ?, attempts = 1, available_at = ? WHERE message_id = ?"
+				database.Exec(t, set, 2, later, []byte("00000"))
+				database.Exec(t, set, state, 1, []byte("00001"))
+				database.MoveWaiting(t)
+				database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', token = token + 1")
+
+				handler := newStanding()
+				b.start(database.DB, handler, config("heir"))
+				t.Cleanup(func() { close(handler.proceed) })
+				for _, id := range []string{"a", "b"} { // until it has read all lanes twice
+					b.Append(database.DB, draft(id, id))
+					signal(t, handler.entered, "another message is handled")
+					handler.proceed <- spool.Outcome{Verdict: spool.Done}
+				}
+				b.Eventually(func() bool { return b.Pending() == 2 && b.markedLanes() <= 1 }, "what is through is no suspect")
+				require.Equal(t, 1, b.markedLanes(), "the second message may be the culprit")
+
+				database.Exec(t, "UPDATE postbox_messages SET available_at = 1 WHERE available_at = ?", later)
+				signal(t, handler.entered, "the head is handled")
+				handler.proceed <- spool.Outcome{Verdict: spool.Done}
+				signal(t, handler.entered, "the second message is handled")
+				require.Equal(t, 1, b.starts())
+				handler.proceed <- spool.Outcome{Verdict: spool.Done}
+				b.Eventually(func() bool { return b.Pending() == 0 && b.markedLanes() == 0 }, "all are through")
+			})
+		})
+	}
+}
+
+// What is stored after the next process has read all that there was is no suspect, although an
+// exposed message is handled for long. Also covers G12.
+func TestCrashGuard_F5_later_messages_are_no_suspects(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.open()
-		b.Append(database.DB, drafts(2, func(int) string { return "key" })...)
-		const later = 1 << 60
-		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1, available_at = ? WHERE message_id = ?", later, []byte("00000"))
-		database.MoveWaiting(t)
+		b.Append(database.DB, draft("long", "long"))
 		database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed', token = token + 1")
-
 		handler := newStanding()
-		b.start(database.DB, handler, config("heir"))
+		c := config("heir")
+		single(&c)
+		b.start(database.DB, handler, c)
 		t.Cleanup(func() { close(handler.proceed) })
-		for _, id := range []string{"a", "b"} { // until it has read all lanes twice
-			b.Append(database.DB, draft(id, id))
+		signal(t, handler.entered, "a long call")
+		b.Eventually(func() bool { return b.markedLanes() == 1 }, "the other lanes have been read")
+		b.Append(database.DB, draft("read again", "read again"))
+		signal(t, handler.entered, "all lanes have been read again")
+		const others = 65
+		b.Append(database.DB, drafts(others, func(i int) string { return fmt.Sprint("other ", i) })...)
+		for range others {
 			signal(t, handler.entered, "another message is handled")
-			handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		}
-		b.Eventually(func() bool { return b.Pending() == 2 && b.markedLanes() <= 1 }, "what is through is no suspect")
-		require.Equal(t, 1, b.markedLanes(), "the second message may be the culprit")
-
-		database.Exec(t, "UPDATE postbox_messages SET available_at = 1 WHERE available_at = ?", later)
-		signal(t, handler.entered, "the head is handled")
-		handler.proceed <- spool.Outcome{Verdict: spool.Done}
-		signal(t, handler.entered, "the second message is handled")
-		require.Equal(t, 1, b.starts())
-		handler.proceed <- spool.Outcome{Verdict: spool.Done}
-		b.Eventually(func() bool { return b.Pending() == 0 && b.markedLanes() == 0 }, "all are through")
+		require.Equal(t, 1, b.starts(), "only that of the long call")
 	})
 }
 

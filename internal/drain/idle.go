@@ -96,7 +96,7 @@ func (i *idler) atRest(now time.Time) bool {
 // them.
 func (i *idler) holdsAll() bool {
 	for _, l := range i.lanes.held {
-		if l.leaving || l.hasMore || l.suspect && !l.looked {
+		if l.leaving || l.hasMore || l.suspect && !l.blocked {
 			return false
 		}
 	}

@@ -22,11 +22,8 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory
 	// the number of those in memory.
 	exposedToRead, exposedInMemory int
-	// cameBack are the exposed messages that have been handled here, by their ids.
-	cameBack map[int64]bool
-	// whole is set by a read of all that may be handled now, and looked if messages were found then
-	// that may stand behind a retry, until the lane is read again from further back.
-	whole, looked bool
+	// unblocked is set if no message stands behind a retry, and blocked if one may: see findBlocked.
+	unblocked, blocked bool
 	// leftOut is the id after which the lane is read again when a topic is read again that reads
 	// have left out because of a limit.
 	leftOut int64
@@ -43,7 +40,7 @@ type lane struct {
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) {
 	l.cursor, l.leftOut, l.passed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1)
-	l.whole, l.looked = false, false
+	l.blocked = false
 }
 
 // rereadLeftOut makes the lane be read again from where something was left out.

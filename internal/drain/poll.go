@@ -103,6 +103,9 @@ func (r *reader) poll(ctx context.Context) error {
 		}
 	}
 	r.findWriters(ctx)
+	if err := r.findBlocked(ctx); err != nil {
+		return err
+	}
 	// A read has a bound only up to there. One that succeeds without a bound looks for it as well.
 	unbounded := r.watermark.safe == 0 && r.watermark.given > r.stride.span
 	if unbounded && (first || r.trouble.steps > 0) {
@@ -299,7 +302,9 @@ func (r *reader) remember(params dialect.FetchParams, found *page, safe int64) {
 			upTo, more = l.later-1, false
 		}
 		l.hasMore = more
-		l.whole = !more && !params.LeavesOut() && found.waited < params.Due
+		if (l.unblocked || r.config.Unordered) && !more && !params.LeavesOut() && found.waited < params.Due {
+			l.exposedToRead = 0 // everything that the previous holder had read, this read has returned
+		}
 		l.cursor = max(cursor.After, min(safe, upTo))
 	}
 }

@@ -46,6 +46,7 @@ func (s *settler) settleFinished(ctx context.Context) error {
 			s.removal.waiting = append(s.removal.waiting, e)
 		} else {
 			s.unsettled = append(s.unsettled, e)
+			s.lanes.mayBlock(e.Message.Ref.Lane)
 		}
 	}
 	for err == nil && (s.settleBeside(ctx) || s.removeBeside(ctx)) {

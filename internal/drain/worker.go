@@ -150,6 +150,7 @@ func (w *workers) prepare(ctx context.Context, m *spool.Message) (outcome spool.
 	if !m.Loaded {
 		found, err := w.loadPayload(ctx, w.db, m)
 		if err != nil {
+			m.Counted = false // it is exposed still
 			return spool.Outcome{Verdict: spool.Postpone, Err: err}, false
 		}
 		if !found {

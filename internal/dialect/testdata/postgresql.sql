@@ -192,9 +192,11 @@ SELECT 1 FROM postbox_lanes WHERE spool = $1 AND lane = $2 AND token = $3 FOR KE
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = $3
 
--- BehindRetries (spool, lane)
-SELECT CASE WHEN EXISTS (SELECT 1 FROM postbox_messages WHERE spool = $1 AND state = 2 AND lane = $2)
-             AND EXISTS (SELECT 1 FROM postbox_messages WHERE spool = $1 AND state = 0 AND lane = $2) THEN 1 ELSE 0 END
+-- BlockedLanes (spool, holder)
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = $1 AND l.holder = $2 AND l.suspect = 1 AND EXISTS (
+	SELECT 1 FROM postbox_messages r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
+		SELECT 1 FROM postbox_messages m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,

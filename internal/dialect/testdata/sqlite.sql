@@ -121,9 +121,11 @@ SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? OR
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 
--- BehindRetries (spool, lane, spool, lane)
-SELECT CASE WHEN EXISTS (SELECT 1 FROM postbox_messages WHERE spool = ? AND state = 2 AND lane = ?)
-             AND EXISTS (SELECT 1 FROM postbox_messages WHERE spool = ? AND state = 0 AND lane = ?) THEN 1 ELSE 0 END
+-- BlockedLanes (spool, holder)
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = ? AND l.holder = ? AND l.suspect = 1 AND EXISTS (
+	SELECT 1 FROM postbox_messages r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
+		SELECT 1 FROM postbox_messages m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,

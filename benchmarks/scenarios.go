@@ -41,6 +41,7 @@ func peers() set {
 		relay.LongTx(),
 		relay.LongTxDrain(),
 		relay.Idle(),
+		relay.IdleSpools(),
 		inbox.Write(),
 		inbox.Unique(),
 		inbox.Once(),

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/server"
 )
 
 // MariaDBVariable names the server on which [MariaDB] works.
@@ -68,8 +70,8 @@ func (s *Stage) onMariaDB(ctx context.Context, config *mysql.Config, run func(co
 	return err
 }
 
-// readMariaDB reads the counters of MariaDB: statements, without those that prepare others, and the
-// bytes of InnoDB's log.
+// readMariaDB reads the counters of MariaDB: statements, without those that prepare others, the
+// bytes of InnoDB's log, and the server's processor time if it runs on this machine.
 func (s *Stage) readMariaDB(ctx context.Context) (now counters, err error) {
 	const status = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Innodb_os_log_written')`
 	rows, err := s.mariaDB.QueryContext(ctx, status)
@@ -93,5 +95,13 @@ func (s *Stage) readMariaDB(ctx context.Context) (now counters, err error) {
 		}
 	}
 	now.readOwn()
-	return now, rows.Err()
+	if err := rows.Err(); err != nil {
+		return now, err
+	}
+	var pidFile string
+	if err := s.mariaDB.QueryRowContext(ctx, `SELECT @@pid_file`).Scan(&pidFile); err != nil {
+		return now, fmt.Errorf("ask MariaDB for its process: %w", err)
+	}
+	now.serverCPU = server.CPUOf(pidFile)
+	return now, nil
 }

@@ -103,6 +103,20 @@ func ownCPU() time.Duration {
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
+// Taken is what a server did since [Stage.Start].
+type Taken struct {
+	Statements, Log int64 // Log in bytes
+	CPU             time.Duration
+}
+
+// Taken returns what the server of the contender did until now.
+func (s *Stage) Taken(ctx context.Context) (Taken, error) {
+	now, err := s.read(ctx)
+	return Taken{
+		Statements: now.statements - s.before.statements, Log: now.wal - s.before.wal, CPU: now.serverCPU - s.before.serverCPU,
+	}, err
+}
+
 // Record notes a value that the contender has measured by itself.
 func (s *Stage) Record(metric Metric, value float64) {
 	if s.sample.Values == nil {

@@ -32,6 +32,17 @@ func (p *Postgres) CPU() time.Duration {
 	return taken
 }
 
+// CPUOf returns the processor time of the process whose id is in this file, to a hundredth of a
+// second, or zero if it is not on this machine.
+func CPUOf(pidFile string) time.Duration {
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		return 0
+	}
+	taken, _ := timeOf(strings.TrimSpace(string(pid)), "")
+	return taken
+}
+
 // scheduled returns for how long a process without children has had a processor, if the kernel says
 // so.
 func scheduled(process string) (taken time.Duration, known bool) {

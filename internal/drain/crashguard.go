@@ -70,9 +70,10 @@ func (s *laneSet) of(m *spool.Message) *lane {
 }
 
 // findBlocked finds out, before a read, in which suspect lanes messages may stand behind one that
-// waits for another attempt. Reads leave these out, so a read of the whole lane has not returned all
-// exposed messages then. It does not ask about a lane with messages in memory, since they may fail
-// before the read, nor about one that was found blocked, until that is read again from further back.
+// waits for another attempt. Reads leave these out, so a read of the whole lane has not returned
+// all exposed messages then. It does not ask about a lane with messages in memory, since they may
+// fail before the read, nor about one that was found blocked, until that is read again from further
+// back.
 func (c *core) findBlocked(ctx context.Context) error {
 	if c.config.Unordered {
 		return nil // no message waits for another

@@ -22,7 +22,8 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory
 	// the number of those in memory.
 	exposedToRead, exposedInMemory int
-	// unblocked is set if no message stands behind a retry, and blocked if one may: see findBlocked.
+	// unblocked is set if no message stands behind a retry, and blocked if one may, see
+	// findBlocked.
 	unblocked, blocked bool
 	// leftOut is the id after which the lane is read again when a topic is read again that reads
 	// have left out because of a limit.

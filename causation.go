@@ -42,8 +42,8 @@ type Causation struct {
 // correlation id of msg, or else its UUID; the UUID of msg as causation id; and the path of msg
 // with the hop at the end. It does not change msg.
 //
-// If the path cannot be read, the error is a [PermanentError]: with a new path in its place, a loop
-// could go on for ever.
+// If the path cannot be read, the error is a [Permanent] error: with a new path in its place, a
+// loop could go on for ever.
 func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	causation := Causation{CorrelationID: msg.Metadata.Get(MetadataCorrelationID), CausationID: msg.UUID}
 	if causation.CorrelationID == "" {

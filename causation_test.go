@@ -14,6 +14,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // handled returns the causation of what is produced while a message with this metadata is handled
@@ -36,7 +37,7 @@ func TestCausation_of_a_message(t *testing.T) {
 
 	metadata := message.Metadata{
 		postbox.MetadataCorrelationID: "all of us", postbox.MetadataCausationID: "my parent",
-		postbox.MetadataCausationPath: `["orders/OrderPlaced"]`, postbox.MetadataSchemaVersion: "3",
+		postbox.MetadataCausationPath: `["orders/OrderPlaced"]`, "schema_version": "3",
 	}
 	later := handled(t, metadata)
 	require.Equal(t, "all of us", later.CorrelationID)
@@ -108,7 +109,7 @@ func TestCausation_path_that_cannot_be_read_is_permanent(t *testing.T) {
 		msg := message.NewMessage("1", nil)
 		msg.Metadata.Set(postbox.MetadataCausationPath, path)
 		_, err := postbox.CausationOf(msg, postbox.Hop{})
-		var permanent *postbox.PermanentError
+		var permanent *verdict.PermanentError
 		require.ErrorAs(t, err, &permanent, path)
 		require.ErrorContains(t, err, "causation_path", path)
 	}

@@ -1,10 +1,10 @@
 package postbox
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/postbox-go/watermill-postbox/internal/commit"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // ErrorClass says whether an error of a broker or a database is the fault of the message.
@@ -57,8 +57,7 @@ func Classifiers(all ...Classifier) Classifier {
 // ClassifyNetwork classifies the connection errors of Go's standard library as an outage: refused,
 // reset, closed, timed out, unknown host. [Permanent] errors are faults of the message.
 func ClassifyNetwork(err error) ErrorClass {
-	var permanent *PermanentError
-	if errors.As(err, &permanent) {
+	if verdict.IsPermanent(err) {
 		return MessageFault
 	}
 	if commit.IsAway(err) {

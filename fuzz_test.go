@@ -23,8 +23,7 @@ func FuzzCausationPath(f *testing.F) {
 		hop := Hop{Module: module, EventType: eventType}
 		causation, err := CausationOf(msg, hop)
 		if err != nil {
-			var permanent *PermanentError
-			require.ErrorAs(t, err, &permanent)
+			require.ErrorIs(t, err, ErrPermanent)
 			return
 		}
 		require.Equal(t, hop, causation.Path[len(causation.Path)-1])

@@ -12,13 +12,6 @@ const (
 	// an inbox: there its handler sees the queue as the topic. Only middleware.Defer sets it: a
 	// value that comes with a message is removed.
 	MetadataSourceTopic = "postbox_topic"
-	// MetadataKafkaKey holds the key of the Kafka record from which the message came; see
-	// kafkabroker.Capture. A value that comes with a message is removed.
-	MetadataKafkaKey = "kafka_key"
-
-	// MetadataReceipt marks a message that says that a consumer has handled another one: see
-	// package receipts. No receipt is published for it.
-	MetadataReceipt = "postbox_receipt"
 
 	// MetadataCorrelationID holds a value that all messages of a chain share: the UUID of the first
 	// one, or the id of a request. It has the name that Watermill's CorrelationID middleware uses.
@@ -33,7 +26,4 @@ const (
 	// In a name, each character other than an ASCII letter, a digit or one of -_.~$&+=:@ is
 	// percent-encoded as in the path of a URL, so that every name survives every broker.
 	MetadataCausationPath = "causation_path"
-	// MetadataSchemaVersion holds the version of the payload's schema. The producer sets it and
-	// consumers read it. Postbox treats it like all other metadata.
-	MetadataSchemaVersion = "schema_version"
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // The hash is written down: rows of older versions are in the lanes that it chose. FNV-1a's own
@@ -81,10 +82,10 @@ func TestErrors_carry_what_Permanent_and_RetryAfter_ask_for(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, postbox.Permanent(nil))
 	require.NoError(t, postbox.RetryAfter(nil, time.Second))
-	var permanent *postbox.PermanentError
+	var permanent *verdict.PermanentError
 	require.ErrorAs(t, fmt.Errorf("wrapped: %w", postbox.Permanent(io.EOF)), &permanent)
 	require.ErrorIs(t, permanent, io.EOF)
-	var later *postbox.RetryAfterError
+	var later *verdict.RetryAfterError
 	require.ErrorAs(t, fmt.Errorf("wrapped: %w", postbox.RetryAfter(io.EOF, time.Minute)), &later)
 	require.Equal(t, time.Minute, later.After)
 	require.ErrorIs(t, later, io.EOF)

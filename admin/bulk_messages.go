@@ -69,7 +69,7 @@ func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, pro
 
 // Bury makes pending messages dead letters, with the reason, and their keys go on: the one with the
 // filter's ID, or those that match. It returns their number. The reason is required. OnDead and
-// PoisonOutbox of a queue's configuration are not called.
+// Poison of a queue's configuration are not called.
 //
 // A message that is ready, or whose time has come, may be in a handler already, or may be handed to
 // one within a second. If that handler works in a transaction of the queue, its writes are rolled

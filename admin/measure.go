@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -22,13 +23,13 @@ import (
 // database that hangs; further ones return an error at once. Measure is safe for concurrent use.
 func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 	found, err := a.countInTime(ctx)
-	recorder.Record(metrics.DatabaseUp, number(err == nil))
+	recorder.Record(instruments.DatabaseUp, number(err == nil))
 	if err != nil {
 		return err
 	}
 	for _, q := range found.queues {
 		if q.Target.Kind == spool.KindInbox {
-			recorder.Record(metrics.InboxDeadLetters, float64(q.Dead), q.Target.Name)
+			recorder.Record(instruments.InboxDeadLetters, float64(q.Dead), q.Target.Name)
 		} else {
 			record(recorder, q)
 		}
@@ -39,17 +40,17 @@ func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 func record(recorder metrics.Recorder, q QueueInfo) {
 	kind, name := q.Target.Kind, q.Target.Name
 	for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
-		recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
+		recorder.Record(instruments.Backlog, float64(messages), kind, name, state)
 	}
-	recorder.Record(metrics.BacklogAge, q.DueAge.Seconds(), kind, name)
-	recorder.Record(metrics.CallAge, callAge(q), kind, name)
-	recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
-	recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
-	recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
-	recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
-	recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
-	recorder.Record(metrics.StuckKeys, float64(q.StuckKeys), kind, name)
-	recorder.Record(metrics.StuckAge, q.StuckAge.Seconds(), kind, name)
+	recorder.Record(instruments.BacklogAge, q.DueAge.Seconds(), kind, name)
+	recorder.Record(instruments.CallAge, callAge(q), kind, name)
+	recorder.Record(instruments.DeadLetters, float64(q.Dead), kind, name)
+	recorder.Record(instruments.Processes, float64(q.Processes), kind, name)
+	recorder.Record(instruments.Paused, number(!q.PausedSince.IsZero()), kind, name)
+	recorder.Record(instruments.PausedKeys, float64(q.PausedKeys), kind, name)
+	recorder.Record(instruments.PausedTopics, float64(q.PausedTopics), kind, name)
+	recorder.Record(instruments.StuckKeys, float64(q.StuckKeys), kind, name)
+	recorder.Record(instruments.StuckAge, q.StuckAge.Seconds(), kind, name)
 }
 
 // callAge returns for how long a call has not returned, in seconds.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -25,15 +26,15 @@ func TestMeasure_counts_what_is_in_the_database(t *testing.T) {
 
 		var mu sync.Mutex
 		values := map[string]float64{}
-		recorder := metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+		recorder := instruments.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
 			mu.Lock()
 			defer mu.Unlock()
 			require.True(t, i.Database, i.Name)
 			require.Len(t, labels, len(i.Labels), i.Name)
-			if i == metrics.Backlog && labels[2] == "pending" {
+			if i == instruments.Backlog && labels[2] == "pending" {
 				values[labels[0]+" "+labels[1]] = value
 			}
-			if i == metrics.DatabaseUp {
+			if i == instruments.DatabaseUp {
 				values["up"] = value
 			}
 		})
@@ -53,8 +54,8 @@ func TestMeasure_dead_letters_of_inboxes(t *testing.T) {
 		b.exec("UPDATE postbox_dead_letters SET consumer = 'shipping'")
 		measured := func() map[string]float64 {
 			values := map[string]float64{}
-			require.NoError(t, b.admin.Measure(t.Context(), metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
-				if i == metrics.InboxDeadLetters {
+			require.NoError(t, b.admin.Measure(t.Context(), instruments.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+				if i == instruments.InboxDeadLetters {
 					values[labels[0]] = value
 				}
 			})))
@@ -75,7 +76,7 @@ func TestMeasure_ends_with_its_context_while_the_database_hangs(t *testing.T) {
 	database.DB.SetMaxOpenConns(1)
 	conn, err := database.DB.Conn(t.Context())
 	require.NoError(t, err)
-	ignore := metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) {})
+	ignore := instruments.RecorderFunc(func(*metrics.Instrument, float64, ...string) {})
 	for range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		require.Error(t, b.admin.Measure(ctx, ignore))

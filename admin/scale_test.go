@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -36,7 +37,7 @@ func TestQueues_G8_ask_about_many_outboxes_at_once(t *testing.T) {
 		for what, look := range map[string]func(context.Context) error{
 			"queues": func(ctx context.Context) error { _, err := watching.Queues(ctx); return err },
 			"a scrape": func(ctx context.Context) error {
-				return watching.Measure(ctx, metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) {}))
+				return watching.Measure(ctx, instruments.RecorderFunc(func(*metrics.Instrument, float64, ...string) {}))
 			},
 		} {
 			began := time.Now()

@@ -30,8 +30,8 @@ type StuckKey struct {
 	Error string
 	// PausedSince is when an operator paused the key; it is zero if the key is not paused.
 	PausedSince time.Time
-	// Behind is the number of ready messages of the key that wait behind the head. In a queue of
-	// mode Single they do not wait.
+	// Behind is the number of ready messages of the key that wait behind the head. In a queue that
+	// is Unordered they do not wait.
 	Behind int
 	// MoreBehind is true if Behind is a lower bound, since not all messages were looked at.
 	MoreBehind bool

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -80,8 +81,8 @@ func TestStuckKeys_says_why_since_when_and_how_many_wait(t *testing.T) {
 		require.Equal(t, 3, info.StuckKeys)
 		require.Positive(t, info.StuckAge)
 		require.Less(t, info.StuckAge, time.Hour)
-		require.InDelta(t, 3, b.measured(metrics.StuckKeys), 0)
-		require.Positive(t, b.measured(metrics.StuckAge))
+		require.InDelta(t, 3, b.measured(instruments.StuckKeys), 0)
+		require.Positive(t, b.measured(instruments.StuckAge))
 	})
 }
 
@@ -100,7 +101,7 @@ func (b *bench) drainStuck() (h *handler, stop func()) {
 // measured returns the value of an instrument for the outbox.
 func (b *bench) measured(of *metrics.Instrument) (found float64) {
 	b.Helper()
-	require.NoError(b, b.admin.Measure(b.Context(), metrics.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
+	require.NoError(b, b.admin.Measure(b.Context(), instruments.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
 		if i == of {
 			found = value
 		}

@@ -86,8 +86,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Validate returns all mistakes in the configuration.
-func (c Config) Validate() error {
+// validate returns all mistakes in the configuration.
+func (c Config) validate() error {
 	var problems []error
 	if c.Authorise == nil {
 		problems = append(problems, errors.New("Authorise: it is missing, and everyone could use the dashboard: "+

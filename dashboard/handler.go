@@ -47,7 +47,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 	if operator == nil {
 		return nil, errors.New("dashboard: the Admin is nil: make one with admin.New")
 	}
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("dashboard: invalid config: %w", err)
 	}
 	config.setDefaults()

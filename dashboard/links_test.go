@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 )
 
@@ -47,7 +48,7 @@ func (b *bench) links(a answer) []string {
 
 func TestConfig_mistakes_are_all_named(t *testing.T) {
 	t.Parallel()
-	err := dashboard.Config{Refresh: 1, Timeout: -1}.Validate()
+	_, err := dashboard.New(&admin.Admin{}, dashboard.Config{Refresh: 1, Timeout: -1}, nil)
 	require.ErrorContains(t, err, "Refresh")
 	require.ErrorContains(t, err, "Timeout")
 	_, err = dashboard.New(nil, dashboard.Config{}, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -37,7 +38,7 @@ func BenchmarkPages(b *testing.B) {
 			})
 		})
 		b.Run("measure", func(b *testing.B) {
-			ignore := metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) {})
+			ignore := instruments.RecorderFunc(func(*metrics.Instrument, float64, ...string) {})
 			backlog.timed(b, func() { require.NoError(b, backlog.Admin.Measure(b.Context(), ignore)) })
 		})
 	})

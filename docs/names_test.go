@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -255,7 +256,7 @@ func (l *lineOf) check(span string) map[string]string {
 }
 
 func isInstrument(name string) bool {
-	return slices.ContainsFunc(metrics.Instruments(), func(i *metrics.Instrument) bool { return i.Name == name })
+	return slices.ContainsFunc(instruments.All(), func(i *metrics.Instrument) bool { return i.Name == name })
 }
 
 func (l *lineOf) isPath(word string) bool {

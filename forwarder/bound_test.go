@@ -10,6 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // A transaction of another library can only execute statements: it is bound, or travels in a
@@ -149,7 +150,7 @@ func TestPublisher_a_message_that_is_nil_is_an_error(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
-	var permanent *postbox.PermanentError
+	var permanent *verdict.PermanentError
 	require.ErrorAs(t, publisher.Publish("topic", newMessage("1", ""), nil), &permanent)
 	require.ErrorContains(t, publisher.Bind(postbox.ExecFunc(database.DB.ExecContext)).Publish("topic", nil), "message 1 of 1 is nil")
 	require.Zero(t, pending(t, database))

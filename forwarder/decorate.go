@@ -12,8 +12,8 @@ import (
 // Decorate puts decorators, such as DecoratePublisher of Watermill's metrics, around the publisher
 // of an outbox. The last one is the outermost. Inboxes and queues accept the result as their
 // outbox. A decorator that you put around the publisher by hand hides that it writes in the
-// transaction: see [postbox.TransactionalPublisher]. A decorator must pass the messages on within
-// its Publish, with their contexts.
+// transaction: see [Publisher.PublishesInTx]. A decorator must pass the messages on within its
+// Publish, with their contexts.
 func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator) (message.Publisher, error) {
 	if !given.PublishesInTx(outbox) {
 		return nil, fmt.Errorf("decorate: a %T is not a publisher of an outbox", outbox)

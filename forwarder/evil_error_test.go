@@ -12,9 +12,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // evilErrors are errors of which a method panics, as those of nil pointers do.
@@ -23,8 +23,8 @@ var evilErrors = map[string]error{
 	"evil 2": (*fs.PathError)(nil),
 	"evil 3": fmt.Errorf("wrapped: %w", (*net.OpError)(nil)),
 	"evil 4": errors.Join(errBroker, (*fs.PathError)(nil)),
-	"evil 5": (*postbox.RetryAfterError)(nil),
-	"evil 6": &postbox.PermanentError{},
+	"evil 5": (*verdict.RetryAfterError)(nil),
+	"evil 6": &verdict.PermanentError{},
 	"evil 7": picky{},
 	"evil 8": fmt.Errorf("wrapped: %w", picky{}),
 }

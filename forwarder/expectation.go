@@ -101,7 +101,7 @@ func (p *Publisher) await(ctx context.Context, db postbox.Executor, drafts []spo
 // messages cannot block each other.
 func awaited(expected []Expectation, drafts []spool.Draft, skipped []int) (rows []dialect.ReceiptRow) {
 	for i, draft := range drafts {
-		if draft.Metadata[postbox.MetadataReceipt] != "" || slices.Contains(skipped, i) {
+		if draft.Metadata[receipt.Metadata] != "" || slices.Contains(skipped, i) {
 			continue
 		}
 		for _, e := range expected {

@@ -180,9 +180,6 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 // Running is closed when the forwarder has opened the outbox and polled it for the first time.
 func (f *Forwarder) Running() <-chan struct{} { return f.drainer.Ready() }
 
-// InFlight returns, for each topic, how many messages this forwarder is publishing now.
-func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
-
 // Health tells whether the forwarder works, for package health.
 func (f *Forwarder) Health() []health.State {
 	state := f.drainer.Health()

@@ -378,7 +378,7 @@ func TestForwarder_bad_input_says_what_to_do(t *testing.T) {
 		"MaxBytesInFlight: -1 is not positive":    {Tuning: postbox.Tuning{MaxBytesInFlight: -1}},
 		"FailuresInRow: -1 is not positive":       {Tuning: postbox.Tuning{FailuresInRow: -1}},
 		"OutageLimit: -1ns is not positive":       {Tuning: postbox.Tuning{OutageLimit: -1}},
-		"CloseTimeout: -1ns is not positive":      {CloseTimeout: -1},
+		"CloseTimeout: -1ns is not positive":      {Tuning: postbox.Tuning{CloseTimeout: -1}},
 		"ProbeMin: -1ns is not positive":          {Tuning: postbox.Tuning{ProbeMin: -1}},
 		"Concurrency: 1000000 is more than 10000": {Concurrency: 1_000_000},
 		"Retry: Attempts: -2":                     {Retry: postbox.RetryProfile{Attempts: -2}},

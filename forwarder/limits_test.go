@@ -14,6 +14,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // lenient makes MySQL and MariaDB cut off what is too long for a column, and report a warning only.
@@ -54,7 +55,7 @@ func TestPublisher_refuses_values_that_not_every_database_can_store(t *testing.T
 				fine.SetContext(ctx)
 				test.msg.SetContext(ctx)
 				err := publisher.Publish(test.topic, fine, test.msg)
-				var permanent *postbox.PermanentError
+				var permanent *verdict.PermanentError
 				require.ErrorAs(t, err, &permanent, name)
 				require.ErrorContains(t, err, test.want, name)
 				require.Less(t, len(err.Error()), 1000, "it quotes no long text")

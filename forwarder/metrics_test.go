@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -25,15 +26,15 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 	var mu sync.Mutex
 	measured, open, lanes := 0, map[float64]bool{}, 0.0
 	described := database.Postbox()
-	described.Metrics = metrics.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
+	described.Metrics = instruments.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch i {
-		case metrics.Published:
+		case instruments.Published:
 			measured++
-		case metrics.CircuitOpen:
+		case instruments.CircuitOpen:
 			open = map[float64]bool{value: true}
-		case metrics.LanesHeld:
+		case instruments.LanesHeld:
 			lanes = value
 		}
 	})

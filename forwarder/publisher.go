@@ -75,7 +75,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 // [postbox.Causation] is stored with it in its metadata; the message itself stays as it is. Delays
 // set with Watermill's components/delay, on the message or with delay.WithContext, are applied, by
 // the database's clock. A message that can never be stored, such as one whose topic or id is too
-// long, is a [postbox.PermanentError]. After an error of the database the transaction must be
+// long, is a [postbox.Permanent] error. After an error of the database the transaction must be
 // rolled back.
 //
 // A transaction that began on another *sql.DB than that of the publisher must be in the same
@@ -127,7 +127,11 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 var errDifferent = errors.New("the messages carry different transactions: publish them one by one; " +
 	"if they share one transaction of another library, call postbox.ExecFunc once for all of them")
 
-// PublishesInTx returns true: see [postbox.TransactionalPublisher].
+// PublishesInTx returns true. Inboxes and queues ask an outbox by this method whether it writes
+// each message in the transaction that the message's context carries. They refuse a publisher
+// without it: that would send messages of a handler whose transaction is rolled back afterwards.
+// Give the method to a publisher of your own only if that is true, or if it stands in for an outbox
+// in a test.
 func (p *Publisher) PublishesInTx() bool { return p != nil }
 
 // autocommit writes the messages in a transaction of their own.

@@ -14,9 +14,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a
+// sourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a
 // [Source], if that could not be read.
-const SourceMetadata = "postbox_source_metadata"
+const sourceMetadata = "postbox_source_metadata"
 
 // sourceRow is a row as watermill-sql wrote it.
 type sourceRow struct {
@@ -122,7 +122,7 @@ func (d decoder) key(topic string, msg *message.Message) (key string, err error)
 func (d decoder) remains(row sourceRow) map[string]string {
 	metadata, err := d.metadata(row)
 	if err != nil {
-		return map[string]string{SourceMetadata: string(row.metadata)}
+		return map[string]string{sourceMetadata: string(row.metadata)}
 	}
 	return metadata
 }

@@ -151,7 +151,7 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 		raw, err := letters.DeadLetter(w.t.Context(), list[1].ID)
 		require.NoError(w.t, err)
 		require.Equal(w.t, []byte{0xff, 0x00}, []byte(raw.Payload))
-		require.JSONEq(w.t, `{"n":1}`, raw.Metadata[SourceMetadata])
+		require.JSONEq(w.t, `{"n":1}`, raw.Metadata[sourceMetadata])
 
 		require.NoError(w.t, errorOf(letters.Requeue(w.t.Context(), admin.Filter{ID: list[0].ID}, admin.Again{})))
 		requeued := w.moved()[2]

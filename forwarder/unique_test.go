@@ -221,8 +221,7 @@ func TestPublisher_refuses_a_unique_key_that_says_nothing(t *testing.T) {
 	} {
 		err := publisher.Publish("topic", msg)
 		require.ErrorContains(t, err, want)
-		var permanent *postbox.PermanentError
-		require.ErrorAs(t, err, &permanent)
+		require.ErrorIs(t, err, postbox.ErrPermanent)
 	}
 	require.Zero(t, pending(t, database))
 }

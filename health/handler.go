@@ -15,7 +15,7 @@ const defaultWithin = 10 * time.Second
 // Alive returns the reasons why a restart of the process would help, joined; nil if there is none.
 func Alive(reporters ...Reporter) error {
 	now := time.Now()
-	return each(reporters, func(s State) error { return s.Alive(now) })
+	return each(reporters, func(s State) error { return s.alive(now) })
 }
 
 // IsReady returns the reasons why not all components process messages, joined; nil if there is
@@ -23,7 +23,7 @@ func Alive(reporters ...Reporter) error {
 // component asks its database about once a second.
 func IsReady(within time.Duration, reporters ...Reporter) error {
 	now := time.Now()
-	return each(reporters, func(s State) error { return s.Ready(now, cmp.Or(within, defaultWithin)) })
+	return each(reporters, func(s State) error { return s.ready(now, cmp.Or(within, defaultWithin)) })
 }
 
 func each(reporters []Reporter, problem func(s State) error) error {

@@ -48,8 +48,8 @@ func TestState_says_whether_a_restart_helps_and_whether_it_works(t *testing.T) {
 					require.ErrorContains(t, err, part)
 				}
 			}
-			want(c.state.Alive(now), c.dead)
-			want(c.state.Ready(now, 10*time.Second), c.notOK)
+			want(health.Alive(reported{c.state}), c.dead)
+			want(health.IsReady(0, reported{c.state}), c.notOK)
 		})
 	}
 }

@@ -46,9 +46,9 @@ type Reporter interface {
 // quarter of an hour.
 const turnTimeout = 20 * time.Minute
 
-// Alive returns nil unless the component has ended with an error, or its loop has not turned for 20
+// alive returns nil unless the component has ended with an error, or its loop has not turned for 20
 // minutes.
-func (s State) Alive(now time.Time) error {
+func (s State) alive(now time.Time) error {
 	switch {
 	case s.Phase == Stopped && s.Err != nil:
 		return fmt.Errorf("%s has stopped: %w", s.Name, s.Err)
@@ -59,10 +59,10 @@ func (s State) Alive(now time.Time) error {
 	}
 }
 
-// Ready returns nil if the component is running and its database has answered within the given
+// ready returns nil if the component is running and its database has answered within the given
 // time.
-func (s State) Ready(now time.Time, within time.Duration) error {
-	if err := s.Alive(now); err != nil {
+func (s State) ready(now time.Time, within time.Duration) error {
+	if err := s.alive(now); err != nil {
 		return err
 	}
 	switch {

@@ -35,10 +35,10 @@ type Config struct {
 	// message on. Negative turns the cache off.
 	CacheSize int
 	// MaxPayload is the maximum size in bytes of payload and metadata together that a queue
-	// accepts. A larger message is a [postbox.PermanentError], with which middleware.Defer makes it
-	// a dead letter. Defaults to 16 MiB. MySQL needs a max_allowed_packet above the largest message
-	// that a broker delivers: a larger one cannot become a dead letter either, and comes again and
-	// again.
+	// accepts. A larger message is a [postbox.Permanent] error, with which middleware.Defer makes
+	// it a dead letter. Defaults to 16 MiB. MySQL needs a max_allowed_packet above the largest
+	// message that a broker delivers: a larger one cannot become a dead letter either, and comes
+	// again and again.
 	MaxPayload int
 	// TxOptions are the options of the transactions in which handlers run, such as an isolation
 	// level. Defaults to the database's own. Transactions that end with a serialization failure are

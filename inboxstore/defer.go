@@ -34,7 +34,7 @@ import (
 // does not affect the messages that arrived with it. When ctx ends, Defer returns immediately.
 // Then, and after every other error, the message may still have been stored if its commit had
 // begun. Deliver it again: a message that was stored is then a duplicate. The same applies after a
-// crash. A message that no later delivery could store either is a [postbox.PermanentError]: it is
+// crash. A message that no later delivery could store either is a [postbox.Permanent] error: it is
 // nil or too large, its key has no message id, its id or ordering key is too long, or its delay
 // cannot be read. After [Store.Close] the error is [postbox.ErrClosed].
 //
@@ -90,7 +90,7 @@ func checkMessage(key Key, msg *message.Message) error {
 	if msg == nil {
 		return postbox.Permanent(errors.New("the message is nil"))
 	}
-	return key.Validate()
+	return key.validate()
 }
 
 // draft returns the message in its stored form.

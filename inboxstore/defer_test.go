@@ -178,8 +178,7 @@ func TestDefer_applies_delay_metadata_by_the_clock_of_the_database(t *testing.T)
 		bad.Metadata.Set(delay.DelayedForKey, "soon")
 		_, err = store.Defer(t.Context(), "q", deferKey("bad"), bad)
 		require.ErrorContains(t, err, delay.DelayedForKey)
-		var permanent *postbox.PermanentError
-		require.ErrorAs(t, err, &permanent)
+		require.ErrorIs(t, err, postbox.ErrPermanent)
 	})
 }
 
@@ -211,8 +210,7 @@ func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 	msg.Metadata.Set("12345", "123456")
 	_, err := store.Defer(t.Context(), "q", deferKey("1"), msg)
 	require.ErrorContains(t, err, "101 bytes and Config.MaxPayload is 100")
-	var permanent *postbox.PermanentError
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	msg.Payload = msg.Payload[:89]
 	_, err = store.Defer(t.Context(), "q", deferKey("1"), msg)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // recordTimeout bounds the write of a failure or a dead letter. The write does not depend on the
@@ -27,7 +28,7 @@ const recordTimeout = 30 * time.Second
 // store did not begin, RecordFailure writes to that transaction, since a pool may have no second
 // connection. If that transaction is rolled back, the failure is not counted.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
-	if err := key.Validate(); err != nil {
+	if err := key.validate(); err != nil {
 		return 0, fmt.Errorf("inbox: record failure: %w", err)
 	}
 	claim := key.bytes()
@@ -122,8 +123,7 @@ func sourceIn(ctx context.Context) string {
 
 // causeOf returns why an inbox gives up a message with this error.
 func causeOf(err error) dialect.Cause {
-	var permanent *postbox.PermanentError
-	if errors.As(err, &permanent) {
+	if verdict.IsPermanent(err) {
 		return dialect.CausePermanent
 	}
 	return dialect.CauseAttempts

@@ -21,10 +21,9 @@ type Key struct {
 
 var errNoMessageID = errors.New("the key has no MessageID, so all messages of its consumer and topic would be the same one: give each message an id of its own")
 
-// Validate returns a [postbox.PermanentError] if the key cannot tell messages apart, because it has
-// no MessageID. Stores take no such key: the second message would be a duplicate of the first, and
-// would be lost.
-func (k Key) Validate() error {
+// validate returns a permanent error if the key cannot tell messages apart, because it has no
+// MessageID: the second message would be a duplicate of the first, and would be lost.
+func (k Key) validate() error {
 	if k.MessageID == "" {
 		return postbox.Permanent(errNoMessageID)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // lenient makes MySQL and MariaDB cut off what is too long for a column, and report a warning only.
@@ -46,7 +47,7 @@ func TestDefer_refuses_values_that_not_every_database_can_store(t *testing.T) {
 			msg := message.NewMessage(ids.id, nil)
 			msg.Metadata.Set(postbox.MetadataOrderingKey, ids.key)
 			_, err := store.Defer(t.Context(), "queue", key, msg)
-			var permanent *postbox.PermanentError
+			var permanent *verdict.PermanentError
 			require.ErrorAs(t, err, &permanent, name)
 			require.ErrorContains(t, err, "65536 bytes, the limit is 65535", name)
 		}

@@ -66,7 +66,7 @@ var errPanicked = errors.New("the function did not return")
 
 func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
-	if err := key.Validate(); err != nil {
+	if err := key.validate(); err != nil {
 		return false, fmt.Errorf("inbox: %w", err)
 	}
 	if fn == nil {

@@ -15,6 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -354,10 +355,10 @@ func TestOnce_reports_each_delivery_as_what_it_was(t *testing.T) {
 	var mu sync.Mutex
 	reported := map[string]float64{}
 	described := database.Postbox()
-	described.Metrics = metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+	described.Metrics = instruments.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if i == metrics.Deliveries {
+		if i == instruments.Deliveries {
 			reported[labels[2]] += value
 		}
 	})

@@ -17,11 +17,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
+type held = inbox.Held
+
 // Store is the memory of an inbox in an SQL database. It is safe for concurrent use, by any number
 // of processes.
 type Store struct {
+	held
+
 	config     Config
-	core       *inbox.Core // shared with the code that processes the queues
+	core       *inbox.Core // shared with the code that processes the queues, which is why it is held
 	remembered *remembered
 	fit        atomic.Bool // set once the database has proved usable
 	consumers  consumers
@@ -52,16 +56,12 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 		TxOptions: config.TxOptions, CloseTimeout: config.CloseTimeout,
 	}, logger)
 	s := &Store{
-		config: config, core: core, process: spool.ProcessName(), logger: logger,
+		held: inbox.Hold(core), config: config, core: core, process: spool.ProcessName(), logger: logger,
 		remembered: remember(config.CacheSize), ingests: map[string]*ingest{},
 	}
 	s.histories = newHistories(s)
 	return s, nil
 }
-
-// Core is for package queue, which processes the queues of the store. Its type is internal, and may
-// change with any version.
-func (s *Store) Core() *inbox.Core { return s.core }
 
 // Close ends the cleanup, and waits for the running commits of [Store.Defer], at most 30 s for
 // each. It does not affect running handlers: [Store.Once] continues to work, but without the

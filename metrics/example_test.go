@@ -7,13 +7,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// A recorder of your own gets each measurement with its labels.
-func ExampleRecorderFunc() {
-	recorder := metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
-		fmt.Println(i.Name, value, labels)
-	})
-	database := postbox.Database{Dialect: postbox.PostgreSQL, Metrics: recorder} // for publishers, forwarders, stores and queues
+// printer is a recorder of your own.
+type printer struct{}
 
-	database.Metrics.Record(metrics.Stored, 1, "outbox", "outbox", "orders") // what a publisher does
+func (printer) Record(i *metrics.Instrument, value float64, labels ...string) {
+	fmt.Println(i.Name, value, labels)
+}
+
+// A recorder of your own gets each measurement with its labels.
+func ExampleRecorder() {
+	database := postbox.Database{Dialect: postbox.PostgreSQL, Metrics: printer{}} // for publishers, forwarders, stores and queues
+
+	stored := &metrics.Instrument{Name: "postbox.messages.stored", Kind: metrics.Counter}
+	database.Metrics.Record(stored, 1, "outbox", "outbox", "orders") // what a publisher does
 	// Output: postbox.messages.stored 1 [outbox outbox orders]
 }

@@ -1,30 +1,20 @@
 package metrics
 
 // Kind says what the values of an instrument mean.
-type Kind int
+type Kind string
 
+// The kinds of instruments, as OpenTelemetry names them.
 const (
 	// Counter is a sum: each value is added to it, and none is negative.
-	Counter Kind = iota
+	Counter Kind = "counter"
 	// Histogram is a distribution of values.
-	Histogram
+	Histogram Kind = "histogram"
 	// Gauge has the last value.
-	Gauge
+	Gauge Kind = "gauge"
 )
 
-// String returns the kind as OpenTelemetry names it.
-func (k Kind) String() string {
-	switch k {
-	case Counter:
-		return "counter"
-	case Histogram:
-		return "histogram"
-	default:
-		return "gauge"
-	}
-}
-
-// Instrument is one thing that Postbox measures. Do not change it.
+// Instrument is one thing that Postbox measures: docs/metrics.md has all of them. There is one for
+// each name as long as the process lives. Do not change it.
 type Instrument struct {
 	// Name is the name in OpenTelemetry's form, with dots.
 	Name string
@@ -69,25 +59,4 @@ type Series interface {
 	// RecordAll records each of several values, as so many calls of Record do. It must not keep the
 	// slice.
 	RecordAll(values []float64)
-}
-
-// SeriesFunc is a function that is a [Series].
-type SeriesFunc func(value float64)
-
-// Record calls the function.
-func (f SeriesFunc) Record(value float64) { f(value) }
-
-// RecordAll calls the function for each value.
-func (f SeriesFunc) RecordAll(values []float64) {
-	for _, value := range values {
-		f(value)
-	}
-}
-
-// RecorderFunc is a function that is a [Recorder].
-type RecorderFunc func(instrument *Instrument, value float64, labels ...string)
-
-// Record calls the function.
-func (f RecorderFunc) Record(instrument *Instrument, value float64, labels ...string) {
-	f(instrument, value, labels...)
 }

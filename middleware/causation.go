@@ -55,10 +55,10 @@ func (c CausationConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Causation is a middleware that records in each message where it comes from. A message that the
-// handler produces gets, in its metadata, the correlation id of the handled message, or else its
-// UUID; that UUID as its causation id; and the causation path of the handled message with one more
-// hop. See [postbox.MetadataCorrelationID], [postbox.MetadataCausationID] and
+// Causation returns a middleware that records in each message where it comes from. A message that
+// the handler produces gets, in its metadata, the correlation id of the handled message, or else
+// its UUID; that UUID as its causation id; and the causation path of the handled message with one
+// more hop. See [postbox.MetadataCorrelationID], [postbox.MetadataCausationID] and
 // [postbox.MetadataCausationPath].
 //
 // That applies to messages that the handler returns, and to those that it publishes through a
@@ -67,36 +67,29 @@ func (c CausationConfig) validate() error {
 // uses [postbox.CausationFromContext] itself. Keys that already have a value are kept.
 //
 // A path at its limit means that modules answer each other in a circle: the handler does not run,
-// and the error is a [postbox.PermanentError] that prints the path. The error for a path that
+// and the error is a [postbox.Permanent] error that prints the path. The error for a path that
 // cannot be read is permanent too. An inbox, or another middleware that handles errors, has to be
 // around Causation to make a dead letter of the message: add the inbox first and Causation after
 // it. A message without a UUID cannot be named as a cause, and appears in the path alone.
 //
 // Causation keeps no state and costs no round trip. It is safe for concurrent use by any number of
-// handlers.
-type Causation struct {
-	config CausationConfig
-}
-
-// NewCausation returns the middleware for the handlers of a module.
-func NewCausation(config CausationConfig) (*Causation, error) {
+// handlers. Errors of the handler pass through it as they are.
+func Causation(config CausationConfig) (message.HandlerMiddleware, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("causation: invalid config: %w", err)
 	}
-	return &Causation{config: config}, nil
+	return config.middleware, nil
 }
 
-// Middleware is Causation as Watermill's router takes it. Errors of the handler pass through it as
-// they are.
-func (c *Causation) Middleware(h message.HandlerFunc) message.HandlerFunc {
+func (c CausationConfig) middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		hop := postbox.Hop{Module: c.config.Module, EventType: c.config.EventType(msg)}
+		hop := postbox.Hop{Module: c.Module, EventType: c.EventType(msg)}
 		causation, err := postbox.CausationOf(msg, hop)
 		if err != nil {
 			return nil, err
 		}
-		if len(causation.Path) > c.config.MaxHops {
+		if len(causation.Path) > c.MaxHops {
 			return nil, c.tooFar(causation.Path)
 		}
 		before := msg.Context()
@@ -109,13 +102,13 @@ func (c *Causation) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 // tooFar returns the error for a path that would exceed the limit with its last hop. The text
 // begins with the limit, since a store of errors may cut off the end of a long path.
-func (c *Causation) tooFar(path []postbox.Hop) error {
+func (c CausationConfig) tooFar(path []postbox.Hop) error {
 	hops := make([]string, len(path)-1)
 	for i := range hops {
 		hops[i] = path[i].String()
 	}
 	return postbox.Permanent(fmt.Errorf("causation path: the limit of %d hops is reached, %s would be one more: %s",
-		c.config.MaxHops, path[len(path)-1], strings.Join(hops, " → ")))
+		c.MaxHops, path[len(path)-1], strings.Join(hops, " → ")))
 }
 
 // stampAll stamps the messages that a handler returned. If one of them is the handled message, a

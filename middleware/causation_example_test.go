@@ -11,12 +11,12 @@ import (
 
 // Two modules that answer each other: each message says where it comes from, until the limit ends
 // the loop. In a router, the inbox goes around it: AddMiddleware(inbox.Middleware,
-// causation.Middleware).
+// causation).
 func ExampleCausation() {
 	answer := func(module, uuid, name string) message.HandlerFunc {
-		causation, err := middleware.NewCausation(middleware.CausationConfig{Module: module, MaxHops: 3})
+		causation, err := middleware.Causation(middleware.CausationConfig{Module: module, MaxHops: 3})
 		must(err)
-		return causation.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return causation(func(*message.Message) ([]*message.Message, error) {
 			out := message.NewMessage(uuid, nil)
 			out.Metadata.Set("name", name) // Watermill's CQRS marshalers do so
 			return []*message.Message{out}, nil

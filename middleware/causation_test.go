@@ -50,12 +50,12 @@ func newMonolith(t *testing.T, database *testdb.Database) *monolith {
 func (m *monolith) module(t *testing.T, router *message.Router, config middleware.CausationConfig, from, to string, h message.HandlerFunc) {
 	t.Helper()
 	router.AddHandler(config.Module, from, m.channel, to, forwarder.KeepOpen(m.channel), h).
-		AddMiddleware(m.inbox.Middleware, causationFor(t, config).Middleware)
+		AddMiddleware(m.inbox.Middleware, causationFor(t, config))
 }
 
-func causationFor(t *testing.T, config middleware.CausationConfig) *middleware.Causation {
+func causationFor(t *testing.T, config middleware.CausationConfig) message.HandlerMiddleware {
 	t.Helper()
-	causation, err := middleware.NewCausation(config)
+	causation, err := middleware.Causation(config)
 	require.NoError(t, err)
 	return causation
 }
@@ -76,7 +76,7 @@ func TestCausation_travels_through_inbox_and_outbox_of_three_modules(t *testing.
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		m := newMonolith(t, database)
 		payment := named("payment", "PaymentTaken")
-		payment.Metadata.Set(postbox.MetadataSchemaVersion, "2")
+		payment.Metadata.Set("schema_version", "2")
 		heard := map[string]<-chan *message.Message{}
 		for _, topic := range []string{"taken", "packed", "sent"} {
 			var err error
@@ -95,7 +95,7 @@ func TestCausation_travels_through_inbox_and_outbox_of_three_modules(t *testing.
 		for topic, want := range map[string]message.Metadata{
 			"taken": {
 				postbox.MetadataCorrelationID: "order", postbox.MetadataCausationID: "order", postbox.MetadataCausationPath: `["payments/OrderPlaced"]`,
-				postbox.MetadataSchemaVersion: "2", "name": "PaymentTaken",
+				"schema_version": "2", "name": "PaymentTaken",
 			},
 			"packed": {
 				postbox.MetadataCorrelationID: "order", postbox.MetadataCausationID: "payment",
@@ -169,7 +169,7 @@ func TestCausation_limit_counts_hops_and_keeps_the_handler_from_running(t *testi
 		1: {Module: "me", MaxHops: 1}, 3: {Module: "me", MaxHops: 3}, 32: {Module: "me"},
 	} {
 		runs := 0
-		h := causationFor(t, config).Middleware(func(*message.Message) ([]*message.Message, error) {
+		h := causationFor(t, config)(func(*message.Message) ([]*message.Message, error) {
 			runs++
 			return []*message.Message{named("next", "Event")}, nil
 		})
@@ -180,8 +180,7 @@ func TestCausation_limit_counts_hops_and_keeps_the_handler_from_running(t *testi
 			msg = produced[0]
 		}
 		_, err := h(msg)
-		var permanent *postbox.PermanentError
-		require.ErrorAs(t, err, &permanent)
+		require.ErrorIs(t, err, postbox.ErrPermanent)
 		require.Equal(t, limit, runs)
 		require.Equal(t, limit, strings.Count(err.Error(), " → ")+1, "the whole path")
 	}
@@ -193,7 +192,7 @@ func TestCausation_path_that_cannot_be_read_is_dead_at_once(t *testing.T) {
 	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
 	msg := message.NewMessage("1", nil)
 	msg.Metadata.Set(postbox.MetadataCausationPath, "orders > payments")
-	_, err := inbox.Process(t.Context(), msg, causationFor(t, middleware.CausationConfig{Module: "me"}).Middleware(handler(succeed)))
+	_, err := inbox.Process(t.Context(), msg, causationFor(t, middleware.CausationConfig{Module: "me"})(handler(succeed)))
 	require.NoError(t, err)
 	effects, _, dead := counts(t, database)
 	require.Equal(t, []int{0, 1}, []int{effects, dead})
@@ -206,7 +205,7 @@ func TestCausation_is_in_the_context_while_the_handler_runs(t *testing.T) {
 	msg := message.NewMessageWithContext(context.WithValue(t.Context(), mark{}, "mine"), "1", nil)
 	before := msg.Context()
 	config := middleware.CausationConfig{Module: "me", EventType: func(msg *message.Message) string { return "type of " + msg.UUID }}
-	_, err := causationFor(t, config).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	_, err := causationFor(t, config)(func(msg *message.Message) ([]*message.Message, error) {
 		causation, ok := postbox.CausationFromContext(msg.Context())
 		require.True(t, ok)
 		require.Equal(t, "1", causation.CausationID)
@@ -225,7 +224,7 @@ func TestCausation_changes_no_metadata_that_others_have(t *testing.T) {
 	shared := message.Metadata{postbox.MetadataCorrelationID: "mine"}
 	first, second := message.NewMessage("2", nil), message.NewMessage("3", nil)
 	first.Metadata, second.Metadata = shared, nil
-	h := causationFor(t, config).Middleware(returning(first, second, handled))
+	h := causationFor(t, config)(returning(first, second, handled))
 	for range 2 { // a retry further out
 		produced, err := h(handled)
 		require.NoError(t, err)
@@ -243,7 +242,7 @@ func TestCausation_changes_no_metadata_that_others_have(t *testing.T) {
 
 func TestCausation_of_a_message_without_id_is_its_path(t *testing.T) {
 	t.Parallel()
-	produced, err := causationFor(t, middleware.CausationConfig{Module: "me"}).Middleware(returning(message.NewMessage("2", nil)))(named("", "Event"))
+	produced, err := causationFor(t, middleware.CausationConfig{Module: "me"})(returning(message.NewMessage("2", nil)))(named("", "Event"))
 	require.NoError(t, err)
 	require.Equal(t, message.Metadata{postbox.MetadataCausationPath: `["me/Event"]`}, produced[0].Metadata)
 }
@@ -273,7 +272,7 @@ func TestCausation_names_survive_the_outbox(t *testing.T) {
 
 func TestCausation_bad_config_names_the_fields(t *testing.T) {
 	t.Parallel()
-	_, err := middleware.NewCausation(middleware.CausationConfig{MaxHops: -1})
+	_, err := middleware.Causation(middleware.CausationConfig{MaxHops: -1})
 	require.ErrorContains(t, err, "Module: it is empty")
 	require.ErrorContains(t, err, "MaxHops: -1 is not positive")
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // DeferStore is the store that [Defer] needs; [inboxstore.Store] is one.
 type DeferStore interface {
 	// Defer claims the key and stores the message in a queue, both or neither. It returns false if
-	// the key has a committed claim. An error is a [postbox.PermanentError] if no later call could
+	// the key has a committed claim. An error is a [postbox.Permanent] error if no later call could
 	// store the message either.
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
 	// Bury is that of [InboxStore]: messages that can never be stored become dead letters.
@@ -52,10 +53,10 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 // values the message has there. The delivered message stays as it is. Two handlers that defer to
 // the same queue store a message of the same topic once.
 //
-// A message that no later delivery could store either (a [postbox.PermanentError]: it is too large,
-// has no id, its delay cannot be read, and the like) becomes a dead letter, as delivered, of the
-// consumer "queue " and the queue's name. It is acked. After any other error the middleware returns
-// the error after a pause, which ends with the message's context. The router then nacks the
+// A message that no later delivery could store either (a [postbox.Permanent] error: it is too
+// large, has no id, its delay cannot be read, and the like) becomes a dead letter, as delivered, of
+// the consumer "queue " and the queue's name. It is acked. After any other error the middleware
+// returns the error after a pause, which ends with the message's context. The router then nacks the
 // message, and the broker delivers it again. The broker does so after a crash too; a message that
 // was committed before is then a duplicate, and is acked.
 func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
@@ -108,7 +109,7 @@ func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 		stored.Metadata = d.metadata(msg, cmp.Or(source, d.config.Topic))
 		_, err = d.store.Defer(ctx, d.queue, key, stored)
 	}
-	if isPermanent(err) {
+	if verdict.IsPermanent(err) {
 		return bury(ctx, d.store, key, msg, 0, err)
 	}
 	return err
@@ -129,12 +130,6 @@ func bury(ctx context.Context, store burier, key inboxstore.Key, msg *message.Me
 	return nil
 }
 
-// isPermanent says whether no retry can cure an error.
-func isPermanent(err error) bool {
-	var permanent *postbox.PermanentError
-	return errors.As(err, &permanent)
-}
-
 // metadata returns the metadata of the message, with the values that would be lost when it leaves
 // its broker. A producer cannot set these: receipts, replays and operators take the topic for where
 // the message came from.
@@ -147,7 +142,7 @@ func (d *deferral) metadata(msg *message.Message, source string) message.Metadat
 	if source != "" {
 		metadata[postbox.MetadataSourceTopic] = source
 	}
-	switch key := captured[postbox.MetadataKafkaKey]; {
+	switch key := captured[spool.KafkaKey]; {
 	case d.config.OrderingKey != nil:
 		if key := d.config.OrderingKey(msg); key != metadata[postbox.MetadataOrderingKey] {
 			metadata[postbox.MetadataOrderingKey] = key

@@ -22,7 +22,8 @@ type DeferConfig struct {
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
-	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
+	// WithoutID names a message that has no id: see [BrokerCoordinates] and [PayloadHash]. By
+	// default each delivery of such a message becomes a dead letter, since any name can be wrong.
 	WithoutID func(msg *message.Message) (string, error)
 
 	// Capture returns what the broker knows of a message and the message does not carry, as
@@ -30,7 +31,7 @@ type DeferConfig struct {
 	// there. Defaults to nothing.
 	Capture func(msg *message.Message) map[string]string
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults
-	// to the metadata [postbox.MetadataOrderingKey], else the [postbox.MetadataKafkaKey] that
+	// to the metadata [postbox.MetadataOrderingKey], else the kafkabroker.KeyMetadata that
 	// Capture returned, unless that is the UUID.
 	OrderingKey func(msg *message.Message) string
 
@@ -45,9 +46,6 @@ type DeferConfig struct {
 func (c *DeferConfig) setDefaults() {
 	if c.MessageID == nil {
 		c.MessageID = func(msg *message.Message) string { return msg.UUID }
-	}
-	if c.WithoutID == nil {
-		c.WithoutID = RefuseWithoutID
 	}
 	if c.Capture == nil {
 		c.Capture = func(*message.Message) map[string]string { return nil }

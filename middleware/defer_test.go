@@ -17,6 +17,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -98,7 +99,7 @@ func TestDefer_G5_stores_each_message_of_a_topic_once_in_each_queue(t *testing.T
 func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 	t.Parallel()
 	capture := func(*message.Message) map[string]string {
-		return map[string]string{postbox.MetadataKafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
+		return map[string]string{spool.KafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
 	}
 	for name, test := range map[string]struct {
 		config   middleware.DeferConfig
@@ -118,26 +119,26 @@ func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 			want: message.Metadata{postbox.MetadataSourceTopic: "orders"},
 		},
 		"nobody knows the topic": {
-			metadata: message.Metadata{postbox.MetadataSourceTopic: "first", postbox.MetadataKafkaKey: "mine"},
+			metadata: message.Metadata{postbox.MetadataSourceTopic: "first", spool.KafkaKey: "mine"},
 			want:     message.Metadata{},
 		},
 		"broker": {
 			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{"both": "by the message"},
 			want: message.Metadata{
 				"captured": "by the broker", "both": "by the broker",
-				postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "customer 7",
+				spool.KafkaKey: "customer 7", postbox.MetadataOrderingKey: "customer 7",
 			},
 		},
 		"broker, and a key of its own": {
 			config: middleware.DeferConfig{Capture: capture}, metadata: message.Metadata{postbox.MetadataOrderingKey: "own"},
 			want: message.Metadata{
 				"captured": "by the broker", "both": "by the broker",
-				postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "own",
+				spool.KafkaKey: "customer 7", postbox.MetadataOrderingKey: "own",
 			},
 		},
 		"broker, key is the UUID": {
 			config: middleware.DeferConfig{Capture: capture}, id: "customer 7",
-			want: message.Metadata{"captured": "by the broker", "both": "by the broker", postbox.MetadataKafkaKey: "customer 7"},
+			want: message.Metadata{"captured": "by the broker", "both": "by the broker", spool.KafkaKey: "customer 7"},
 		},
 		"ordering key": {
 			config:   middleware.DeferConfig{OrderingKey: func(msg *message.Message) string { return msg.Metadata.Get("customer") }},
@@ -148,7 +149,7 @@ func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 			config:   middleware.DeferConfig{OrderingKey: func(*message.Message) string { return "" }, Capture: capture},
 			metadata: message.Metadata{postbox.MetadataOrderingKey: "own"},
 			want: message.Metadata{
-				"captured": "by the broker", "both": "by the broker", postbox.MetadataKafkaKey: "customer 7", postbox.MetadataOrderingKey: "",
+				"captured": "by the broker", "both": "by the broker", spool.KafkaKey: "customer 7", postbox.MetadataOrderingKey: "",
 			},
 		},
 	} {

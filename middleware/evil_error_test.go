@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
@@ -20,8 +21,8 @@ var evilErrors = map[string]error{
 	"opError":       (*net.OpError)(nil),
 	"pqError":       (*pq.Error)(nil),
 	"wrapped":       fmt.Errorf("wrapped: %w", (*pq.Error)(nil)),
-	"nilPermanent":  (*postbox.PermanentError)(nil),
-	"nilRetryAfter": (*postbox.RetryAfterError)(nil),
+	"nilPermanent":  (*verdict.PermanentError)(nil),
+	"nilRetryAfter": (*verdict.RetryAfterError)(nil),
 }
 
 // deadAfterThree delivers a message for each of the errors until it is dead.

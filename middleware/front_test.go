@@ -20,6 +20,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/internal/unique"
 	"github.com/postbox-go/watermill-postbox/middleware"
@@ -233,7 +234,7 @@ func TestInbox_control_metadata_from_outside_has_no_effect(t *testing.T) {
 			msg := message.NewMessage(id, nil)
 			msg.Metadata = message.Metadata{
 				unique.Key: "alice", unique.Mode: mode, delay.DelayedForKey: "8760h",
-				postbox.MetadataSourceTopic: "balances", postbox.MetadataKafkaKey: "alice", postbox.MetadataOrderingKey: "mine", "own": "stays",
+				postbox.MetadataSourceTopic: "balances", spool.KafkaKey: "alice", postbox.MetadataOrderingKey: "mine", "own": "stays",
 			}
 			sent := msg.Copy()
 			fresh, err := inbox.Process(t.Context(), msg, func(msg *message.Message) ([]*message.Message, error) {

@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -71,7 +72,7 @@ func TestReplay_a_producer_does_not_name_the_source_of_its_message(t *testing.T)
 		require.NoError(t, err)
 		msg := message.NewMessage("a", []byte("x"))
 		msg.Metadata.Set(postbox.MetadataSourceTopic, "victim")
-		msg.Metadata.Set(postbox.MetadataKafkaKey, "key of another")
+		msg.Metadata.Set(spool.KafkaKey, "key of another")
 		msg.Metadata.Set("own", "yes")
 		_, err = inbox.Process(t.Context(), msg, func(*message.Message) ([]*message.Message, error) { return nil, nil })
 		require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestReplay_a_producer_does_not_name_the_source_of_its_message(t *testing.T)
 		metadata := map[string]string{}
 		require.NoError(t, json.Unmarshal(encoded, &metadata))
 		require.NotContains(t, metadata, postbox.MetadataSourceTopic)
-		require.NotContains(t, metadata, postbox.MetadataKafkaKey)
+		require.NotContains(t, metadata, spool.KafkaKey)
 		require.Equal(t, "yes", metadata["own"])
 	})
 }

@@ -11,24 +11,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// ErrNoMessageID is the error of a message without an id, unless the config says how to name it. It
-// is a [postbox.PermanentError].
-var ErrNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash"))
+// errNoMessageID is the error of a message without an id, unless the config says how to name it.
+var errNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash"))
 
 // nameWithoutID returns what withoutID says of a message without an id. It is an error to say
 // nothing.
 func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (string, error) {
+	if withoutID == nil {
+		return "", errNoMessageID
+	}
 	name, err := withoutID(msg)
 	if err == nil && name == "" {
-		err = ErrNoMessageID
+		err = errNoMessageID
 	}
 	return name, usererror.Checked(err)
 }
-
-// RefuseWithoutID refuses the message with [ErrNoMessageID]: each delivery of it becomes a dead
-// letter, with a new id, until an operator decides. This is the default, since any other choice can
-// be wrong.
-func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
 
 // BrokerCoordinates identifies the message by its place in the broker, for example topic,
 // partition, offset and time in Kafka as kafkabroker.Coordinates returns them. If a producer sends
@@ -38,7 +35,7 @@ func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) fu
 		if name, ok := coordinates(msg); ok && name != "" {
 			return name, nil
 		}
-		return "", ErrNoMessageID
+		return "", errNoMessageID
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // InboxStore is the store that an inbox needs; [inboxstore.Store] is one. It is safe for concurrent
@@ -135,7 +136,7 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	attempts := 0
 	if err == nil {
 		processed, attempts, err = i.process(ctx, key, carried, msg, h)
-	} else if isPermanent(err) {
+	} else if verdict.IsPermanent(err) {
 		err = bury(ctx, i.store, key, msg, 0, err)
 	}
 	i.brake.ended(ctx, attempts, err)
@@ -236,7 +237,7 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 	if err != nil {
 		return 0, errors.Join(cause, err)
 	}
-	if !retries.Exhausted(i.config.Retry, attempts) && !isPermanent(cause) {
+	if !retries.Exhausted(i.config.Retry, attempts) && !verdict.IsPermanent(cause) {
 		return attempts, cause
 	}
 	return 0, bury(ctx, i.store, key, came.stored(), attempts, cause)

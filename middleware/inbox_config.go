@@ -27,11 +27,12 @@ type InboxConfig struct {
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
-	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
+	// WithoutID names a message that has no id: see [BrokerCoordinates] and [PayloadHash]. By
+	// default each delivery of such a message becomes a dead letter, since any name can be wrong.
 	WithoutID func(msg *message.Message) (string, error)
 
 	// Outbox takes the messages that the handler returns, through the transaction in their context:
-	// a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a handler
+	// a forwarder.Publisher, or another one with PublishesInTx. Without it, a handler
 	// that returns messages fails.
 	Outbox message.Publisher
 	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's
@@ -80,9 +81,6 @@ type InboxConfig struct {
 func (c *InboxConfig) setDefaults() {
 	if c.MessageID == nil {
 		c.MessageID = func(msg *message.Message) string { return msg.UUID }
-	}
-	if c.WithoutID == nil {
-		c.WithoutID = RefuseWithoutID
 	}
 	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
 }

@@ -8,6 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // latePause is the longest pause after a deadline has passed. The context cannot end the pause
@@ -36,7 +37,7 @@ func (b *brake) ended(ctx context.Context, attempts int, err error) {
 	if err == nil {
 		return
 	}
-	var later *postbox.RetryAfterError
+	var later *verdict.RetryAfterError
 	if errors.As(err, &later) {
 		pause(ctx, later.After)
 	} else {

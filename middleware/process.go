@@ -28,7 +28,7 @@ func Process(h message.HandlerFunc) message.HandlerFunc { return process(emitter
 
 // ProcessConfig says where the messages go that a handler of a queue returns.
 type ProcessConfig struct {
-	// Outbox takes them: a forwarder.Publisher, or another [postbox.TransactionalPublisher].
+	// Outbox takes them: a forwarder.Publisher, or another one with PublishesInTx.
 	// Required.
 	Outbox message.Publisher
 	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's

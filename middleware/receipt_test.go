@@ -94,7 +94,7 @@ func TestInbox_publishes_no_receipt_of_a_receipt_or_of_a_dead_letter(t *testing.
 	database := testdb.SQLite(t)
 	inbox := inboxFor(t, database, withReceipts)
 	receipt := message.NewMessage("receipt", nil)
-	receipt.Metadata.Set(postbox.MetadataReceipt, "1")
+	receipt.Metadata.Set("postbox_receipt", "1")
 	fresh, err := inbox.Process(t.Context(), receipt, func(msg *message.Message) ([]*message.Message, error) {
 		msg.Metadata = nil // which does not make it another message
 		return nil, nil

@@ -109,7 +109,7 @@ func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishH
 	})
 	var mu sync.Mutex
 	ran := 0
-	k.drain(spool.QueuePrefix+name, config.Mode == queue.Single, func(ctx context.Context) error {
+	k.drain(spool.QueuePrefix+name, config.Unordered, func(ctx context.Context) error {
 		received, err := subscriber.Subscribe(ctx, name)
 		if err != nil {
 			return err

@@ -120,7 +120,7 @@ func TestKit_single_mode_passes_waiting_messages(t *testing.T) {
 		require.NoError(t, err)
 	}
 	config := queue.Config{
-		Mode: queue.Single, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter},
+		Unordered: true, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter},
 	}
 	require.Equal(t, 3, kit.Drain("fraud", config, func(msg *message.Message) error {
 		if msg.UUID == "0" {

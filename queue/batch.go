@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -46,7 +47,7 @@ type Batch struct {
 
 // NewBatch returns a batch handler for a queue of the store. A nil logger logs nothing.
 func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config BatchConfig, logger watermill.LoggerAdapter) (*Batch, error) {
-	if store == nil || store.Core() == nil {
+	if store == nil || inbox.CoreOf(store) == nil {
 		return nil, errors.New("queue batch: the store is nil, or was not made by inboxstore.New")
 	}
 	if handler == nil {
@@ -56,10 +57,10 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 		return nil, fmt.Errorf("queue batch: %w", err)
 	}
 	config.setDefaults()
-	if err := config.validate(store.Core().Statements.Kind); err != nil {
+	if err := config.validate(inbox.CoreOf(store).Statements.Kind); err != nil {
 		return nil, fmt.Errorf("queue batch: invalid config: %w", err)
 	}
-	settings, err := config.drainer(store.Core())
+	settings, err := config.drainer(inbox.CoreOf(store))
 	if err != nil {
 		return nil, fmt.Errorf("queue batch: invalid config: %w", err)
 	}
@@ -67,7 +68,7 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 		logger = watermill.NopLogger{}
 	}
 	b := &Batch{config: config, handler: handler}
-	b.queue = newQueue(store.Core(), name, config.Worker, logger)
+	b.queue = newQueue(inbox.CoreOf(store), name, config.Worker, logger)
 	b.queue.drain(batches{b}, settings)
 	return b, nil
 }

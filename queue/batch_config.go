@@ -47,9 +47,9 @@ type BatchConfig struct {
 	// handles the queue, so that batches are as large as possible.
 	PerKey bool
 
-	// Worker holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode
-	// or a MicroBatch is an error. Within a batch, messages are in the order in which they were
-	// stored.
+	// Worker holds the other settings. Concurrency defaults to 1: one batch after the other.
+	// Unordered or a MicroBatch is an error. Within a batch, messages are in the order in which
+	// they were stored.
 	Worker Config
 }
 
@@ -78,8 +78,8 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 	if c.PerKey && c.Age == 0 && c.Schedule == "" {
 		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
 	}
-	if c.Worker.MicroBatch > 1 || c.Worker.Mode != Sequential {
-		problems = append(problems, errors.New("Worker: leave out Mode and MicroBatch, which are for a Subscriber"))
+	if c.Worker.MicroBatch > 1 || c.Worker.Unordered {
+		problems = append(problems, errors.New("Worker: leave out Unordered and MicroBatch, which are for a Subscriber"))
 	}
 	if _, err := c.rule().Times(); err != nil {
 		problems = append(problems, err)

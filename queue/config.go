@@ -24,17 +24,6 @@ const (
 	defaultMaxAttempts = 15
 )
 
-// Mode says how the messages of a queue depend on each other.
-type Mode int
-
-const (
-	// Sequential handles messages with the same ordering key one at a time, oldest first, across
-	// all processes. Different keys run concurrently, and so do messages without a key.
-	Sequential Mode = iota
-	// Single handles each message independently, whatever its key.
-	Single
-)
-
 // HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has
 // attempts left, its key always waits; other keys continue.
 type HeadPolicy int
@@ -63,11 +52,24 @@ type Failure struct {
 	Attempts int
 }
 
+// Poison says where dead letters are published, with the metadata of Watermill's PoisonQueue.
+type Poison struct {
+	// Outbox must be the publisher of an outbox, because it writes in the transaction that buries
+	// the message. While it rejects a dead letter, the key of that message waits. After a
+	// [postbox.Permanent] error the message is a dead letter without being published, and the log
+	// says so; a publisher of your own must return that error before it executes a statement, since
+	// PostgreSQL executes nothing after one that failed.
+	Outbox message.Publisher
+	Topic  string
+}
+
 // Config says how a queue is processed. Operators can change some settings for all processes: see
 // admin.ChangeSettings.
 type Config struct {
-	// Mode is [Sequential] unless it is set to [Single].
-	Mode Mode
+	// Unordered handles each message by itself, whatever its key. By default messages with the same
+	// ordering key are handled one at a time, oldest first, across all processes. Different keys
+	// run concurrently, and so do messages without a key.
+	Unordered bool
 	// Head is what happens to a key whose oldest message keeps failing. Defaults to [SkipHead].
 	Head HeadPolicy
 
@@ -115,14 +117,8 @@ type Config struct {
 	// for alarms: a crash may lose the call. Close waits for the call up to the store's close
 	// timeout, then ends its context. After two more seconds Close returns without it.
 	OnDead func(ctx context.Context, failure Failure)
-	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of
-	// Watermill's PoisonQueue. PoisonOutbox must be the publisher of an outbox, because it writes
-	// in the transaction that buries the message. While it rejects a dead letter, the key of that
-	// message waits. After a [postbox.PermanentError] the message is a dead letter without being
-	// published, and the log says so; a publisher of your own must return that error before it
-	// executes a statement, since PostgreSQL executes nothing after one that failed.
-	PoisonOutbox message.Publisher
-	PoisonTopic  string
+	// Poison, if set, says where each dead letter is published, too. Defaults to nowhere.
+	Poison Poison
 
 	// History is how long messages that are done are kept, for inspection and for audits. Defaults
 	// to not at all.
@@ -149,9 +145,6 @@ func (c *Config) setDefaults() {
 // validate returns all problems of the configuration, for a database of that kind.
 func (c Config) validate(kind dialect.Kind) error {
 	problems := []error{drain.Valid(c.Tuning, c.Concurrency, c.Retry, kind), drain.Positive("MicroBatch", c.MicroBatch), spool.ValidLimits(c.Limits)}
-	if c.Mode < Sequential || c.Mode > Single {
-		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
-	}
 	if c.Head < SkipHead || c.Head > ParkHead {
 		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
@@ -161,17 +154,17 @@ func (c Config) validate(kind dialect.Kind) error {
 	if c.MicroBatch > c.PageSize {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
 	}
-	if c.FailuresInRow != 0 || c.OutageLimit != 0 {
-		problems = append(problems, errors.New("FailuresInRow and OutageLimit: leave them empty, since a queue has none"))
+	if c.FailuresInRow != 0 || c.OutageLimit != 0 || c.CloseTimeout != 0 {
+		problems = append(problems, errors.New("FailuresInRow, OutageLimit and CloseTimeout: leave them empty, since a queue has none"))
 	}
 	if c.History < 0 {
 		problems = append(problems, fmt.Errorf("History: %s is negative", c.History))
 	}
-	if (c.PoisonOutbox == nil) != (c.PoisonTopic == "") {
-		problems = append(problems, errors.New("PoisonOutbox and PoisonTopic: set both or none"))
+	if (c.Poison.Outbox == nil) != (c.Poison.Topic == "") {
+		problems = append(problems, errors.New("Poison: set both Outbox and Topic, or none"))
 	}
-	if err := given.Outbox(c.PoisonOutbox); err != nil {
-		problems = append(problems, fmt.Errorf("PoisonOutbox: %w", err))
+	if err := given.Outbox(c.Poison.Outbox); err != nil {
+		problems = append(problems, fmt.Errorf("Poison.Outbox: %w", err))
 	}
 	return errors.Join(problems...)
 }
@@ -180,7 +173,7 @@ func (c Config) validate(kind dialect.Kind) error {
 func (c Config) drainer(core *inbox.Core) drain.Config {
 	engine := drain.Tuned(c.Tuning, c.Concurrency, c.Retry)
 	engine.BatchSize = c.MicroBatch
-	engine.Head, engine.Unordered, engine.History, engine.Limits = drain.HeadPolicy(c.Head), c.Mode == Single, c.History, c.Limits
+	engine.Head, engine.Unordered, engine.History, engine.Limits = drain.HeadPolicy(c.Head), c.Unordered, c.History, c.Limits
 	engine.Close, engine.Local, engine.Unprepared = core.CloseTimeout, true, core.Prepared == nil
 	return engine
 }

@@ -13,27 +13,27 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // buried runs in the transaction that makes a message a dead letter. It publishes the letter, and
 // runs the hook after the commit. A letter that can never be published, because it is too large for
 // the outbox for example, does not keep the message and its key waiting.
 func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int, cause error) error {
-	if q.config.PoisonOutbox != nil {
+	if q.config.Poison.Outbox != nil {
 		msg := q.message(ctx, stored).Copy()
 		msg.SetContext(ctx)
 		msg.Metadata.Set(middleware.ReasonForPoisonedKey, spool.ErrorText(cause))
 		msg.Metadata.Set(middleware.PoisonedTopicKey, q.name)
 		msg.Metadata.Set(middleware.PoisonedHandlerKey, q.name)
 		msg.Metadata.Set(middleware.PoisonedSubscriberKey, "queue.Subscriber")
-		err := spool.Protect(func() error { return q.config.PoisonOutbox.Publish(q.config.PoisonTopic, msg) })
-		var permanent *postbox.PermanentError
+		err := spool.Protect(func() error { return q.config.Poison.Outbox.Publish(q.config.Poison.Topic, msg) })
 		switch {
-		case errors.As(err, &permanent):
-			q.logger.Error("PoisonOutbox can never take a dead letter: it is among the dead letters, and not published", err,
-				watermill.LogFields{"poison_topic": q.config.PoisonTopic, "message_uuid": stored.MessageID})
+		case verdict.IsPermanent(err):
+			q.logger.Error("Poison.Outbox can never take a dead letter: it is among the dead letters, and not published", err,
+				watermill.LogFields{"poison_topic": q.config.Poison.Topic, "message_uuid": stored.MessageID})
 		case err != nil:
-			return fmt.Errorf("publish dead letter to %.300q: %w", q.config.PoisonTopic, err)
+			return fmt.Errorf("publish dead letter to %.300q: %w", q.config.Poison.Topic, err)
 		}
 	}
 	if q.config.OnDead != nil {

@@ -161,7 +161,7 @@ func TestQueue_buries_nothing_unless_PoisonOutbox_publishes_it_with_the_keys_of_
 		b.Put("a/1")
 		outbox := &failing{Publisher: b.outbox(), tried: make(chan struct{})}
 		outbox.fails.Store(true)
-		config := inboxtest.Quick(func(c *queue.Config) { c.PoisonOutbox, c.PoisonTopic = outbox, "poison" })
+		config := inboxtest.Quick(func(c *queue.Config) { c.Poison.Outbox, c.Poison.Topic = outbox, "poison" })
 		var told atomic.Int32
 		config.OnDead = func(context.Context, queue.Failure) { told.Add(1) }
 		p := b.Start(config, func(*message.Message) error { return postbox.Permanent(inboxtest.ErrHandler) })

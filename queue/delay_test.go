@@ -26,7 +26,7 @@ func TestQueue_delays_a_message_once(t *testing.T) {
 		b := newQueueBench(t, database)
 		outbox := b.outbox()
 		putDelayed(b, "passed on", "dead")
-		config := inboxtest.Quick(func(c *queue.Config) { c.Transactional, c.PoisonOutbox, c.PoisonTopic = true, outbox, "next" })
+		config := inboxtest.Quick(func(c *queue.Config) { c.Transactional, c.Poison.Outbox, c.Poison.Topic = true, outbox, "next" })
 		p := b.Start(config, func(msg *message.Message) error {
 			if msg.UUID == "dead" {
 				return postbox.Permanent(inboxtest.ErrHandler)

@@ -18,6 +18,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/report"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -232,7 +233,7 @@ func TestQueue_nack_without_a_reason_is_recorded_as_a_failure(t *testing.T) {
 			msg.Nack()
 		}
 		b.Drained()
-		require.Equal(t, []string{inboxtest.ErrHandler.Error(), queue.ErrNacked.Error(), inboxtest.ErrHandler.Error()}, b.Failures())
+		require.Equal(t, []string{inboxtest.ErrHandler.Error(), report.ErrNacked.Error(), inboxtest.ErrHandler.Error()}, b.Failures())
 	})
 	require.False(t, queue.Fail(t.Context(), inboxtest.ErrHandler), "a message from elsewhere")
 }

@@ -95,7 +95,7 @@ func TestQueue_single_mode_handles_messages_of_a_key_concurrently(t *testing.T) 
 			defer close(met)
 			meeting.Wait()
 		}()
-		b.Start(inboxtest.Quick(func(c *queue.Config) { c.Mode = queue.Single }), func(msg *message.Message) error {
+		b.Start(inboxtest.Quick(func(c *queue.Config) { c.Unordered = true }), func(msg *message.Message) error {
 			meeting.Done()
 			return inboxtest.Hold(msg.Context(), met)
 		})
@@ -110,7 +110,7 @@ func TestQueue_single_mode_passes_a_message_that_fails(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
 		b.Put("a/1", "a/2", "a/3")
-		config := inboxtest.Quick(func(c *queue.Config) { c.Mode = queue.Single })
+		config := inboxtest.Quick(func(c *queue.Config) { c.Unordered = true })
 		config.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
 		b.Start(config, func(msg *message.Message) error {
 			if msg.UUID == "a/1" {

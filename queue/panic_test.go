@@ -142,7 +142,7 @@ func TestQueue_G7_a_PoisonOutbox_that_does_not_return_is_asked_again(t *testing.
 				}}, nil)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, outbox.Close()) }()
-				config := inboxtest.Quick(func(c *queue.Config) { c.PoisonOutbox, c.PoisonTopic = outbox, "poison" })
+				config := inboxtest.Quick(func(c *queue.Config) { c.Poison.Outbox, c.Poison.Topic = outbox, "poison" })
 				b.Start(config, func(*message.Message) error { return postbox.Permanent(inboxtest.ErrHandler) })
 				b.Drained()
 				require.Equal(t, []string{"1"}, b.Dead())

@@ -34,7 +34,7 @@ func TestQueue_G3_a_dead_letter_that_PoisonOutbox_can_never_take_is_dead_all_the
 		b.Logger = logger
 		b.Put("a/1", "a/2", "b/1")
 		b.Start(inboxtest.Quick(func(c *queue.Config) {
-			c.Transactional, c.PoisonOutbox, c.PoisonTopic = true, small, "poison"
+			c.Transactional, c.Poison.Outbox, c.Poison.Topic = true, small, "poison"
 		}), func(msg *message.Message) error {
 			if msg.UUID == "a/1" {
 				return postbox.Permanent(inboxtest.ErrHandler)
@@ -46,7 +46,7 @@ func TestQueue_G3_a_dead_letter_that_PoisonOutbox_can_never_take_is_dead_all_the
 		require.ElementsMatch(t, []string{"a/2", "b/1"}, b.Effects())
 		lines := 0
 		for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
-			if strings.Contains(line.Msg, "PoisonOutbox can never take a dead letter") {
+			if strings.Contains(line.Msg, "Poison.Outbox can never take a dead letter") {
 				lines++
 			}
 		}
@@ -74,7 +74,7 @@ func TestQueue_control_metadata_from_outside_has_no_effect_in_an_outbox(t *testi
 			require.NoError(t, err)
 		}
 		b.Start(inboxtest.Quick(func(c *queue.Config) {
-			c.Transactional, c.PoisonOutbox, c.PoisonTopic = true, outbox, "poison"
+			c.Transactional, c.Poison.Outbox, c.Poison.Topic = true, outbox, "poison"
 		}), func(*message.Message) error { return postbox.Permanent(inboxtest.ErrHandler) })
 		b.Drained()
 		require.ElementsMatch(t, []string{"is nonsense", "replaces", "skips"}, b.Dead())

@@ -55,7 +55,7 @@ func TestQueue_G3_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(
 				b.Logger = logger
 				b.Put("a/1", "a/2", "b/1", "c/1", "d", "e")
 				config := inboxtest.Quick(func(c *queue.Config) {
-					c.Transactional, c.PoisonOutbox, c.PoisonTopic = true, outbox, "poison"
+					c.Transactional, c.Poison.Outbox, c.Poison.Topic = true, outbox, "poison"
 				})
 				b.Start(config, func(msg *message.Message) error {
 					if msg.UUID == "a/1" {
@@ -98,7 +98,7 @@ func TestQueue_G3_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message
 		}
 		b.Put("a/1", "a/2", "b/1", "c/1", "d")
 		config := inboxtest.Quick(func(c *queue.Config) {
-			c.Transactional, c.PoisonOutbox, c.PoisonTopic, c.Lease = true, outbox, "poison", 1500*time.Millisecond
+			c.Transactional, c.Poison.Outbox, c.Poison.Topic, c.Lease = true, outbox, "poison", 1500*time.Millisecond
 		})
 		b.Start(config, func(msg *message.Message) error {
 			if msg.UUID == "d" {

@@ -45,7 +45,7 @@ func newQueue(core *inbox.Core, name string, config Config, logger watermill.Log
 
 // drain sets the handler of the queue's messages. The handler is not called before run.
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
-	if q.config.PoisonOutbox != nil || q.config.OnDead != nil {
+	if q.config.Poison.Outbox != nil || q.config.OnDead != nil {
 		settings.Buried = q.buried
 	}
 	settings.Meter = meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)

@@ -6,9 +6,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// ErrNacked is the error in the failure record of a message that was nacked without [Fail].
-var ErrNacked = report.ErrNacked
-
 // Fail tells the queue that delivered a message why its handler failed, because a Nack carries no
 // error. Call it with the message's context before the Nack; the middlewares Process and Guard do
 // so. It reports false if the message does not come from a queue.
@@ -19,7 +16,7 @@ func Fail(ctx context.Context, err error) bool { return report.Fail(ctx, err) }
 
 // ContextWithReport is for stores other than [inboxstore.Store]. It returns the context for a
 // message that is handed out, in which [Fail] stores the handler's error. It also returns a
-// function that returns that error after the Nack, or [ErrNacked] if there is none.
+// function that returns that error after the Nack, or one that says that there is none.
 func ContextWithReport(ctx context.Context) (reporting context.Context, cause func() error) {
 	reporting, r := report.New(ctx)
 	return reporting, r.Cause

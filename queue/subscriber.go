@@ -42,17 +42,17 @@ type Subscriber struct {
 
 // NewSubscriber returns a subscriber over the queues of a store. A nil logger logs nothing.
 func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.LoggerAdapter) (*Subscriber, error) {
-	if store == nil || store.Core() == nil {
+	if store == nil || inbox.CoreOf(store) == nil {
 		return nil, errors.New("queue subscriber: the store is nil, or was not made by inboxstore.New")
 	}
 	config.setDefaults()
-	if err := config.validate(store.Core().Statements.Kind); err != nil {
+	if err := config.validate(inbox.CoreOf(store).Statements.Kind); err != nil {
 		return nil, fmt.Errorf("queue subscriber: invalid config: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	return &Subscriber{core: store.Core(), config: config, logger: logger, closing: make(chan struct{})}, nil
+	return &Subscriber{core: inbox.CoreOf(store), config: config, logger: logger, closing: make(chan struct{})}, nil
 }
 
 // Subscribe processes a queue until ctx ends or the subscriber is closed. Then it waits for running

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +25,7 @@ func TestSubscriber_reports_no_failure_that_a_new_subscription_has_cured(t *test
 	failed := func(name string) *queue {
 		q := begun(name)
 		require.Panics(t, func() { _ = q.drainer.Run(t.Context()) }) // it has no database
-		require.Error(t, q.health().Alive(time.Now()))
+		require.Error(t, health.Alive(reported{q.health()}))
 		return q
 	}
 	s := &Subscriber{}
@@ -39,3 +38,8 @@ func TestSubscriber_reports_no_failure_that_a_new_subscription_has_cured(t *test
 	require.ErrorContains(t, err, "bills")
 	require.NotContains(t, err.Error(), "mail")
 }
+
+// reported is a state that is asked for.
+type reported struct{ state health.State }
+
+func (r reported) Health() []health.State { return []health.State{r.state} }

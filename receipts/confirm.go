@@ -17,8 +17,8 @@ import (
 
 // ConfirmParams say who confirms messages, and where.
 type ConfirmParams struct {
-	// Outbox takes the receipts: a forwarder.Publisher, or another
-	// [postbox.TransactionalPublisher]. Required.
+	// Outbox takes the receipts: a forwarder.Publisher, or another one with PublishesInTx.
+	// Required.
 	Outbox message.Publisher
 	// ReceiptTopic is the topic of the receipts. Required.
 	ReceiptTopic string
@@ -33,7 +33,7 @@ type ConfirmParams struct {
 // batches call it with the context that they get; other handlers need only a setting, see the
 // package comment. It publishes none for a message that is itself a receipt. Call it last: an error
 // must fail the handler, or its effect commits without the receipts. An error that another try
-// cannot mend is a [postbox.PermanentError].
+// cannot mend is a [postbox.Permanent] error.
 func Confirm(ctx context.Context, params ConfirmParams, messages ...*message.Message) error {
 	if err := params.validate(); err != nil {
 		return fmt.Errorf("confirm messages: %w", postbox.Permanent(err))

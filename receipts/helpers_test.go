@@ -141,5 +141,3 @@ func (n *notes) taken() []string {
 	n.lines = nil
 	return lines
 }
-
-var _ postbox.TransactionalPublisher = (*capture)(nil)

@@ -141,22 +141,21 @@ func TestConfirm_mistakes_are_permanent_errors(t *testing.T) {
 	t.Parallel()
 	out := &capture{}
 	err := receipts.Confirm(t.Context(), receipts.ConfirmParams{})
-	var permanent *postbox.PermanentError
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	for _, field := range []string{"Outbox", "ReceiptTopic", "Consumer"} {
 		require.ErrorContains(t, err, field)
 	}
 	params := receipts.ConfirmParams{Outbox: out, ReceiptTopic: "receipts", Consumer: "report"}
 	err = receipts.Confirm(t.Context(), params, message.NewMessage("1", nil))
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	require.ErrorContains(t, err, "SourceTopic")
 	params.SourceTopic = "orders"
 	err = receipts.Confirm(t.Context(), params, message.NewMessage("1", nil), nil)
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	require.ErrorContains(t, err, "message 2 of 2 is nil")
 	require.Empty(t, out.messages)
 	err = receipts.Confirm(t.Context(), params, message.NewMessage("", nil))
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	require.ErrorContains(t, err, "the message id is missing")
 	require.NoError(t, receipts.Confirm(t.Context(), params, receiptOf(t, "orders", "1", "billing", time.Now())))
 	require.Empty(t, out.messages, "no receipt of a receipt")

@@ -15,6 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/receipts"
 )
@@ -137,7 +138,7 @@ func malformed(p *producer) {
 	unmarked := receiptOf(p.T, "orders", "1", "billing", time.Now())
 	unmarked.Metadata = nil
 	later := receiptOf(p.T, "orders", "1", "billing", time.Now())
-	later.Metadata.Set(postbox.MetadataReceipt, "2")
+	later.Metadata.Set(receipt.Metadata, "2")
 	nameless := receiptOf(p.T, "orders", "1", "billing", time.Now())
 	nameless.Payload = []byte(`{"topic":"orders","message_id":"1","handled_at":"2026-11-26T10:00:00Z"}`)
 	broken := receiptOf(p.T, "orders", "1", "billing", time.Now())
@@ -215,8 +216,7 @@ func skipped(p *producer) {
 	for _, key := range []string{"key", "another key"} {
 		err := through.Publish("orders", postbox.SkipIfWaiting(message.NewMessage("unknown", nil), key))
 		require.ErrorContains(p, err, "give postbox.ExecFunc a function whose result has a method RowsAffected")
-		var permanent *postbox.PermanentError
-		require.ErrorAs(p, err, &permanent)
+		require.ErrorIs(p, err, postbox.ErrPermanent)
 	}
 	require.NoError(p, through.Publish("orders", postbox.ReplaceWaiting(message.NewMessage("replaces", nil), "key")), "it is stored in any case")
 	require.NoError(p, through.Publish("unawaited", postbox.SkipIfWaiting(message.NewMessage("skips", nil), "key")))
@@ -268,5 +268,5 @@ func TestReceiver_Handle_refuses_no_message(t *testing.T) {
 	t.Parallel()
 	err := newProducer(t, testdb.SQLite(t)).receiver(receipts.Config{}).Handle(nil)
 	require.ErrorContains(t, err, "the message is nil")
-	require.ErrorAs(t, err, new(*postbox.PermanentError))
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 )
 
 // checkTimeout bounds the check at start.
@@ -25,7 +26,7 @@ func (r *Router) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	stored, err := r.config.Store.PendingQueues(ctx)
+	stored, err := inbox.CoreOf(r.config.Store).PendingQueues(ctx)
 	if errors.Is(err, inboxstore.ErrNoTables) {
 		return err
 	}

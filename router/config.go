@@ -9,6 +9,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -17,8 +18,8 @@ import (
 type Config struct {
 	// Store holds the claims of the inboxes, and the queues. Required.
 	Store *inboxstore.Store
-	// Outbox takes the messages that handlers return: a forwarder.Publisher, or another
-	// postbox.TransactionalPublisher. It stays open when the router closes. Handlers with a publish
+	// Outbox takes the messages that handlers return: a forwarder.Publisher, or another one
+	// with PublishesInTx. It stays open when the router closes. Handlers with a publish
 	// topic need it.
 	Outbox message.Publisher
 
@@ -49,11 +50,11 @@ type Config struct {
 
 // validate returns all mistakes in the configuration.
 func (c Config) validate() error {
-	if c.Store == nil {
-		return errors.New("Store: is nil")
+	if c.Store == nil || inbox.CoreOf(c.Store) == nil {
+		return errors.New("Store: is nil, or was not made by inboxstore.New")
 	}
 	var problems []error
-	if kept := c.Store.ClaimRetention(); kept > 0 && kept < c.LongestRedelivery {
+	if kept := inbox.CoreOf(c.Store).ClaimRetention; kept > 0 && kept < c.LongestRedelivery {
 		problems = append(problems, fmt.Errorf(
 			"LongestRedelivery: messages may be delivered again after %s, but the store deletes their claims after %s: set inboxstore.Config.ClaimRetention to a longer time",
 			c.LongestRedelivery, kept))

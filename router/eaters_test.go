@@ -78,7 +78,7 @@ func (s *service) failsOnce(name string) message.HandlerFunc {
 func (s *service) addFailing(name string) []*message.Handler {
 	s.t.Helper()
 	retry := postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}
-	later := router.QueueConfig{Worker: queue.Config{Mode: queue.Single, Retry: retry, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}}
+	later := router.QueueConfig{Worker: queue.Config{Unordered: true, Retry: retry, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}}
 	inbox, err := s.router.AddInboxHandler("now, "+name, name, s.broker, "receipts", s.failsOnce("now, "+name), middleware.InboxConfig{Retry: retry})
 	require.NoError(s.t, err)
 	deferred, err := s.router.AddQueueHandler("later, "+name, name, s.broker, "receipts", s.failsOnce("later, "+name), later)

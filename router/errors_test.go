@@ -29,7 +29,7 @@ func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.router.AddInboxHandler("orders", "orders", s.broker, "", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
-	_, err = s.router.AddQueueHandler("orders", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+	_, err = s.router.AddQueueHandler("orders", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Unordered: true}})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
 	for i, expected := range []string{"", "the router has a handler"} {
 		_, err := s.router.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
@@ -104,7 +104,7 @@ func TestRouter_a_stored_queue_without_a_handler_is_an_error(t *testing.T) {
 			require.NoError(t, err)
 		}
 		add := func(r *router.Router) {
-			_, err := r.AddQueueHandler("fraud", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+			_, err := r.AddQueueHandler("fraud", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Unordered: true}})
 			require.NoError(t, err)
 		}
 		add(s.router)

@@ -45,7 +45,7 @@ func Example() {
 	must(err)
 	_, err = r.AddQueueHandler("fraud", "orders", broker, "checks", func(msg *message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage(postbox.NewMessageID(), []byte("order "+msg.UUID+" is fine"))}, nil
-	}, router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+	}, router.QueueConfig{Worker: queue.Config{Unordered: true}})
 	must(err)
 	_, err = r.AddForwarder(postbox.Database{DB: db, Dialect: postbox.SQLite}, broker, forwarder.Config{})
 	must(err)

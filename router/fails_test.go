@@ -40,7 +40,7 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 				return err
 			},
 			"queue without tables": func(r *router.Router) error {
-				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{Worker: queue.Config{Unordered: true}})
 				return err
 			},
 			"batch without tables": func(r *router.Router) error {

@@ -27,7 +27,7 @@ import (
 type Router struct {
 	router    *message.Router
 	config    Config
-	causation *middleware.Causation // nil without a module
+	causation message.HandlerMiddleware // nil without a module
 	logger    watermill.LoggerAdapter
 	started   atomic.Bool // a Watermill router runs only the handlers that it has when it starts
 	refusal   error       // why the router did not start; set and read by Run
@@ -81,7 +81,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 	r := &Router{router: router, config: config, logger: logger, consumers: map[consumer]string{}}
 	if config.Module != "" {
 		var err error
-		r.causation, err = middleware.NewCausation(middleware.CausationConfig{Module: config.Module, MaxHops: config.MaxHops})
+		r.causation, err = middleware.Causation(middleware.CausationConfig{Module: config.Module, MaxHops: config.MaxHops})
 		if err != nil {
 			return nil, fmt.Errorf("router: %w", err)
 		}
@@ -145,8 +145,8 @@ func (r *Router) AddInboxHandler(
 }
 
 // AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later.
-// Messages of an ordering key are handled one at a time and in order. With the mode [queue.Single]
-// each message is handled by itself and in no order. The messages that the handler returns go to
+// Messages of an ordering key are handled one at a time and in order. In a queue that is Unordered
+// each message is handled by itself. The messages that the handler returns go to
 // publishTopic through the outbox, in its transaction; pass "" for a handler that returns none.
 func (r *Router) AddQueueHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config QueueConfig,
@@ -300,7 +300,7 @@ func (r *Router) open() error {
 // trace makes a handler extend the causation path, within its transaction.
 func (r *Router) trace(added *message.Handler) {
 	if r.causation != nil {
-		added.AddMiddleware(r.causation.Middleware)
+		added.AddMiddleware(r.causation)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 		const messages = 10
 		_, err := s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Unordered: true}})
 		require.NoError(t, err)
 		_, err = s.router.AddQueueHandler("in order", "orders", s.broker, "receipts", s.effect("in order"), router.QueueConfig{})
 		require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
 	_, err := s.router.AddQueueHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.QueueConfig{
-		Worker: queue.Config{Mode: queue.Single, Transactional: true, MapError: func(queue.Failure) error { return nil }},
+		Worker: queue.Config{Unordered: true, Transactional: true, MapError: func(queue.Failure) error { return nil }},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.router.AddDeferral("fraud_users", "users", s.broker, "fraud", middleware.DeferConfig{}))
@@ -168,7 +168,7 @@ func TestRouter_an_inbox_for_the_whole_router_loses_nothing(t *testing.T) {
 		s.router.Router().AddMiddleware(inbox.Middleware)
 		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Mode: queue.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{Worker: queue.Config{Unordered: true}})
 		require.NoError(t, err)
 		stop := s.run()
 		const messages = 20

@@ -31,7 +31,7 @@
 //	Marshaler                      [Marshaler]  persistent messages, UUID and metadata in the headers
 //	Exchange.Durable               true         the exchange survives a restart of RabbitMQ
 //
-// [Publisher] reports a message without a queue as [ErrUnroutable], which [Classify] takes for an
+// [Publisher] returns an error for a message without a queue, which [Classify] takes for an
 // outage. The message stays in the outbox and is tried again until the queue is declared. No
 // attempt is counted, and the message does not become a dead letter. If an event may have no
 // consumers, set Publish.Mandatory to false.

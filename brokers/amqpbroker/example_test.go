@@ -52,10 +52,10 @@ func ExampleNewPublisher() {
 	// <nil>
 }
 
-// Nothing is wrong with a message that reached no queue: it waits.
+// Nothing is wrong with a message while the connection is lost: it waits.
 func ExampleClassify() {
-	fmt.Println(amqpbroker.Classify(amqpbroker.ErrUnroutable))
-	fmt.Println(amqpbroker.Classify(amqpbroker.ErrMessageRefused))
+	fmt.Println(amqpbroker.Classify(amqp091.ErrClosed))
+	fmt.Println(amqpbroker.Classify(amqp091.ErrFieldType))
 	// Output:
 	// outage
 	// message fault

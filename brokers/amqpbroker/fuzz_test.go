@@ -49,7 +49,7 @@ func FuzzMarshaler_roundtrip(f *testing.F) {
 		sent.Metadata.Set(name, text)
 		batch, err := encode(Marshaler{}, []*message.Message{sent})
 		if err != nil {
-			require.ErrorIs(t, err, ErrMessageRefused)
+			require.ErrorIs(t, err, errMessageRefused)
 			return
 		}
 		publishing := batch[0].publishing

@@ -33,7 +33,7 @@ func (d destination) String() string {
 
 func (d destination) validate() error {
 	if len(d.exchange) > shortString || len(d.routingKey) > shortString {
-		return fmt.Errorf("%w: name of %.40s… has more than %d bytes", ErrMessageRefused, d, shortString)
+		return fmt.Errorf("%w: name of %.40s… has more than %d bytes", errMessageRefused, d, shortString)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func encode(marshaler amqp.Marshaler, messages []*message.Message) ([]outgoing, 
 			err = validatePublishing(publishing)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: message %.60q: %w", ErrMessageRefused, msg.UUID, err)
+			return nil, fmt.Errorf("%w: message %.60q: %w", errMessageRefused, msg.UUID, err)
 		}
 		batch[i] = outgoing{
 			id:         msg.UUID,
@@ -97,7 +97,7 @@ func (o outgoing) fits(frameSize int) error {
 		size += 1 + len(property)
 	}
 	if frameSize > 0 && size > frameSize {
-		return fmt.Errorf("%w: message %.60q: %d bytes of metadata do not fit into a frame of %d bytes", ErrMessageRefused, o.id, size, frameSize)
+		return fmt.Errorf("%w: message %.60q: %d bytes of metadata do not fit into a frame of %d bytes", errMessageRefused, o.id, size, frameSize)
 	}
 	return nil
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. After that it considers
+// confirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. After that it considers
 // the connection dead and drops it. A deadline of the messages' context may end the wait for their
 // confirms earlier.
-const ConfirmTimeout = 30 * time.Second
+const confirmTimeout = 30 * time.Second
 
 // Publisher publishes to RabbitMQ and reports two things that watermill-amqp's publisher does not:
 // that a message reached no queue, and whether an error is the fault of the broker or of the
@@ -69,7 +69,7 @@ func NewPublisher(config amqp.Config, logger watermill.LoggerAdapter) (*Publishe
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
-	return &Publisher{config: config, logger: logger, confirmTimeout: ConfirmTimeout}, nil
+	return &Publisher{config: config, logger: logger, confirmTimeout: confirmTimeout}, nil
 }
 
 func validate(config amqp.Config) error {
@@ -127,8 +127,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Close waits for the calls of Publish in flight, each at most [ConfirmTimeout] for a round trip,
-// and closes the connection. It may be called any number of times, and concurrently; each call
+// Close waits for the calls of Publish in flight, each at most 30 s for a round trip, and closes
+// the connection. It may be called any number of times, and concurrently; each call
 // returns when the connection is closed. It always returns nil.
 func (p *Publisher) Close() error {
 	return p.calls.Close(func() error {

@@ -11,7 +11,7 @@ import (
 )
 
 // outages are the errors of a [Publisher] that are not the fault of a message.
-var outages = []error{ErrNotConnected, ErrBlocked, ErrNotConfirmed, ErrUnroutable, postbox.ErrClosed}
+var outages = []error{errNotConnected, errBlocked, errNotConfirmed, errUnroutable, postbox.ErrClosed}
 
 // serverExceptions are the reasons with which RabbitMQ closes a channel or a connection and which
 // show what is at fault. The topology and the permissions are an operator's matter, and an outage
@@ -38,14 +38,14 @@ var serverExceptions = map[int]postbox.ErrorClass{
 //
 // A lost connection, a broker that takes no messages, a missing confirm, and a missing queue or
 // permission are outages: the message is not at fault, so it waits until the broker or its setup is
-// right, and no attempt is counted. [ErrMessageRefused] is a fault of the message. All other errors
-// are Unclassified, and so is nil.
+// right, and no attempt is counted. A message that RabbitMQ does not take, or that its protocol
+// cannot carry, is at fault itself. All other errors are Unclassified, and so is nil.
 //
 // Classify includes [postbox.ClassifyNetwork], unwraps errors, and never reads an error's text. So
 // it does not know watermill-amqp's own "not connected to AMQP" and "delivery not confirmed", which
 // are only text; [NewPublisher] returns a publisher whose errors have types.
 func Classify(err error) postbox.ErrorClass {
-	if errors.Is(err, ErrMessageRefused) || errors.Is(err, amqp091.ErrFieldType) {
+	if errors.Is(err, errMessageRefused) || errors.Is(err, amqp091.ErrFieldType) {
 		return postbox.MessageFault
 	}
 	if class := postbox.ClassifyNetwork(err); class != postbox.Unclassified {

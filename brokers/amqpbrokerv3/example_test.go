@@ -54,10 +54,10 @@ func ExampleNewPublisher() {
 	// <nil>
 }
 
-// Nothing is wrong with a message that reached no queue: it waits.
+// Nothing is wrong with a message while the connection is lost: it waits.
 func ExampleClassify() {
-	fmt.Println(amqpbrokerv3.Classify(amqpbrokerv3.ErrUnroutable))
-	fmt.Println(amqpbrokerv3.Classify(amqpbrokerv3.ErrMessageRefused))
+	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrClosed))
+	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrFieldType))
 	// Output:
 	// outage
 	// message fault

@@ -4,7 +4,19 @@ package amqpbrokerv3
 
 import "time"
 
-// SetConfirmTimeout shortens [ConfirmTimeout] for a test. Call it before the first Publish.
+// What the publisher returns, for tests.
+var (
+	ErrNotConnected   = errNotConnected
+	ErrBlocked        = errBlocked
+	ErrNotConfirmed   = errNotConfirmed
+	ErrUnroutable     = errUnroutable
+	ErrMessageRefused = errMessageRefused
+)
+
+// ConfirmTimeout is how long a publisher waits, for tests.
+const ConfirmTimeout = confirmTimeout
+
+// SetConfirmTimeout shortens [confirmTimeout] for a test. Call it before the first Publish.
 func (p *Publisher) SetConfirmTimeout(timeout time.Duration) { p.confirmTimeout = timeout }
 
 // IdleChannels returns how many channels are kept for later calls. The publisher must be connected.

@@ -54,7 +54,7 @@ func dial(config amqp.ConnectionConfig, confirmTimeout time.Duration) (*link, er
 
 	var err error
 	if l.conn, err = amqp091.DialConfig(config.AmqpURI, settings); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
+		return nil, fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	notices := l.conn.NotifyBlocked(make(chan amqp091.Blocking, 1))
 	go l.watch(notices) // ends with the connection
@@ -100,7 +100,7 @@ func (l *link) close() {
 // then the socket is closed, which fails every write and every wait on this connection.
 func (l *link) publish(config amqp.Config, to destination, batch []outgoing) error {
 	if l.blocked.Load() {
-		return ErrBlocked
+		return errBlocked
 	}
 	for _, out := range batch {
 		if err := out.fits(l.conn.Config.FrameSize); err != nil {
@@ -126,7 +126,7 @@ func (l *link) publish(config amqp.Config, to destination, batch []outgoing) err
 		window, batch = nextWindow(batch)
 		watchdog.Reset(l.confirmTimeout)
 		if err := s.send(to, window); err != nil {
-			if errors.Is(err, ErrUnroutable) {
+			if errors.Is(err, errUnroutable) {
 				l.forget(to.exchange)
 			}
 			return l.explain(err)
@@ -139,7 +139,7 @@ func (l *link) publish(config amqp.Config, to destination, batch []outgoing) err
 // came.
 func (l *link) explain(err error) error {
 	if l.timedOut.Load() {
-		return fmt.Errorf("%w within %s, connection dropped: %w", ErrNotConfirmed, l.confirmTimeout, err)
+		return fmt.Errorf("%w within %s, connection dropped: %w", errNotConfirmed, l.confirmTimeout, err)
 	}
 	return err
 }
@@ -152,19 +152,19 @@ func (l *link) declare(config amqp.Config, exchange string) error {
 	}
 	channel, err := l.conn.Channel()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotConnected, err)
+		return fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	if err := config.TopologyBuilder.ExchangeDeclare(channel, exchange, config); err != nil {
-		kind := ErrUnroutable
+		kind := errUnroutable
 		if l.conn.IsClosed() {
-			kind = ErrNotConnected
+			kind = errNotConnected
 		} else {
 			_ = channel.Close() // the broker has closed it if the error is its own
 		}
 		return fmt.Errorf("%w: declare exchange %.300q: %w", kind, exchange, err)
 	}
 	if err := channel.Close(); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotConnected, err)
+		return fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ type sender struct {
 func newSender(conn *amqp091.Connection) (*sender, error) {
 	channel, err := conn.Channel()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
+		return nil, fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	s := &sender{
 		channel:  channel,
@@ -31,7 +31,7 @@ func newSender(conn *amqp091.Connection) (*sender, error) {
 		returned: channel.NotifyReturn(make(chan amqp091.Return, maxWindow)),
 	}
 	if err := channel.Confirm(false); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
+		return nil, fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	return s, nil
 }
@@ -45,7 +45,7 @@ func (s *sender) usable() bool { return !s.spent && !s.channel.IsClosed() }
 func (s *sender) send(to destination, window []outgoing) error {
 	for _, out := range window {
 		if err := out.ctx.Err(); err != nil {
-			return fmt.Errorf("%w: message %.60q not sent: %w", ErrNotConfirmed, out.id, err)
+			return fmt.Errorf("%w: message %.60q not sent: %w", errNotConfirmed, out.id, err)
 		}
 	}
 	confirms := make([]*amqp091.DeferredConfirmation, len(window))
@@ -62,7 +62,7 @@ func (s *sender) send(to destination, window []outgoing) error {
 		acked, err := confirm.WaitContext(window[i].ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: message %.60q: %w", ErrNotConfirmed, window[i].id, err)
+			return fmt.Errorf("%w: message %.60q: %w", errNotConfirmed, window[i].id, err)
 		case acked:
 		case s.channel.IsClosed():
 			return s.closeReason(to)
@@ -76,7 +76,7 @@ func (s *sender) send(to destination, window []outgoing) error {
 		return err
 	}
 	if refused > 0 {
-		return fmt.Errorf("%w: %d of %d messages rejected", ErrNotConfirmed, refused, len(window))
+		return fmt.Errorf("%w: %d of %d messages rejected", errNotConfirmed, refused, len(window))
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *sender) takeReturned(to destination) error {
 		if count == 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: %s returned %d of the messages: %s", ErrUnroutable, to, count, last.ReplyText)
+		return fmt.Errorf("%w: %s returned %d of the messages: %s", errUnroutable, to, count, last.ReplyText)
 	}
 }
 
@@ -107,13 +107,13 @@ func (s *sender) closeReason(to destination) error {
 	reason := <-s.closed
 	switch {
 	case reason == nil:
-		return ErrNotConnected
+		return errNotConnected
 	case !reason.Server || reason.Code == amqp091.ConnectionForced:
-		return fmt.Errorf("%w: %w", ErrNotConnected, reason)
+		return fmt.Errorf("%w: %w", errNotConnected, reason)
 	case reason.Code == amqp091.NotFound:
-		return fmt.Errorf("%w: %s: %w", ErrUnroutable, to, reason)
+		return fmt.Errorf("%w: %s: %w", errUnroutable, to, reason)
 	case reason.Code == amqp091.PreconditionFailed, reason.Code == amqp091.ContentTooLarge:
-		return fmt.Errorf("%w: %w", ErrMessageRefused, reason)
+		return fmt.Errorf("%w: %w", errMessageRefused, reason)
 	default:
 		return reason
 	}

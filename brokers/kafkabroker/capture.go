@@ -5,14 +5,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Metadata keys under which [Capture] returns the place of a message in Kafka.
 const (
 	// KeyMetadata holds the key of the record.
-	KeyMetadata = postbox.MetadataKafkaKey
+	KeyMetadata = "kafka_key" // middleware.Defer reads it: spool.KafkaKey
 	// TopicMetadata holds the topic.
 	TopicMetadata = "kafka_topic"
 	// PartitionMetadata holds the number of the partition.

@@ -10,3 +10,6 @@ import (
 func PublisherOn(producer sarama.SyncProducer) *Publisher {
 	return &Publisher{marshaler: Marshaler(), producer: producer, logger: watermill.NopLogger{}}
 }
+
+// DefaultPartitions is the number of partitions of a new topic.
+const DefaultPartitions = defaultPartitions

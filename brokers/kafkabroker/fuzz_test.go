@@ -42,8 +42,7 @@ func FuzzMarshaler_roundtrip(f *testing.F) {
 		sent.Metadata.Set(name, text)
 		record, err := Marshaler().Marshal("orders", sent)
 		if err != nil {
-			var permanent *postbox.PermanentError
-			require.ErrorAs(t, err, &permanent)
+			require.ErrorIs(t, err, postbox.ErrPermanent)
 			return
 		}
 		key, err := record.Key.Encode()

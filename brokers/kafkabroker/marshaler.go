@@ -17,7 +17,7 @@ import (
 //
 // Publishing, the key is the message's ordering key (metadata partition_key), else its UUID, else a
 // random one. It is never empty, since an empty key is a key too: all messages with it would share
-// one partition. A message that cannot be written as a record gives a [postbox.PermanentError].
+// one partition. A message that cannot be written as a record gives a [postbox.Permanent] error.
 //
 // Receiving, a record whose headers hold no ordering key gets its record key as such, unless that
 // is just the UUID. A record without a UUID header, from a producer that is not Watermill, keeps an

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// DefaultPartitions is the number of partitions of a topic that SubscribeInitialize creates
+	// defaultPartitions is the number of partitions of a topic that SubscribeInitialize creates
 	// under [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so
 	// this number bounds how many messages of a topic all members of a group handle at once. Twelve
 	// partitions can be shared evenly by 2, 3, 4 or 6 members. Choose it carefully: if you add
 	// partitions later, keys move to other partitions.
-	DefaultPartitions = 12
+	defaultPartitions = 12
 
 	// clusterReplication leaves the number of replicas to the brokers' default.replication.factor.
 	clusterReplication = -1
@@ -30,7 +30,7 @@ const (
 // The group must not be empty: without one Kafka keeps no record of what was acked, and every start
 // reads the topics from their beginning.
 //
-// SubscribeInitialize creates a topic with [DefaultPartitions]; to change that, set NumPartitions
+// SubscribeInitialize creates a topic with 12 partitions; to change that, set NumPartitions
 // in InitializeTopicDetails. The result may be changed; every call returns a new one.
 func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberConfig {
 	config := sarama.NewConfig()
@@ -55,7 +55,7 @@ func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberCon
 		NackResendSleep:       nackPause,
 		ReconnectRetrySleep:   reconnectPause,
 		InitializeTopicDetails: &sarama.TopicDetail{
-			NumPartitions:     DefaultPartitions,
+			NumPartitions:     defaultPartitions,
 			ReplicationFactor: clusterReplication,
 		},
 	}

@@ -85,7 +85,7 @@ func (s *service) later(queueName, topic, publishTopic string, handler message.H
 	if err != nil {
 		return err
 	}
-	config.Mode = queue.Single
+	config.Unordered = true
 	_, err = s.router.AddQueueHandler(queueName, topic, subscriber, publishTopic, handler, router.QueueConfig{Worker: config})
 	return err
 }

@@ -29,7 +29,7 @@ type taken struct{ n atomic.Int64 }
 
 // Record records a measurement.
 func (t *taken) Record(instrument *metrics.Instrument, value float64, _ ...string) {
-	if instrument == metrics.LogTaken {
+	if instrument.Name == "postbox.log.messages" {
 		t.n.Add(int64(value))
 	}
 }

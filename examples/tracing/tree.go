@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/postbox-go/watermill-postbox/tracing/oteltracing"
 )
 
 // printTree prints each trace as a tree of its spans, in the order in which they began.
@@ -45,7 +43,7 @@ func describe(span tracetest.SpanStub, names map[trace.SpanID]string) string {
 		switch attribute.Key {
 		case "messaging.system":
 			parts = append(parts, "on "+attribute.Value.AsString())
-		case oteltracing.Wait:
+		case "postbox.message.wait":
 			if span.SpanKind == trace.SpanKindConsumer {
 				parts = append(parts, fmt.Sprintf("waited %.0f ms", attribute.Value.AsFloat64()*1000))
 			}

@@ -37,8 +37,7 @@ func testKeyWithoutID(t *testing.T, h Harness) {
 	require.False(t, fresh)
 	_, recorded := h.Store.RecordFailure(patient(t), key, errFn)
 	for _, err := range []error{once, deferred, recorded, h.Store.Bury(patient(t), key, newMessage("", ""), 1, errFn)} {
-		var permanent *postbox.PermanentError
-		require.ErrorAs(t, err, &permanent)
+		require.ErrorIs(t, err, postbox.ErrPermanent)
 		require.ErrorContains(t, err, "MessageID")
 	}
 	require.False(t, ran)

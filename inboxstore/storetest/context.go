@@ -20,8 +20,7 @@ func testHandlerError(t *testing.T, h Harness) {
 	var failure *inboxstore.HandlerError
 	require.ErrorAs(t, err, &failure)
 	require.ErrorIs(t, failure.Err, errFn)
-	var permanent *postbox.PermanentError
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -72,11 +72,13 @@ func (s *memoryStore) Once(ctx context.Context, key inboxstore.Key, fn func(ctx 
 	return s.once(ctx, key, fn, func() {})
 }
 
+var errNoMessageID = postbox.Permanent(errors.New("memory: the key has no MessageID"))
+
 // once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it
 // holds the lock.
 func (s *memoryStore) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
-	if err := key.Validate(); err != nil {
-		return false, fmt.Errorf("memory: %w", err)
+	if key.MessageID == "" {
+		return false, errNoMessageID
 	}
 	mine, err := s.claim(ctx, key)
 	if mine == nil {
@@ -148,8 +150,8 @@ func (s *memoryStore) end(key inboxstore.Key, mine *claim, committed bool, commi
 
 // RecordFailure records that the handler failed, and returns the number of failures so far.
 func (s *memoryStore) RecordFailure(_ context.Context, key inboxstore.Key, cause error) (attempts int, err error) {
-	if err := key.Validate(); err != nil {
-		return 0, fmt.Errorf("memory: record failure: %w", err)
+	if key.MessageID == "" {
+		return 0, errNoMessageID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -151,8 +151,7 @@ func testDelay(t *testing.T, h Harness) {
 	unreadable := newMessage("unreadable", "")
 	unreadable.Metadata.Set(delay.DelayedForKey, "soon")
 	_, err := h.Store.Defer(patient(t), queue, keyOf("unreadable"), unreadable)
-	var permanent *postbox.PermanentError
-	require.ErrorAs(t, err, &permanent)
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	h.requirePending(t, Pending{MessageID: "hour"})
 }
 

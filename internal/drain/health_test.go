@@ -17,7 +17,12 @@ import (
 // within is how fresh the answer of the database must be in these tests.
 const within = 3 * time.Second
 
-func isReady(d *drain.Drainer) bool { return d.Health().Ready(time.Now(), within) == nil }
+// reporting is a drainer whose health is asked for.
+type reporting struct{ *drain.Drainer }
+
+func (r reporting) Health() []health.State { return []health.State{r.Drainer.Health()} }
+
+func isReady(d *drain.Drainer) bool { return health.IsReady(within, reporting{d}) == nil }
 
 func TestDrainer_is_ready_while_its_database_answers(t *testing.T) {
 	t.Parallel()
@@ -35,7 +40,7 @@ func TestDrainer_is_ready_while_its_database_answers(t *testing.T) {
 
 		r.stop(t)
 		require.Equal(t, health.Stopped, r.Health().Phase)
-		require.NoError(t, r.Health().Alive(time.Now()))
+		require.NoError(t, health.Alive(reporting{r.Drainer}))
 		require.False(t, isReady(r.Drainer))
 	})
 }
@@ -49,8 +54,8 @@ func TestDrainer_is_alive_and_not_ready_while_its_database_is_away(t *testing.T)
 	r := b.start(handle, &recorder{}, config("one"))
 	b.Eventually(func() bool { return r.Health().Err != nil }, "it has asked in vain")
 	require.Equal(t, health.Starting, r.Health().Phase)
-	require.NoError(t, r.Health().Alive(time.Now()))
-	require.ErrorContains(t, r.Health().Ready(time.Now(), within), "database is closed")
+	require.NoError(t, health.Alive(reporting{r.Drainer}))
+	require.ErrorContains(t, health.IsReady(within, reporting{r.Drainer}), "database is closed")
 	r.stop(t)
 }
 
@@ -63,7 +68,7 @@ func TestDrainer_is_not_ready_while_its_messages_cannot_be_read(t *testing.T) {
 	b.Eventually(func() bool { return isReady(r.Drainer) }, "it is ready")
 	database.Exec(t, "ALTER TABLE postbox_messages RENAME COLUMN message_id TO hidden")
 	b.Eventually(func() bool { return !isReady(r.Drainer) }, "it is not ready any more")
-	require.ErrorContains(t, r.Health().Ready(time.Now(), within), "message_id")
+	require.ErrorContains(t, health.IsReady(within, reporting{r.Drainer}), "message_id")
 	database.Exec(t, "ALTER TABLE postbox_messages RENAME COLUMN hidden TO message_id")
 	b.Eventually(func() bool { return isReady(r.Drainer) }, "it is ready again")
 	r.stop(t)
@@ -74,7 +79,7 @@ func TestDrainer_whose_run_panics_is_not_alive(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t))
 	d := drain.New(nil, b.Spool, &recorder{}, config("one"), watermill.NopLogger{})
 	require.Panics(t, func() { _ = d.Run(t.Context()) })
-	require.ErrorContains(t, d.Health().Alive(time.Now()), "Run panicked")
+	require.ErrorContains(t, health.Alive(reporting{d}), "Run panicked")
 }
 
 func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
@@ -85,5 +90,5 @@ func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
 	require.Equal(t, health.NotStarted, d.Health().Phase)
 	err := d.Run(t.Context())
 	require.ErrorIs(t, err, spool.ErrName)
-	require.ErrorIs(t, d.Health().Alive(time.Now()), err)
+	require.ErrorIs(t, health.Alive(reporting{d}), err)
 }

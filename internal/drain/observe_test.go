@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -27,7 +28,7 @@ type ends struct {
 }
 
 func (e *ends) Record(instrument *metrics.Instrument, value float64, labels ...string) {
-	if instrument != metrics.Ended || value == 0 {
+	if instrument != instruments.Ended || value == 0 {
 		return
 	}
 	e.mu.Lock()

@@ -198,7 +198,7 @@ func (s *settler) overcome(entries []*schedule.Entry) {
 }
 
 // errMemoryFull is the reason for not reading any messages.
-var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not accept them")
+var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or Poison.Outbox does not accept them")
 
 // logFullMemory logs that messages which cannot be settled leave no room to read others, and
 // repeats it from time to time. A memory that is full of other messages is usual under load and not

@@ -37,7 +37,7 @@ func TestSettlement_G8_thousands_of_failures_take_few_round_trips(t *testing.T) 
 					return database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 1") == messages
 				}, "all failures are stored")
 				require.LessOrEqual(t, distance.Trips(), trips)
-				if permanent := new(postbox.PermanentError); !errors.As(verdict, &permanent) {
+				if !errors.Is(verdict, postbox.ErrPermanent) {
 					require.Equal(t, messages, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 2 AND attempts = 1"))
 				} else {
 					require.Equal(t, messages, b.Dead())

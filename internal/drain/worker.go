@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // workers is the component of the goroutines that call the handler.
@@ -185,12 +185,11 @@ func (w *workers) protect(ctx context.Context, messages []*spool.Message, outcom
 // OutcomeOf translates a handler's error into an outcome. [postbox.Permanent] and
 // [postbox.RetryAfter] are applied, any other error is retried, and nil is done.
 func OutcomeOf(err error) spool.Outcome {
-	var permanent *postbox.PermanentError
-	var later *postbox.RetryAfterError
+	var later *verdict.RetryAfterError
 	switch {
 	case err == nil:
 		return spool.Outcome{Verdict: spool.Done}
-	case errors.As(err, &permanent):
+	case verdict.IsPermanent(err):
 		return spool.Outcome{Verdict: spool.Dead, Err: err}
 	case errors.As(err, &later):
 		return spool.Outcome{Verdict: spool.Retry, Err: err, After: later.After}

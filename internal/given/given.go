@@ -7,8 +7,6 @@ import (
 	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Nil reports whether the value is nil, or an interface that holds a nil pointer, which would panic
@@ -39,10 +37,10 @@ func Outbox(publisher message.Publisher) error {
 }
 
 var errNoOutbox = errors.New("use a forwarder.Publisher, which forwarder.Decorate can decorate, and let a forwarder send the messages to the broker; " +
-	"if your own publisher writes in the transaction, or replaces such a publisher in a test, implement postbox.TransactionalPublisher")
+	"if your own publisher writes in the transaction, or replaces such a publisher in a test, give it a method PublishesInTx() bool")
 
 // PublishesInTx says whether the publisher writes in the transaction of each message.
 func PublishesInTx(publisher message.Publisher) bool {
-	transactional, ok := publisher.(postbox.TransactionalPublisher)
+	transactional, ok := publisher.(interface{ PublishesInTx() bool })
 	return ok && transactional.PublishesInTx()
 }

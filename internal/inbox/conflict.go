@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 // UntilNoConflict runs a handler. If its transaction conflicts with others, it runs the handler
@@ -22,7 +22,6 @@ func (c *Core) IsConflict(err error) bool {
 	if err == nil {
 		return false
 	}
-	var permanent *postbox.PermanentError
-	var later *postbox.RetryAfterError
-	return !errors.As(err, &permanent) && !errors.As(err, &later) && c.Statements.Kind.Classify(err) == dialect.Conflict
+	var later *verdict.RetryAfterError
+	return !verdict.IsPermanent(err) && !errors.As(err, &later) && c.Statements.Kind.Classify(err) == dialect.Conflict
 }

@@ -52,6 +52,17 @@ type Core struct {
 	cleaner   sync.WaitGroup
 }
 
+// Held is embedded in a store, whose core only this module can ask for.
+type Held struct{ core *Core }
+
+// Hold returns what a store embeds.
+func Hold(core *Core) Held { return Held{core} }
+
+func (h Held) held() *Core { return h.core }
+
+// CoreOf returns the core of a store. It is nil if the store was not made by its constructor.
+func CoreOf(store interface{ held() *Core }) *Core { return store.held() }
+
 // New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {
 	recorder := meter.Guarded(db.Metrics, logger)

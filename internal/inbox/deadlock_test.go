@@ -9,6 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -20,7 +21,7 @@ func TestStore_G4_a_deadlock_that_a_handler_swallows_keeps_its_message(t *testin
 	database := testdb.MySQL(t)
 	b := newQueueBench(t, database)
 	database.Exec(t, "INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ('message', 0)")
-	err := b.Store.Core().TransactUnguarded(t.Context(), func(ctx context.Context) error {
+	err := inbox.CoreOf(b.Store).TransactUnguarded(t.Context(), func(ctx context.Context) error {
 		tx, _ := postbox.TxFromContext(ctx)
 		return swallowDeadlock(ctx, b, tx)
 	}, func(ctx context.Context, tx *sql.Tx) error {

@@ -18,6 +18,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -353,7 +354,7 @@ func TestQueue_G7_a_database_that_was_replaced_or_restarted_is_an_outage(t *test
 			if err := b.Effect(msg.Context(), msg); err != nil || runs.Add(1) > 5 {
 				return err
 			}
-			b.Store.Core().MeetAnotherServer()
+			inbox.CoreOf(b.Store).MeetAnotherServer()
 			tx, _ := postbox.TxFromContext(msg.Context())
 			return ownTimeout(msg.Context(), b, tx)
 		})

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/verdict"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
@@ -35,9 +36,9 @@ var EvilErrors = map[string]error{
 	"d/batchError":    (*queue.BatchError)(nil),
 	"e/empty":         &queue.BatchError{},
 	"f/handlerError":  &inboxstore.HandlerError{},
-	"g/permanent":     &postbox.PermanentError{},
-	"h/nilPermanent":  (*postbox.PermanentError)(nil),
-	"i/nilRetryAfter": (*postbox.RetryAfterError)(nil),
+	"g/permanent":     &verdict.PermanentError{},
+	"h/nilPermanent":  (*verdict.PermanentError)(nil),
+	"i/nilRetryAfter": (*verdict.RetryAfterError)(nil),
 }
 
 // RaiseConflict lets the server itself raise the code of a serialization failure, or of a deadlock.

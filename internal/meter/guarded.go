@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -76,7 +77,7 @@ func (s *series) find() {
 		s.found = recorder.Series(s.instrument, s.labels...)
 		return
 	}
-	s.found = metrics.SeriesFunc(func(value float64) { s.of.Recorder.Record(s.instrument, value, s.labels...) })
+	s.found = instruments.SeriesFunc(func(value float64) { s.of.Recorder.Record(s.instrument, value, s.labels...) })
 }
 
 // recovered is deferred around each call of the recorder.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -69,7 +70,7 @@ func (i *Inboxes) series(of delivery) *series {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if s = i.known[of]; s == nil {
-		s = i.recorder.series(metrics.Deliveries, of.consumer, of.topic, string(of.result))
+		s = i.recorder.series(instruments.Deliveries, of.consumer, of.topic, string(of.result))
 		i.known[of] = s
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -52,7 +53,7 @@ func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) 
 		return nil
 	}
 	kind, own := spool.Named(name)
-	return &Spool{recorder: guarded, kind: kind, name: own, batch: guarded.series(metrics.Batch, kind, own)}
+	return &Spool{recorder: guarded, kind: kind, name: own, batch: guarded.series(instruments.Batch, kind, own)}
 }
 
 // processStart is where the clock of [Spool.Now] starts.
@@ -102,7 +103,7 @@ func (s *Spool) Called(topic string, messages int, took time.Duration, succeeded
 // Settled reports a transaction that recorded outcomes.
 func (s *Spool) Settled(took time.Duration) {
 	if s != nil {
-		s.recorder.Record(metrics.Settled, took.Seconds(), s.kind, s.name)
+		s.recorder.Record(instruments.Settled, took.Seconds(), s.kind, s.name)
 	}
 }
 
@@ -112,11 +113,11 @@ func (s *Spool) Read(err error) {
 		return
 	}
 	if err != nil {
-		s.recorder.Record(metrics.Reads, 1, s.kind, s.name, failed)
+		s.recorder.Record(instruments.Reads, 1, s.kind, s.name, failed)
 		return
 	}
-	s.recorder.Record(metrics.Reads, 1, s.kind, s.name, ok)
-	s.recorder.Record(metrics.LastRead, float64(time.Now().UnixMilli())/1000, s.kind, s.name)
+	s.recorder.Record(instruments.Reads, 1, s.kind, s.name, ok)
+	s.recorder.Record(instruments.LastRead, float64(time.Now().UnixMilli())/1000, s.kind, s.name)
 }
 
 // Holds reports how many lanes this process holds, and how many it has lost since the last call.
@@ -124,8 +125,8 @@ func (s *Spool) Holds(lanes, lost int) {
 	if s == nil {
 		return
 	}
-	s.recorder.Record(metrics.LanesHeld, float64(lanes), s.kind, s.name)
-	s.recorder.Record(metrics.LanesLost, float64(lost), s.kind, s.name)
+	s.recorder.Record(instruments.LanesHeld, float64(lanes), s.kind, s.name)
+	s.recorder.Record(instruments.LanesLost, float64(lost), s.kind, s.name)
 }
 
 // HeldUp reports how many messages of this process wait for limits.
@@ -133,8 +134,8 @@ func (s *Spool) HeldUp(total, topics int) {
 	if s == nil {
 		return
 	}
-	s.recorder.Record(metrics.HeldUp, float64(total), s.kind, s.name, "total")
-	s.recorder.Record(metrics.HeldUp, float64(topics), s.kind, s.name, "topic")
+	s.recorder.Record(instruments.HeldUp, float64(total), s.kind, s.name, "total")
+	s.recorder.Record(instruments.HeldUp, float64(topics), s.kind, s.name, "topic")
 }
 
 // ReadsLog reports whether this process reads the log of the database.
@@ -146,20 +147,20 @@ func (s *Spool) ReadsLog(reads bool) {
 	if reads {
 		value = 1
 	}
-	s.recorder.Record(metrics.LogReading, value, s.kind, s.name)
+	s.recorder.Record(instruments.LogReading, value, s.kind, s.name)
 }
 
 // LogTaken reports messages that were taken from the log.
 func (s *Spool) LogTaken(messages int) {
 	if s != nil && messages > 0 {
-		s.recorder.Record(metrics.LogTaken, float64(messages), s.kind, s.name)
+		s.recorder.Record(instruments.LogTaken, float64(messages), s.kind, s.name)
 	}
 }
 
 // LogRetained reports how many bytes of log the server keeps for this process.
 func (s *Spool) LogRetained(bytes int64) {
 	if s != nil {
-		s.recorder.Record(metrics.LogRetained, float64(bytes), s.kind, s.name)
+		s.recorder.Record(instruments.LogRetained, float64(bytes), s.kind, s.name)
 	}
 }
 

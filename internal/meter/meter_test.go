@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -109,11 +110,11 @@ type together struct {
 }
 
 func (r *together) Series(i *metrics.Instrument, labels ...string) metrics.Series {
-	return togetherSeries{metrics.SeriesFunc(func(value float64) { r.Record(i, value, labels...) }), r, i}
+	return togetherSeries{instruments.SeriesFunc(func(value float64) { r.Record(i, value, labels...) }), r, i}
 }
 
 type togetherSeries struct {
-	metrics.SeriesFunc
+	instruments.SeriesFunc
 
 	of *together
 	i  *metrics.Instrument
@@ -148,7 +149,7 @@ func TestTally_reports_the_messages_of_a_topic_together_and_loses_none(t *testin
 	}
 	require.Equal(t, want, got)
 	require.InDelta(t, messages, done, 0)
-	require.Equal(t, map[string]int{metrics.Attempts.Name: 64, metrics.Latency.Name: 64}, recorder.most)
+	require.Equal(t, map[string]int{instruments.Attempts.Name: 64, instruments.Latency.Name: 64}, recorder.most)
 	require.Less(t, len(recorder.lines), 2*messages+50, "outcomes are counted together")
 }
 
@@ -158,7 +159,7 @@ func TestGuarded_a_recorder_that_panics_or_is_a_nil_pointer_does_no_harm(t *test
 	require.Nil(t, meter.Of(none, "outbox", watermill.NopLogger{}))
 
 	logger := watermill.NewCaptureLogger()
-	panics := metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) { panic("full") })
+	panics := instruments.RecorderFunc(func(*metrics.Instrument, float64, ...string) { panic("full") })
 	measured := meter.Of(panics, "outbox", logger)
 	for range 3 {
 		measured.Read(nil)
@@ -177,7 +178,7 @@ func (f *finder) Series(i *metrics.Instrument, labels ...string) metrics.Series 
 	f.mu.Lock()
 	f.found++
 	f.mu.Unlock()
-	return metrics.SeriesFunc(func(value float64) { f.Record(i, value, labels...) })
+	return instruments.SeriesFunc(func(value float64) { f.Record(i, value, labels...) })
 }
 
 func TestSpool_series_of_a_topic_are_found_once(t *testing.T) {

@@ -1,6 +1,9 @@
 package meter
 
-import "github.com/postbox-go/watermill-postbox/metrics"
+import (
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
+	"github.com/postbox-go/watermill-postbox/metrics"
+)
 
 // Arrival is the value of the label "result" of a receipt that reached the producer.
 type Arrival string
@@ -22,13 +25,13 @@ func Received(recorder metrics.Recorder, topic, consumer string, result Arrival)
 		if result != Awaited && result != Late {
 			topic, consumer = "", ""
 		}
-		recorder.Record(metrics.Receipts, 1, topic, consumer, string(result))
+		recorder.Record(instruments.Receipts, 1, topic, consumer, string(result))
 	}
 }
 
 // Missed reports a receipt that did not come in time.
 func Missed(recorder metrics.Recorder, topic, consumer string) {
 	if recorder != nil {
-		recorder.Record(metrics.ReceiptsMissed, 1, topic, consumer)
+		recorder.Record(instruments.ReceiptsMissed, 1, topic, consumer)
 	}
 }

@@ -3,6 +3,7 @@ package meter
 import (
 	"sync"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -31,19 +32,19 @@ func (s *Spool) newTopic(name string) *topic {
 	of := func(i *metrics.Instrument, more ...string) *series {
 		return s.recorder.series(i, append([]string{s.kind, s.name, name}, more...)...)
 	}
-	instrument, operation := metrics.Handled, process
+	instrument, operation := instruments.Handled, process
 	if s.kind == spool.KindOutbox {
-		instrument, operation = metrics.Published, send
+		instrument, operation = instruments.Published, send
 	}
 	call := func(errorType string) *series {
 		return s.recorder.series(instrument, system, operation, name, errorType, s.kind, s.name)
 	}
 	t := &topic{
-		stored: of(metrics.Stored), attempts: of(metrics.Attempts), latency: of(metrics.Latency), circuit: of(metrics.CircuitOpen),
+		stored: of(instruments.Stored), attempts: of(instruments.Attempts), latency: of(instruments.Latency), circuit: of(instruments.CircuitOpen),
 		ended: make(map[Outcome]*series, len(outcomes)), succeeded: call(""), failed: call(unclassified),
 	}
 	for _, outcome := range outcomes {
-		t.ended[outcome] = of(metrics.Ended, string(outcome))
+		t.ended[outcome] = of(instruments.Ended, string(outcome))
 	}
 	return t
 }

@@ -24,7 +24,10 @@ type Receipt struct {
 
 // Is reports whether a message is a receipt. There are no receipts of receipts: two services that
 // confirm the messages of each other would never stop.
-func Is(msg *message.Message) bool { return msg.Metadata.Get(postbox.MetadataReceipt) != "" }
+func Is(msg *message.Message) bool { return msg.Metadata.Get(Metadata) != "" }
+
+// Metadata is the key of the metadata that marks a message as a receipt.
+const Metadata = "postbox_receipt"
 
 // version is the value of the metadata that marks a receipt. A later format would have another one.
 const version = "1"
@@ -76,14 +79,14 @@ func (r Receipt) message() (*message.Message, error) {
 		return nil, fmt.Errorf("encode a receipt: %w", err)
 	}
 	msg := message.NewMessage(postbox.NewMessageID(), text)
-	msg.Metadata.Set(postbox.MetadataReceipt, version)
+	msg.Metadata.Set(Metadata, version)
 	return msg, nil
 }
 
 // Parse reads a receipt. An error means that the message is none, or one of a later version.
 func Parse(msg *message.Message) (Receipt, error) {
-	if got := msg.Metadata.Get(postbox.MetadataReceipt); got != version {
-		return Receipt{}, fmt.Errorf("the metadata %s is %.60q and not %q", postbox.MetadataReceipt, got, version)
+	if got := msg.Metadata.Get(Metadata); got != version {
+		return Receipt{}, fmt.Errorf("the metadata %s is %.60q and not %q", Metadata, got, version)
 	}
 	var content payload
 	if err := json.Unmarshal(msg.Payload, &content); err != nil {

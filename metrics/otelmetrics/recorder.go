@@ -24,6 +24,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -50,7 +51,7 @@ type Config struct {
 // Recorder is a [metrics.SeriesRecorder] whose instruments are OpenTelemetry's. It is safe for
 // concurrent use.
 type Recorder struct {
-	measured     map[*metrics.Instrument]func(attributes attribute.Set) metrics.SeriesFunc
+	measured     map[*metrics.Instrument]func(attributes attribute.Set) instruments.SeriesFunc
 	sets         sync.Map // attributes by instrument and labels
 	common       []attribute.KeyValue
 	registration metric.Registration
@@ -70,10 +71,10 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 		return nil, err
 	}
 	meter := config.Provider.Meter(scope)
-	r := &Recorder{common: slices.Clone(config.Attributes), measured: map[*metrics.Instrument]func(attribute.Set) metrics.SeriesFunc{}}
+	r := &Recorder{common: slices.Clone(config.Attributes), measured: map[*metrics.Instrument]func(attribute.Set) instruments.SeriesFunc{}}
 	gauges := map[*metrics.Instrument]metric.Float64Observable{}
 	var observed []metric.Observable
-	for _, i := range metrics.Instruments() {
+	for _, i := range instruments.All() {
 		if !i.Database {
 			r.measured[i], err = synchronous(meter, i)
 		} else {
@@ -90,7 +91,7 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	r.registration, err = meter.RegisterCallback(func(ctx context.Context, observer metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 		defer cancel()
-		err := counter.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+		err := counter.Measure(ctx, instruments.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
 			observer.ObserveFloat64(gauges[i], value, metric.WithAttributeSet(r.set(i, labels)))
 		}))
 		if err != nil {
@@ -106,24 +107,24 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 
 // synchronous makes an instrument that is told each measurement. The options of a series are made
 // once, since making them for each measurement would allocate.
-func synchronous(meter metric.Meter, i *metrics.Instrument) (series func(attributes attribute.Set) metrics.SeriesFunc, err error) {
+func synchronous(meter metric.Meter, i *metrics.Instrument) (series func(attributes attribute.Set) instruments.SeriesFunc, err error) {
 	ctx := context.Background()
 	switch i.Kind {
 	case metrics.Counter:
 		c, err := meter.Int64Counter(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
-		return func(attributes attribute.Set) metrics.SeriesFunc {
+		return func(attributes attribute.Set) instruments.SeriesFunc {
 			with := []metric.AddOption{metric.WithAttributeSet(attributes)}
 			return func(value float64) { c.Add(ctx, int64(value), with...) }
 		}, err
 	case metrics.Histogram:
 		h, err := meter.Float64Histogram(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help), metric.WithExplicitBucketBoundaries(i.Buckets...))
-		return func(attributes attribute.Set) metrics.SeriesFunc {
+		return func(attributes attribute.Set) instruments.SeriesFunc {
 			with := []metric.RecordOption{metric.WithAttributeSet(attributes)}
 			return func(value float64) { h.Record(ctx, value, with...) }
 		}, err
 	default:
 		g, err := meter.Float64Gauge(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
-		return func(attributes attribute.Set) metrics.SeriesFunc {
+		return func(attributes attribute.Set) instruments.SeriesFunc {
 			with := []metric.RecordOption{metric.WithAttributeSet(attributes)}
 			return func(value float64) { g.Record(ctx, value, with...) }
 		}, err
@@ -139,7 +140,7 @@ func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels 
 func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metrics.Series {
 	of := r.measured[instrument]
 	if of == nil {
-		return metrics.SeriesFunc(func(float64) {}) // it is counted in the database
+		return instruments.SeriesFunc(func(float64) {}) // it is counted in the database
 	}
 	return of(r.set(instrument, labels))
 }

@@ -16,8 +16,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/metrics/otelmetrics"
 )
 
@@ -118,9 +118,9 @@ func TestRecorder_without_a_database_still_gives_what_the_process_measured(t *te
 	t.Parallel()
 	d := testdb.SQLite(t)
 	recorder, reader := newRecorder(t, postbox.Database{DB: d.DB, Dialect: d.Dialect}, otelmetrics.Config{Timeout: 10 * time.Millisecond})
-	recorder.Record(metrics.Stored, 2, "outbox", "outbox", "bytes \xff that are not UTF-8")
-	recorder.Series(metrics.Stored, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
-	recorder.Series(metrics.Processes, "outbox", "outbox").Record(1) // is counted in the database
+	recorder.Record(instruments.Stored, 2, "outbox", "outbox", "bytes \xff that are not UTF-8")
+	recorder.Series(instruments.Stored, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
+	recorder.Series(instruments.Processes, "outbox", "outbox").Record(1) // is counted in the database
 	require.NoError(t, d.DB.Close())
 	values, err := collected(t, reader)
 	require.NoError(t, err, "with an error, the SDK would export nothing of the whole program")
@@ -134,7 +134,7 @@ func TestRecorder_of_processes_alone_does_not_count(t *testing.T) {
 	t.Parallel()
 	d := testdb.SQLite(t)
 	recorder, reader := newRecorder(t, postbox.Database{DB: d.DB, Dialect: d.Dialect}, otelmetrics.Config{ProcessOnly: true})
-	recorder.Record(metrics.LanesHeld, 3, "queue", "later")
+	recorder.Record(instruments.LanesHeld, 3, "queue", "later")
 	values, err := collected(t, reader)
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"postbox.lanes.held kind=queue,name=later": 3}, values)

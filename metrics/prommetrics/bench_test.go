@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -54,7 +55,7 @@ func BenchmarkRecorder(b *testing.B) {
 	recorder, err := prommetrics.New(describe(database), prommetrics.Config{ProcessOnly: true})
 	require.NoError(b, err)
 	require.NoError(b, prometheus.NewRegistry().Register(recorder))
-	for way, recorder := range map[string]metrics.Recorder{"series": recorder, "labels": metrics.RecorderFunc(recorder.Record)} {
+	for way, recorder := range map[string]metrics.Recorder{"series": recorder, "labels": instruments.RecorderFunc(recorder.Record)} {
 		for name, report := range events(recorder) {
 			b.Run(name+"/"+way, func(b *testing.B) {
 				b.ReportAllocs()

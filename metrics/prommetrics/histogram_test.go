@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics"
@@ -32,7 +33,7 @@ func exposed(t *testing.T, collector prometheus.Collector, name string) string {
 func TestRecorder_shows_a_histogram_as_the_client_library_does(t *testing.T) {
 	t.Parallel()
 	recorder, _ := newRecorder(t, describe(testdb.SQLite(t)), prommetrics.Config{ProcessOnly: true, Labels: prometheus.Labels{"shop": "1"}})
-	i, labels := metrics.Attempts, []string{"outbox", "out\"box", "orders"}
+	i, labels := instruments.Attempts, []string{"outbox", "out\"box", "orders"}
 	reference := prometheus.NewHistogramVec(
 		prometheus.HistogramOpts{Name: prommetrics.Name(i), Help: i.Help, Buckets: i.Buckets, ConstLabels: prometheus.Labels{"shop": "1"}}, i.Labels)
 	series := recorder.Series(i, labels...)
@@ -65,7 +66,7 @@ func TestRecorder_shows_a_histogram_as_the_client_library_does(t *testing.T) {
 func TestRecorder_refuses_a_wrong_number_of_labels(t *testing.T) {
 	t.Parallel()
 	recorder, _ := newRecorder(t, describe(testdb.SQLite(t)), prommetrics.Config{ProcessOnly: true})
-	for _, i := range []*metrics.Instrument{metrics.Attempts, metrics.Ended, metrics.CircuitOpen} {
+	for _, i := range []*metrics.Instrument{instruments.Attempts, instruments.Ended, instruments.CircuitOpen} {
 		require.Panics(t, func() { recorder.Series(i, "outbox") }, i.Name)
 	}
 }

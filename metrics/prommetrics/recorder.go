@@ -22,6 +22,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -68,7 +69,7 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	if r.admin, err = admin.New(database, admin.Config{}, nil); err != nil {
 		return nil, err
 	}
-	for _, i := range metrics.Instruments() {
+	for _, i := range instruments.All() {
 		if i.Database {
 			r.counted[i] = prometheus.NewDesc(Name(i), i.Help, labels(i), config.Labels)
 		} else {
@@ -82,13 +83,13 @@ func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 	switch i.Kind {
 	case metrics.Counter:
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(labels []string) metrics.Series { return metrics.SeriesFunc(v.WithLabelValues(labels...).Add) }}
+		return vector{v, func(labels []string) metrics.Series { return instruments.SeriesFunc(v.WithLabelValues(labels...).Add) }}
 	case metrics.Histogram:
 		v := newHistograms(i, common)
 		return vector{v, v.series}
 	default:
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(labels []string) metrics.Series { return metrics.SeriesFunc(v.WithLabelValues(labels...).Set) }}
+		return vector{v, func(labels []string) metrics.Series { return instruments.SeriesFunc(v.WithLabelValues(labels...).Set) }}
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metr
 	if v, known := r.measured[instrument]; known {
 		return v.series(valid(labels))
 	}
-	return metrics.SeriesFunc(func(float64) {}) // it is counted in the database
+	return instruments.SeriesFunc(func(float64) {}) // it is counted in the database
 }
 
 // valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus
@@ -164,7 +165,7 @@ func (r *Recorder) Collect(collected chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.config.Timeout)
 	defer cancel()
-	_ = r.admin.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+	_ = r.admin.Measure(ctx, instruments.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
 		collected <- prometheus.MustNewConstMetric(r.counted[i], prometheus.GaugeValue, value, valid(labels)...)
 	}))
 }

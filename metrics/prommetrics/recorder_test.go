@@ -19,8 +19,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -161,9 +161,9 @@ func TestRecorder_meets_the_rules_of_Prometheus(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	recorder, _ := newRecorder(t, describe(database), prommetrics.Config{})
-	recorder.Record(metrics.Stored, 1, "outbox", "outbox", "bytes \xff that are not UTF-8")
-	recorder.Series(metrics.Attempts, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
-	recorder.Series(metrics.Backlog, "outbox", "outbox", "pending").Record(1) // is counted in the database
+	recorder.Record(instruments.Stored, 1, "outbox", "outbox", "bytes \xff that are not UTF-8")
+	recorder.Series(instruments.Attempts, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
+	recorder.Series(instruments.Backlog, "outbox", "outbox", "pending").Record(1) // is counted in the database
 	problems, err := testutil.CollectAndLint(recorder)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -189,7 +189,7 @@ func TestRecorder_without_a_database_still_shows_what_the_process_measured(t *te
 			t.Parallel()
 			d := testdb.SQLite(t).Migrate(t)
 			recorder, registry := newRecorder(t, describe(d), prommetrics.Config{Timeout: 10 * time.Millisecond})
-			recorder.Record(metrics.Stored, 1, "outbox", "outbox", "orders")
+			recorder.Record(instruments.Stored, 1, "outbox", "outbox", "orders")
 			end := breakIt(t, d)
 			for range 10 { // also when earlier scrapes have not ended
 				up, found := value(t, registry, "postbox_database_up")
@@ -209,7 +209,7 @@ func TestRecorder_without_a_database_still_shows_what_the_process_measured(t *te
 func TestRecorder_of_processes_alone_does_not_count(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t, describe(testdb.SQLite(t)), prommetrics.Config{ProcessOnly: true})
-	recorder.Record(metrics.LanesHeld, 3, "queue", "later")
+	recorder.Record(instruments.LanesHeld, 3, "queue", "later")
 	held, _ := value(t, registry, `postbox_lanes_held{kind="queue",name="later"}`)
 	require.Equal(t, "3", held)
 	_, found := value(t, registry, "postbox_database_up")

@@ -61,7 +61,7 @@ func (how processing) life(ctx context.Context, p *process) error {
 	defer func() { _ = outbox.Close() }()
 	config := settings(how.config)
 	if how.poison {
-		config.PoisonOutbox, config.PoisonTopic = outbox, "poison"
+		config.Poison.Outbox, config.Poison.Topic = outbox, "poison"
 	}
 	subscriber, err := queue.NewSubscriber(store, config, nil)
 	if err != nil {

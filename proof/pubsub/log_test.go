@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -34,8 +35,8 @@ func (l *theLog) follow(config *forwarder.Config) {
 func (l *theLog) measured(database *testdb.Database) postbox.Database {
 	measured := database.Postbox()
 	if l != nil {
-		measured.Metrics = metrics.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
-			if i == metrics.LogTaken {
+		measured.Metrics = instruments.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
+			if i == instruments.LogTaken {
 				l.taken.Add(int64(value))
 			}
 		})

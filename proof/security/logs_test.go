@@ -185,7 +185,7 @@ func (f *flows) inbox(t *testing.T) {
 	store := f.store(t)
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Retry: impatient()}, f.logger)
 	require.NoError(t, err)
-	causation, err := middleware.NewCausation(middleware.CausationConfig{Module: "billing", EventType: func(*message.Message) string { return "Event" }})
+	causation, err := middleware.Causation(middleware.CausationConfig{Module: "billing", EventType: func(*message.Message) string { return "Event" }})
 	require.NoError(t, err)
 	deferring, err := middleware.DeferWith(store, "later", middleware.DeferConfig{Retry: impatient()})
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func (f *flows) inbox(t *testing.T) {
 			panic("the handler gave up")
 		}
 		return errBroker
-	}).AddMiddleware(inbox.Middleware, wmmiddleware.Recoverer, causation.Middleware)
+	}).AddMiddleware(inbox.Middleware, wmmiddleware.Recoverer, causation)
 	router.AddConsumerHandler("later", "delayed", channel, nil).AddMiddleware(deferring)
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(t.Context()) }()

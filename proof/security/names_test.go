@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -160,7 +161,7 @@ func (n *names) queues(t *testing.T, name string, i int) {
 		return
 	}
 	require.True(t, fresh, name)
-	pending, err := n.store.PendingQueues(t.Context())
+	pending, err := inbox.CoreOf(n.store).PendingQueues(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, pending, name)
 	found, _, err := n.admin(t).Messages(t.Context(), admin.Filter{Target: admin.Queue(name)})

@@ -17,6 +17,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -235,7 +237,7 @@ func (p *play) receive(t *testing.T) {
 	require.NoError(t, err)
 	for _, consumer := range []string{"billing", "billing", "audit"} { // awaited, doubled, unexpected
 		msg := message.NewMessageWithContext(t.Context(), "receipt", []byte(`{"consumer":"`+consumer+`","topic":"orders","message_id":"1","handled_at":"`+time.Now().Format(time.RFC3339)+`"}`))
-		msg.Metadata.Set(postbox.MetadataReceipt, "1")
+		msg.Metadata.Set(receipt.Metadata, "1")
 		require.NoError(t, receiver.Handle(msg))
 	}
 	ended := make(chan error, 1)
@@ -308,7 +310,7 @@ func (p *play) work(t *testing.T) {
 	store, outbox := p.store(t, db), p.outbox(t, db)
 	require.Equal(t, []string{"queue"}, p.pending(t, store))
 	config := queue.Config{
-		Transactional: true, History: time.Hour, PoisonOutbox: outbox, PoisonTopic: "poison",
+		Transactional: true, History: time.Hour, Poison: queue.Poison{Outbox: outbox, Topic: "poison"},
 		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
 	}
 	subscriber, err := queue.NewSubscriber(store, config, p.logger)
@@ -352,7 +354,7 @@ func (p *play) work(t *testing.T) {
 
 func (p *play) pending(t *testing.T, store *inboxstore.Store) []string {
 	t.Helper()
-	queues, err := store.PendingQueues(t.Context())
+	queues, err := inbox.CoreOf(store).PendingQueues(t.Context())
 	require.NoError(t, err)
 	return queues
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -173,7 +174,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	failing(store.Bury(ctx, key, message.NewMessage("1", nil), 1, errBroker))
 	_, err = store.Defer(ctx, "queue", key, message.NewMessage("1", nil))
 	failing(err)
-	_, err = store.PendingQueues(ctx)
+	_, err = inbox.CoreOf(store).PendingQueues(ctx)
 	failing(err)
 	require.NoError(t, store.Close())
 

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
-	"github.com/postbox-go/watermill-postbox/tracing/oteltracing"
 )
 
 func TestTracing_GoChannel_one_trace_leads_from_the_request_to_the_payment(t *testing.T) {
@@ -116,6 +115,6 @@ func requireAttributes(t *testing.T, span tracetest.SpanStub, want expected) {
 	require.Equal(t, want.system, got["messaging.system"])
 	require.Equal(t, want.name, operation+" "+got["messaging.destination.name"].(string))
 	require.NotEmpty(t, got["messaging.message.id"])
-	require.GreaterOrEqual(t, got[string(oteltracing.Wait)], 0.0)
+	require.GreaterOrEqual(t, got["postbox.message.wait"], 0.0)
 	require.Equal(t, want.failed, got["error.type"] != nil)
 }

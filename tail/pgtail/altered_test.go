@@ -14,7 +14,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -58,9 +59,9 @@ func TestTail_G3_notices_that_the_publication_was_altered(t *testing.T) {
 // readsRarely waits until the forwarder polls so rarely that it finds no message by chance.
 func (w *world) readsRarely() {
 	w.Helper()
-	reads, since := w.recorder.value(metrics.Reads), time.Now()
+	reads, since := w.recorder.value(instruments.Reads), time.Now()
 	w.eventually(func() bool {
-		if now := w.recorder.value(metrics.Reads); now != reads {
+		if now := w.recorder.value(instruments.Reads); now != reads {
 			reads, since = now, time.Now()
 		}
 		return time.Since(since) > 500*time.Millisecond
@@ -145,7 +146,7 @@ func TestInspect_says_that_a_slot_is_being_made(t *testing.T) {
 	reader := func() (findings []pgtail.Finding) {
 		status, err := pgtail.Inspect(t.Context(), w.Postbox(), pgtail.Config{Publication: w.publication()})
 		require.NoError(t, err)
-		return slices.DeleteFunc(status.Findings, func(f pgtail.Finding) bool { return f.About != pgtail.AboutReader })
+		return slices.DeleteFunc(status.Findings, func(f pgtail.Finding) bool { return f.About != tail.AboutReader })
 	}
 	w.eventually(func() bool {
 		found := reader()

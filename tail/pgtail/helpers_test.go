@@ -18,6 +18,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -120,10 +121,10 @@ func (w *world) follows(sharing ...*running) {
 // takes publishes messages until one of them is taken from the log.
 func (w *world) takes(publish func(m *message.Message)) {
 	w.Helper()
-	before := w.recorder.value(metrics.LogTaken)
+	before := w.recorder.value(instruments.LogTaken)
 	w.eventually(func() bool {
 		publish(message.NewMessage(watermill.NewULID(), nil))
-		return w.recorder.value(metrics.LogTaken) > before
+		return w.recorder.value(instruments.LogTaken) > before
 	}, "messages are taken from the log")
 }
 

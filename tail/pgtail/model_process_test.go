@@ -59,9 +59,9 @@ func (h *history) spawn(kind string) *modelProcess {
 	database.DSN = dsn
 	p.db = database.Open(h.T)
 	config := forwarder.Config{
-		Retry:        postbox.RetryProfile{Base: time.Millisecond, Cap: 5 * time.Millisecond, Attempts: modelAttempts},
-		Tuning:       postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond, Lease: modelLease},
-		CloseTimeout: 5 * time.Second, Classify: classify, BatchSize: []int{1, 4}[h.draw(2, "batches")],
+		Retry:    postbox.RetryProfile{Base: time.Millisecond, Cap: 5 * time.Millisecond, Attempts: modelAttempts},
+		Tuning:   postbox.Tuning{PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond, Lease: modelLease, CloseTimeout: 5 * time.Second},
+		Classify: classify, BatchSize: []int{1, 4}[h.draw(2, "batches")],
 	}
 	var err error
 	if kind == "tail" {

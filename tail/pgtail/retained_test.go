@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -32,11 +32,11 @@ func TestTail_keeps_no_log_of_other_databases(t *testing.T) {
 	}
 	w.eventually(func() bool {
 		w.Exec(t, "CHECKPOINT") // the server notes which transactions run, as it does every 15 s
-		return w.recorder.value(metrics.LogRetained) < 20*megabytes
+		return w.recorder.value(instruments.LogRetained) < 20*megabytes
 	}, "the log of the other database is not kept")
 	require.Zero(t, f.log.count("cannot"))
 	f.stop(t)
-	require.Zero(t, w.recorder.value(metrics.LogRetained))
+	require.Zero(t, w.recorder.value(instruments.LogRetained))
 }
 
 // It runs alone: the other tests would wait for its transaction to make their slots. Those of other

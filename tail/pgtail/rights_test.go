@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -42,7 +43,7 @@ func TestTail_says_that_its_role_may_not_look_into_the_schema(t *testing.T) {
 	for _, db := range []postbox.Database{w.Postbox(), named} {
 		status, err := pgtail.Inspect(t.Context(), db, pgtail.Config{DSN: dsn, Publication: w.publication()})
 		require.NoError(t, err)
-		found := about(status, pgtail.AboutRole)
+		found := about(status, tail.AboutRole)
 		require.Len(t, found, 1)
 		require.Equal(t, grant, found[0].Fix)
 	}
@@ -66,7 +67,7 @@ func TestSetup_needs_few_rights(t *testing.T) {
 	status, err := pgtail.Inspect(ctx, looks, config)
 	require.NoError(t, err)
 	require.Len(t, status.Findings, 1, "no process reads")
-	require.Equal(t, pgtail.AboutReader, status.Findings[0].About)
+	require.Equal(t, tail.AboutReader, status.Findings[0].About)
 
 	require.ErrorContains(t, pgtail.Setup(ctx, looks, w.publication()+"_2"), "does not own the table")
 	require.ErrorContains(t, pgtail.Remove(ctx, looks, w.publication()), "must be owner")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // serverState is what a server has for its log.
@@ -28,7 +29,7 @@ func readServer(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 // lacks returns what keeps every process from reading the log through the slot.
 func (s serverState) lacks(slot Slot) (lacks []Finding) {
 	add := func(what, fix string) {
-		lacks = append(lacks, problem(AboutServer, &setupError{what: what, fix: fix}))
+		lacks = append(lacks, problem(tail.AboutServer, &setupError{what: what, fix: fix}))
 	}
 	if s.level != "logical" {
 		add("wal_level is "+s.level, setLevel)

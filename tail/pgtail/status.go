@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // Status is how it stands with the log for one set of tables: what the server has, who reads, and
@@ -50,18 +51,9 @@ type Slot struct {
 	temporary bool
 }
 
-// The subjects of findings.
-const (
-	AboutServer      = "server"      // its version and settings
-	AboutRole        = "role"        // the role that reads the log
-	AboutPublication = "publication" // what is sent of the log
-	AboutSlot        = "slot"        // what the server keeps of the log
-	AboutReader      = "reader"      // the process that reads
-)
-
 // Finding is something that an operator should know about the log.
 type Finding struct {
-	// About is the subject, such as [AboutSlot].
+	// About is the subject: server, role, publication, slot or reader.
 	About string
 	// Problem is true if forwarders cannot read the log. Otherwise an operator may want it so.
 	Problem bool
@@ -108,19 +100,19 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 	}
 	findings := server.lacks(slot)
 	if _, err := publishes(ctx, db.DB, statements, config.Publication); err != nil {
-		findings = append(findings, problem(AboutPublication, err))
+		findings = append(findings, problem(tail.AboutPublication, err))
 	}
 	switch {
 	case slot.Exists && !slot.temporary:
-		findings = append(findings, problem(AboutSlot, madeByHand(slot.Name, statements)))
+		findings = append(findings, problem(tail.AboutSlot, madeByHand(slot.Name, statements)))
 	case slot.Incomplete:
 		findings = append(findings, Finding{
-			About: AboutReader, What: fmt.Sprintf("no process reads the log yet: to make the slot %s, process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
+			About: tail.AboutReader, What: fmt.Sprintf("no process reads the log yet: to make the slot %s, process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
 			Fix: "wait for that; forwarders poll until then",
 		})
 	case !slot.Active && !server.standby:
 		findings = append(findings, Finding{
-			About: AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll (if there is one, its log, or the error of its Run, says why it does not read)",
+			About: tail.AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll (if there is one, its log, or the error of its Run, says why it does not read)",
 		})
 	}
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
@@ -179,5 +171,5 @@ func canRead(ctx context.Context, db *sql.DB, statements *dialect.Statements, ad
 	if err == nil {
 		return nil
 	}
-	return []Finding{problem(AboutRole, err)}
+	return []Finding{problem(tail.AboutRole, err)}
 }

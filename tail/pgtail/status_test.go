@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -18,7 +19,7 @@ func TestInspect_shows_who_reads(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, status.Slot.Exists)
 	require.Len(t, status.Findings, 1)
-	require.Equal(t, pgtail.AboutReader, status.Findings[0].About)
+	require.Equal(t, tail.AboutReader, status.Findings[0].About)
 	require.False(t, status.Findings[0].Problem, "forwarders poll")
 
 	f := w.start(&broker{}, forwarder.Config{Tail: w.tail()})

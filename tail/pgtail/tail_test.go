@@ -8,7 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 )
 
 // Nothing but the log tells of these messages: they come as from another process.
@@ -19,7 +19,7 @@ func TestTail_G2_brings_messages_without_waiting_for_a_poll_and_in_order(t *test
 	f := w.start(b, forwarder.Config{Tail: w.tail(), Tuning: postbox.Tuning{PollMin: time.Hour, PollMax: time.Hour}})
 	w.follows(f)
 	w.done()
-	taken := w.recorder.value(metrics.LogTaken)
+	taken := w.recorder.value(instruments.LogTaken)
 
 	messages, ids := numbered("a", 100)
 	for _, m := range messages {
@@ -28,7 +28,7 @@ func TestTail_G2_brings_messages_without_waiting_for_a_poll_and_in_order(t *test
 	w.eventually(func() bool { return b.has(ids...) }, "all are published")
 	require.Equal(t, ids, b.ids("a"))
 	// The log may tell of the last warm-ups only now.
-	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-taken) >= len(ids) }, "the log has told of all of them")
+	w.eventually(func() bool { return int(w.recorder.value(instruments.LogTaken)-taken) >= len(ids) }, "the log has told of all of them")
 	require.Equal(t, "payload of a-00000", string(b.got[0].Payload))
 	require.Zero(t, f.log.count("cannot"), f.log.all())
 	f.stop(t)

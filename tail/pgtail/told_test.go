@@ -15,9 +15,9 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
-	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -129,10 +129,10 @@ func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
-	reads := w.recorder.value(metrics.Reads)
+	reads := w.recorder.value(instruments.Reads)
 	require.NoError(t, errorOf(operator.RunNow(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id})))
 	w.eventually(func() bool { return b.has("later") }, "an operator wants it now")
-	require.Greater(t, w.recorder.value(metrics.Reads), reads)
+	require.Greater(t, w.recorder.value(instruments.Reads), reads)
 
 	// One that takes over has all lanes as soon as the first one has given them back.
 	other := w.start(b, forwarder.Config{Tail: w.tail(), Tuning: postbox.Tuning{Lease: time.Hour, PollMax: 50 * time.Millisecond}})

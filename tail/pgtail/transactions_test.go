@@ -12,7 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 )
 
 type publish = func(topic string, messages ...*message.Message)
@@ -129,7 +129,7 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 		w.inTx("second", func(_ *sql.Tx, publish publish) { publish("warm-up", m) })
 	})
 	w.done()
-	before := w.recorder.value(metrics.LogTaken)
+	before := w.recorder.value(instruments.LogTaken)
 	messages, ids := numbered("a", 60)
 	for i, m := range messages {
 		w.inTx([]string{"outbox", "second"}[i%2], func(_ *sql.Tx, publish publish) { publish("orders", m) })
@@ -139,7 +139,7 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 		require.Equal(t, id, [][]string{first.ids("a"), second.ids("a")}[i%2][i/2])
 	}
 	// The log may tell of the last warm-ups only now.
-	w.eventually(func() bool { return int(w.recorder.value(metrics.LogTaken)-before) >= len(ids) }, "the log has told of all of them")
+	w.eventually(func() bool { return int(w.recorder.value(instruments.LogTaken)-before) >= len(ids) }, "the log has told of all of them")
 	require.Equal(t, 1, w.slots())
 	one.stop(t)
 	require.Equal(t, 1, w.slots(), "the other one still reads")

@@ -16,7 +16,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 )
 
 // Forwarders come and go, with and without the log, slots are lost, the broker fails now and then,
@@ -61,7 +61,7 @@ func TestTail_G3_holds_in_all_kinds_of_trouble(t *testing.T) {
 		_, want := numbered(key, perKey)
 		require.Equal(t, want, first(b.ids(key)), "each key in order")
 	}
-	t.Logf("%v of %d messages came through the log", w.recorder.value(metrics.LogTaken), keys*perKey)
+	t.Logf("%v of %d messages came through the log", w.recorder.value(instruments.LogTaken), keys*perKey)
 	last.stop(t)
 }
 

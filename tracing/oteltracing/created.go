@@ -12,11 +12,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// SentAt is the metadata key that holds the time at which a message was published, in the format of
-// [time.RFC3339Nano] and by the clock of its producer. A publisher of [Tracing.DecoratePublisher]
-// writes it together with the context, but not for a message whose UUID has the time in it, as
-// those of postbox.NewMessageID have.
-const SentAt = "postbox_sent_at"
+// sentAtKey is the metadata key that holds the time at which a message was published, in the format
+// of [time.RFC3339Nano] and by the clock of its producer. A publisher of
+// [Tracing.DecoratePublisher] writes it together with the context, but not for a message whose UUID
+// has the time in it, as those of postbox.NewMessageID have.
+const sentAtKey = "postbox_sent_at"
 
 // baggageKey is the metadata key of the W3C propagator for baggage, which does not say where a
 // message was created.
@@ -25,20 +25,20 @@ const baggageKey = "baggage"
 // stateKey is the metadata key of the W3C propagator for what systems of tracing add to a context.
 const stateKey = "tracestate"
 
-// maxWords bounds what a propagator adds to a message, in bytes. It and the longest [SentAt] are 1
-// KiB.
-const maxWords = 1<<10 - len(SentAt) - len("2006-01-02T15:04:05.999999999Z")
+// maxWords bounds what a propagator adds to a message, in bytes. It and the longest time of
+// [sentAtKey] are 1 KiB.
+const maxWords = 1<<10 - len(sentAtKey) - len("2006-01-02T15:04:05.999999999Z")
 
 // Detach takes out of the metadata what says where and when a message was created: the keys of the
-// propagator, which for W3C are traceparent, tracestate and baggage, and [SentAt]. Use it for a
-// copy of a message that is a message of its own, before it is published. It then gets the trace
-// context of the span that publishes it. The map may not be shared with another message: those of
-// [message.Message.Copy] are not.
+// propagator, which for W3C are traceparent, tracestate and baggage, and postbox_sent_at. Use it
+// for a copy of a message that is a message of its own, before it is published. It then gets the
+// trace context of the span that publishes it. The map may not be shared with another message:
+// those of [message.Message.Copy] are not.
 func (t *Tracing) Detach(msg *message.Message) {
 	for _, key := range t.config.Propagator.Fields() {
 		delete(msg.Metadata, key)
 	}
-	delete(msg.Metadata, SentAt)
+	delete(msg.Metadata, sentAtKey)
 }
 
 // created returns the context of the span in which the message was created. It is not valid if the
@@ -75,8 +75,8 @@ func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata me
 	for _, word := range words {
 		metadata[word.key] = word.value
 	}
-	if _, known := timeOf(msg); !known && metadata[SentAt] == "" {
-		metadata[SentAt] = time.Now().UTC().Format(time.RFC3339Nano)
+	if _, known := timeOf(msg); !known && metadata[sentAtKey] == "" {
+		metadata[sentAtKey] = time.Now().UTC().Format(time.RFC3339Nano)
 	}
 	return metadata, true
 }

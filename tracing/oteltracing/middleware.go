@@ -108,10 +108,10 @@ func (t *Tracing) startProcess(ctx context.Context, msg *message.Message) (conte
 	ctx, span := t.start(ctx, subject{"process", system, topic, trace.SpanKindConsumer}, links)
 	describe(span, msg)
 	if name := message.HandlerNameFromCtx(ctx); name != "" && span.IsRecording() {
-		span.SetAttributes(Handler.String(text(name, maxValue)))
+		span.SetAttributes(handlerKey.String(text(name, maxValue)))
 	}
 	if source := msg.Metadata.Get(postbox.MetadataSourceTopic); source != "" && source != topic && span.IsRecording() {
-		span.SetAttributes(SourceTopic.String(text(source, maxValue)))
+		span.SetAttributes(sourceTopicKey.String(text(source, maxValue)))
 	}
 	return ctx, span
 }

@@ -57,7 +57,7 @@ func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testi
 		require.Equal(t, codes.Error, span.Status.Code)
 	}
 	require.Equal(t, "\uFFFD too large", sent[0].Status.Description)
-	require.Equal(t, "*postbox.PermanentError", value(sent[0], "error.type"))
+	require.Equal(t, "*verdict.PermanentError", value(sent[0], "error.type"))
 	require.Equal(t, "exception", sent[0].Events[0].Name)
 	require.Contains(t, sent[1].Status.Description, "panics")
 	require.Equal(t, "EOF", sent[2].Status.Description)

@@ -57,7 +57,7 @@ func TestMetadata_survives_a_dead_letter_and_a_requeue(t *testing.T) {
 	tracing, spans := record(t, oteltracing.Config{Parent: true})
 	s := serve(t, tracing, func(s *served) {
 		_, err := s.router.AddQueueHandler("billing", "orders", s.broker, "", failing(2, done), router.QueueConfig{Worker: queue.Config{
-			Retry: quick(2), PoisonOutbox: s.outbox, PoisonTopic: "dead", Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick},
+			Retry: quick(2), Poison: queue.Poison{Outbox: s.outbox, Topic: "dead"}, Tuning: postbox.Tuning{PollMin: time.Millisecond, PollMax: tick},
 		}})
 		require.NoError(t, err)
 	})

@@ -19,16 +19,16 @@ import (
 
 // Keys of attributes that the semantic conventions do not have.
 const (
-	// Wait is the time in seconds from the creation of a message until its span begins: see
-	// [SentAt]. It includes failed attempts, and the difference between the clocks of the two
+	// waitKey is the time in seconds from the creation of a message until its span begins: see
+	// [sentAtKey]. It includes failed attempts, and the difference between the clocks of the two
 	// processes. A span has it if it has one message, if the metadata or the UUID of that message
 	// says when it was created, and if the time is not negative.
-	Wait = attribute.Key("postbox.message.wait")
-	// Handler is the name of the handler in its router.
-	Handler = attribute.Key("postbox.handler.name")
-	// SourceTopic is the topic from which a message came into its queue: see
+	waitKey = attribute.Key("postbox.message.wait")
+	// handlerKey is the name of the handler in its router.
+	handlerKey = attribute.Key("postbox.handler.name")
+	// sourceTopicKey is the topic from which a message came into its queue: see
 	// [postbox.MetadataSourceTopic].
-	SourceTopic = attribute.Key("postbox.source.topic")
+	sourceTopicKey = attribute.Key("postbox.source.topic")
 )
 
 // Bounds for what comes from messages and errors, in bytes.
@@ -60,7 +60,7 @@ func describe(span trace.Span, msg *message.Message) {
 	}
 	if at, known := timeOf(msg); known {
 		if wait := time.Since(at); wait >= 0 {
-			attributes = append(attributes, Wait.Float64(wait.Seconds()))
+			attributes = append(attributes, waitKey.Float64(wait.Seconds()))
 		}
 	}
 	span.SetAttributes(attributes...)
@@ -69,7 +69,7 @@ func describe(span trace.Span, msg *message.Message) {
 // timeOf returns the time at which a message was created, from its metadata or from its UUID, which
 // has that time if it is a UUIDv7.
 func timeOf(msg *message.Message) (at time.Time, known bool) {
-	if sent := msg.Metadata.Get(SentAt); sent != "" {
+	if sent := msg.Metadata.Get(sentAtKey); sent != "" {
 		at, err := time.Parse(time.RFC3339Nano, sent)
 		return at, err == nil
 	}

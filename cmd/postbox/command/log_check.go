@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
@@ -68,7 +69,7 @@ The exit code is 0 if there is no problem, and 3 otherwise.`,
 
 // logSubjects are the lines of the list, in order.
 var logSubjects = []string{
-	pgtail.AboutServer, pgtail.AboutRole, pgtail.AboutPublication, pgtail.AboutSlot, pgtail.AboutReader,
+	tail.AboutServer, tail.AboutRole, tail.AboutPublication, tail.AboutSlot, tail.AboutReader,
 }
 
 // listLog prints the state, and returns the number of problems.
@@ -81,7 +82,7 @@ func (s *session) listLog(status pgtail.Status) (problems int, err error) {
 		}
 		for _, f := range found {
 			line := logFinding{finding: f}
-			if about == pgtail.AboutSlot {
+			if about == tail.AboutSlot {
 				line.Slot = slotRecordOf(status.Slot)
 			}
 			if f.Status == findingProblem {
@@ -114,22 +115,22 @@ func logFindings(status pgtail.Status, about string) (found []finding) {
 func (s *session) logFine(status pgtail.Status, about string) finding {
 	slot, text := status.Slot, ""
 	switch about {
-	case pgtail.AboutServer:
+	case tail.AboutServer:
 		text = fmt.Sprintf("PostgreSQL %d", status.Version)
 		if status.Standby {
 			text += ", a standby"
 		}
-	case pgtail.AboutRole:
+	case tail.AboutRole:
 		if status.Standby {
 			text = "not needed on a standby"
 		} else if s.logDSN == "" {
 			return finding{about, findingNotice, "not looked at", "set --log-dsn to the address that the forwarders have in the configuration of pgtail"}
 		}
-	case pgtail.AboutPublication:
+	case tail.AboutPublication:
 		text = status.Publication
-	case pgtail.AboutSlot:
+	case tail.AboutSlot:
 		text = slotText(slot)
-	case pgtail.AboutReader:
+	case tail.AboutReader:
 		if text = readerText(slot); text == "" && !status.Standby {
 			text = "none"
 		}

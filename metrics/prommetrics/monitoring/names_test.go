@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/monitoring"
@@ -20,7 +21,7 @@ var ofPrometheus = []string{"job", "instance", "pod", "le"}
 // instrumentsByName are the instruments by the names that their series have in Prometheus.
 func instrumentsByName() map[string]*metrics.Instrument {
 	byName := map[string]*metrics.Instrument{}
-	for _, i := range metrics.Instruments() {
+	for _, i := range instruments.All() {
 		name := prommetrics.Name(i)
 		if i.Kind != metrics.Histogram {
 			byName[name] = i
@@ -57,7 +58,7 @@ func namesIn(t *testing.T, expression string) []*metrics.Instrument {
 	known := instrumentsByName()
 	for _, group := range grouping.FindAllStringSubmatch(expression, -1) {
 		for _, label := range strings.Split(group[1], ",") {
-			require.Contains(t, labelsOf(metrics.Instruments()...), strings.TrimSpace(label), expression)
+			require.Contains(t, labelsOf(instruments.All()...), strings.TrimSpace(label), expression)
 		}
 	}
 	var found []*metrics.Instrument
@@ -102,7 +103,7 @@ func TestDashboard_shows_each_instrument_by_names_that_exist(t *testing.T) {
 			require.Contains(t, target.Expr+" instance", label[1], "the expression has summed over the label %s: %s", label[1], target.Expr)
 		}
 	}
-	for _, i := range metrics.Instruments() {
+	for _, i := range instruments.All() {
 		require.Contains(t, shown, i, "%s is on no panel", i.Name)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -42,7 +43,7 @@ type idler struct {
 // startIdler returns a forwarder of rows that the log announces, once it reads the log.
 func startIdler(ctx context.Context, where *place.Place) (*idler, error) {
 	f := &idler{ended: make(chan error, 1), reading: make(chan struct{}), taken: make(chan struct{}, 1)}
-	f.database = postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(f.note)}
+	f.database = postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL, Metrics: instruments.RecorderFunc(f.note)}
 	publication := "idle_" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := pgtail.Setup(ctx, f.database, publication); err != nil {
 		return nil, err
@@ -77,9 +78,9 @@ func (f *idler) start(ctx context.Context, config forwarder.Config) (err error) 
 // note hears what the forwarder measures.
 func (f *idler) note(i *metrics.Instrument, value float64, _ ...string) {
 	switch {
-	case i == metrics.LogReading && value > 0:
+	case i == instruments.LogReading && value > 0:
 		f.readingOnce.Do(func() { close(f.reading) })
-	case i == metrics.LogTaken && value > 0:
+	case i == instruments.LogTaken && value > 0:
 		select {
 		case f.taken <- struct{}{}:
 		default:

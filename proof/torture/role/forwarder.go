@@ -11,6 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
@@ -30,11 +31,11 @@ func (p *process) forward(ctx context.Context) error {
 		return err
 	}
 	note := func(i *metrics.Instrument, value float64, _ ...string) {
-		if i == metrics.LogTaken && value > 0 {
+		if i == instruments.LogTaken && value > 0 {
 			p.history.Write(history.Record{Kind: history.Tailed, Number: int(value)})
 		}
 	}
-	db := postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(note)}
+	db := postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL, Metrics: instruments.RecorderFunc(note)}
 	fwd, err := forwarder.New(db, noting{to, p.history}, forwarder.Config{
 		Tuning: postbox.Tuning{ListenDSN: p.Database, Lease: Lease, PageSize: 200, ProbeMax: ProbeMax}, Tail: reader, BatchSize: 8,
 		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),

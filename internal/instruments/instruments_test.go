@@ -1,4 +1,4 @@
-package metrics_test
+package instruments_test
 
 import (
 	"flag"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -18,8 +19,8 @@ var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
 // page is where the instruments are documented, between two marks.
 const (
-	page  = "../docs/metrics.md"
-	begin = "<!-- The table is generated: go test ./metrics -update -->\n"
+	page  = "../../docs/metrics.md"
+	begin = "<!-- The table is generated: go test ./internal/instruments -update -->\n"
 	end   = "<!-- end of the table -->\n"
 )
 
@@ -32,7 +33,7 @@ func table() string {
 			title = "## What is counted in the database"
 		}
 		fmt.Fprintf(&text, "\n%s\n\n| name | kind, unit | labels | meaning |\n| --- | --- | --- | --- |\n", title)
-		for _, i := range metrics.Instruments() {
+		for _, i := range instruments.All() {
 			if i.Database == counted {
 				labels := make([]string, len(i.Labels))
 				for n, label := range i.Labels {
@@ -57,7 +58,7 @@ func TestInstruments_are_those_of_the_documentation(t *testing.T) {
 		require.NoError(t, os.WriteFile(page, []byte(before+begin+table()+end+after), 0o600)) //nolint:gosec // the path is a constant
 		return
 	}
-	require.Equal(t, table(), documented, "run go test ./metrics -update")
+	require.Equal(t, table(), documented, "run go test ./internal/instruments -update")
 }
 
 var (
@@ -69,7 +70,7 @@ var (
 func TestInstruments_have_names_units_and_few_labels(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, i := range metrics.Instruments() {
+	for _, i := range instruments.All() {
 		require.Regexp(t, nameForm, i.Name)
 		require.False(t, names[i.Name], i.Name)
 		names[i.Name] = true
@@ -86,8 +87,8 @@ func TestInstruments_have_names_units_and_few_labels(t *testing.T) {
 	}
 }
 
-func TestInstruments_returns_a_list_of_its_own(t *testing.T) {
+func TestAll_returns_a_list_of_its_own(t *testing.T) {
 	t.Parallel()
-	metrics.Instruments()[0] = nil
-	require.NotNil(t, metrics.Instruments()[0])
+	instruments.All()[0] = nil
+	require.NotNil(t, instruments.All()[0])
 }

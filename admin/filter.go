@@ -149,7 +149,7 @@ func (f Filter) mistakes(l list) error {
 			f.MinAttempts, f.MaxAttempts))
 	}
 	if f.OlderThan < 0 {
-		problems = append(problems, fmt.Errorf("older than: %s is negative", f.OlderThan))
+		problems = append(problems, fmt.Errorf("older than: %s is negative: use a positive duration, or 0 for any age", f.OlderThan))
 	}
 	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), checkCause(f.Cause), checkAction(f.Action))
 	return errors.Join(problems...)
@@ -192,7 +192,7 @@ func (f Filter) alone(l list) error {
 // notNegative checks the limit of an action.
 func notNegative(limit int) error {
 	if limit < 0 {
-		return fmt.Errorf("limit: %d is negative", limit)
+		return fmt.Errorf("limit: %d is negative: use a positive number, or 0 for all that match", limit)
 	}
 	return nil
 }

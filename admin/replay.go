@@ -120,7 +120,7 @@ func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor,
 		problems = append(problems, fmt.Errorf("status: only messages that are %s can be replayed: leave it out", Done))
 	}
 	if p.Limit < 0 {
-		problems = append(problems, fmt.Errorf("limit: %d is negative", p.Limit))
+		problems = append(problems, fmt.Errorf("limit: %d is negative: use a positive number, or 0 for all that match", p.Limit))
 	}
 	switch {
 	case p.To.Kind == spool.KindInbox || p.To == (Target{}) && target.Kind == spool.KindInbox:

@@ -50,7 +50,7 @@ func settingFields(target admin.Target, s admin.Settings) []settingField {
 		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, "")},
 		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord)},
 		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction from 0.00001 on, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
-		{"at-once", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.MaxConcurrent, noneWord)},
+		{"max-concurrent", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.MaxConcurrent, noneWord)},
 		history,
 		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
 	}
@@ -123,7 +123,7 @@ func (q *request) readSettings(fields []settingField, stored admin.Settings) (ad
 	read("poll-max", readSpan(&s.PollMax, "", spool.MinPollMax, spool.MaxPollMax))
 	read("attempts", readNumber(&s.Attempts, unlimitedWord, math.MaxInt32))
 	read("per-second", readRate(&s.PerSecond))
-	read("at-once", readNumber(&s.MaxConcurrent, noneWord, math.MaxInt32))
+	read("max-concurrent", readNumber(&s.MaxConcurrent, noneWord, math.MaxInt32))
 	read("history", readSpan(&s.History, offWord, spool.MinKept, maxDays*day))
 	read("retention", readSpan(&s.Retention, foreverWord, spool.MinKept, maxDays*day))
 	if err := errors.Join(problems...); err != nil {

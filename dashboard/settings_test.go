@@ -44,7 +44,7 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	form := fields(page)
 	require.Len(t, form, 9)
 	for field, value := range map[string]string{
-		"page-size": " 500", "concurrency": "32", "poll-max": "250ms", "attempts": "unlimited", "per-second": "0.5", "at-once": "none",
+		"page-size": " 500", "concurrency": "32", "poll-max": "250ms", "attempts": "unlimited", "per-second": "0.5", "max-concurrent": "none",
 		"history": "7d", "retention": "forever",
 	} {
 		require.Empty(t, form.Get(field), field)
@@ -61,7 +61,7 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 
 	again := fields(b.page("settings?outbox=outbox"))
 	require.Equal(t, []string{"500", "32", "250ms", "unlimited", "0.5", "none", "7d", "forever"}, []string{
-		again.Get("page-size"), again.Get("concurrency"), again.Get("poll-max"), again.Get("attempts"), again.Get("per-second"), again.Get("at-once"),
+		again.Get("page-size"), again.Get("concurrency"), again.Get("poll-max"), again.Get("attempts"), again.Get("per-second"), again.Get("max-concurrent"),
 		again.Get("history"), again.Get("retention"),
 	})
 	again.Set("concurrency", "")
@@ -120,7 +120,7 @@ func TestSettings_without_a_field_in_the_form_are_kept(t *testing.T) {
 	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), want))
 	form := fields(b.page("settings?outbox=outbox"))
 	form.Del("per-second")
-	form.Del("at-once")
+	form.Del("max-concurrent")
 	form.Set("concurrency", "4")
 	b.do("settings-run?outbox=outbox", form)
 	want.Concurrency = 4
@@ -134,7 +134,7 @@ func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 	form := fields(b.page("settings?outbox=outbox"))
 	for field, values := range map[string][]string{
 		"page-size": {"0", "-1", "x", "10001", "unlimited"}, "concurrency": {"99999"}, "poll-max": {"1", "1ns", "2h", "off"},
-		"attempts": {"-1", "many", "none"}, "per-second": {"0", "-1", "NaN", "Inf", "x", "1e9", "1e-9"}, "at-once": {"0", "0.5", "2147483648", "unlimited"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
+		"attempts": {"-1", "many", "none"}, "per-second": {"0", "-1", "NaN", "Inf", "x", "1e9", "1e-9"}, "max-concurrent": {"0", "0.5", "2147483648", "unlimited"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
 	} {
 		for _, value := range values {
 			wrong := url.Values{}

@@ -14,7 +14,7 @@ const maxLimits = 100
 type (
 	storedLimit struct {
 		PerSecond     float64 `json:"per_second,omitempty"`
-		MaxConcurrent int     `json:"at_once,omitempty"`
+		MaxConcurrent int     `json:"max_concurrent,omitempty"`
 	}
 	storedLimits struct {
 		Total  storedLimit            `json:"total,omitzero"`

@@ -23,7 +23,7 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 		`{"in_flight":{"outages":1},"outages":{"orders":1767323045000000}}`: {
 			InFlight: map[string]int{"outages": 1}, Outages: map[string]time.Time{"orders": since},
 		},
-		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"at_once":3}}}}`: {
+		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"max_concurrent":3}}}}`: {
 			InFlight: map[string]int{"orders": 2}, Limits: limits,
 		},
 		`{"in_flight":{"orders":2},"long_call":{"since":1767323045000000,"topic":"orders","id":7,"message_id":"o-7"}}`: {

@@ -30,7 +30,7 @@ type Settings struct {
 	Attempts    int           `json:"attempts,omitempty"`
 	// PerSecond and MaxConcurrent are the limit of the whole spool. Negative is no limit.
 	PerSecond     float64 `json:"per_second,omitempty"`
-	MaxConcurrent int     `json:"at_once,omitempty"`
+	MaxConcurrent int     `json:"max_concurrent,omitempty"`
 	// History is how long messages that are done are kept. Negative turns the history off, and
 	// deletes the messages in it.
 	History time.Duration `json:"history,omitempty"`

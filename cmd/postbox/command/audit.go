@@ -39,7 +39,7 @@ for a year: "postbox migrate up" deletes older ones.
 
 func (s *session) listAudit(flags auditFlags) error {
 	if flags.limit < 1 || flags.limit > admin.MaxLimit {
-		return usagef("--limit: %d is not between 1 and %d", flags.limit, admin.MaxLimit)
+		return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, admin.MaxLimit)
 	}
 	ctx := s.cmd.Context()
 	from, err := s.past(ctx, "since", flags.since)

@@ -63,20 +63,20 @@ func TestSet_changes_what_its_flags_name(t *testing.T) {
 	stored := func() admin.Settings { return b.infoOf(admin.Outbox("outbox")).Settings }
 
 	b.ok("set", "--page-size", "50", "--concurrency", "8", "--poll-max", "2s")
-	b.ok("set", "--attempts", "unlimited", "--per-second", "0.5", "--at-once", "none", "--history", "7d", "--retention", "forever", "--yes")
+	b.ok("set", "--attempts", "unlimited", "--per-second", "0.5", "--max-concurrent", "none", "--history", "7d", "--retention", "forever", "--yes")
 	want := admin.Settings{PageSize: 50, Concurrency: 8, PollMax: 2 * time.Second, Attempts: postbox.Unlimited, PerSecond: 0.5, MaxConcurrent: -1, History: 7 * 24 * time.Hour, Retention: -1}
 	require.Equal(t, want, stored())
-	require.Contains(t, b.ok("set"), "retention:    forever")
-	require.Contains(t, b.ok("set"), "per-second:   0.5, one message in 2s\n")
+	require.Contains(t, b.ok("set"), "retention:       forever")
+	require.Contains(t, b.ok("set"), "per-second:      0.5, one message in 2s\n")
 	require.Equal(t, want, stored(), "without a flag it changes nothing")
 	require.JSONEq(t, `{"target":{"kind":"outbox","name":"outbox"},"settings":
-		{"page_size":50,"concurrency":8,"poll_max":"2s","attempts":-1,"per_second":0.5,"at_once":-1,"history":"168h0m0s","retention":"forever"}}`, b.ok("set", "-o", "json"))
+		{"page_size":50,"concurrency":8,"poll_max":"2s","attempts":-1,"per_second":0.5,"max_concurrent":-1,"history":"168h0m0s","retention":"forever"}}`, b.ok("set", "-o", "json"))
 
-	b.ok("set", "--page-size", "default", "--concurrency", "default", "--poll-max", "default", "--attempts", "5", "--per-second", "default", "--at-once", "20", "--history", "off", "--retention", "default", "--yes")
+	b.ok("set", "--page-size", "default", "--concurrency", "default", "--poll-max", "default", "--attempts", "5", "--per-second", "default", "--max-concurrent", "20", "--history", "off", "--retention", "default", "--yes")
 	require.Equal(t, admin.Settings{Attempts: 5, MaxConcurrent: 20, History: -1}, stored())
 
-	b.ok("set", "--page-size", "10000", "--concurrency", "10000", "--poll-max", "1h", "--attempts", "2147483647", "--per-second", "1e6", "--at-once", "2147483647", "--history", "36500d", "--retention", "1s", "--yes")
-	b.ok("set", "--page-size", "1", "--concurrency", "1", "--poll-max", "1ms", "--attempts", "1", "--per-second", "0.00001", "--at-once", "1", "--history", "1s", "--retention", "36500d", "--yes")
+	b.ok("set", "--page-size", "10000", "--concurrency", "10000", "--poll-max", "1h", "--attempts", "2147483647", "--per-second", "1e6", "--max-concurrent", "2147483647", "--history", "36500d", "--retention", "1s", "--yes")
+	b.ok("set", "--page-size", "1", "--concurrency", "1", "--poll-max", "1ms", "--attempts", "1", "--per-second", "0.00001", "--max-concurrent", "1", "--history", "1s", "--retention", "36500d", "--yes")
 }
 
 func TestDrain_ends_when_the_last_message_is_gone(t *testing.T) {

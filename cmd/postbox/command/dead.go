@@ -122,7 +122,7 @@ func (f *letterFlags) chosen() bool { return len(f.described()) > 0 }
 
 func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter, error) {
 	if f.limit < 0 {
-		return admin.Filter{}, usagef("--limit: %d is negative", f.limit)
+		return admin.Filter{}, usagef("--limit: %d is negative: use a positive number, or 0 for all", f.limit)
 	}
 	after, err := s.past(ctx, "died-after", f.diedAfter)
 	if err != nil {

@@ -25,7 +25,7 @@ and says if there may be more.`,
 				return err
 			}
 			if flags.limit < 1 || flags.limit > admin.MaxLimit {
-				return usagef("--limit: %d is not between 1 and %d", flags.limit, admin.MaxLimit)
+				return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, admin.MaxLimit)
 			}
 			return s.listGroups(filter)
 		}),

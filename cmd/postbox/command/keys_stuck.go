@@ -37,7 +37,7 @@ be handled, make it a dead letter with "postbox messages bury".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if limit < 1 || limit > admin.MaxLimit {
-				return usagef("--limit: %d is not between 1 and %d", limit, admin.MaxLimit)
+				return usagef("--limit: %d is not between 1 and %d: use a number in this range", limit, admin.MaxLimit)
 			}
 			a, err := s.admin("")
 			if err != nil {

@@ -17,8 +17,8 @@ type limitRecord struct {
 	// What an operator has stored as "none" is 0.
 	PerSecond         *float64 `json:"per_second,omitempty"`
 	PerSecondFrom     string   `json:"per_second_from,omitempty"`
-	MaxConcurrent     *int     `json:"at_once,omitempty"`
-	MaxConcurrentFrom string   `json:"at_once_from,omitempty"`
+	MaxConcurrent     *int     `json:"max_concurrent,omitempty"`
+	MaxConcurrentFrom string   `json:"max_concurrent_from,omitempty"`
 }
 
 // Where a limit comes from.

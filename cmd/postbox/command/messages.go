@@ -145,7 +145,7 @@ func (s *session) listFilter(ctx context.Context, flags messageFlags) (*admin.Ad
 		return nil, admin.Filter{}, err
 	}
 	if flags.limit < 0 {
-		return nil, admin.Filter{}, usagef("--limit: %d is negative", flags.limit)
+		return nil, admin.Filter{}, usagef("--limit: %d is negative: use a positive number, or 0 for all", flags.limit)
 	}
 	if !flags.done {
 		if flags.target.inbox != "" {

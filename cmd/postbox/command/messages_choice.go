@@ -66,7 +66,7 @@ func (f *messageFilterFlags) filter(ctx context.Context, s *session, target admi
 		return filter, err
 	}
 	if f.minAttempts < 0 {
-		return filter, usagef("--min-attempts: %d is negative", f.minAttempts)
+		return filter, usagef("--min-attempts: %d is negative: use a number from 0 on", f.minAttempts)
 	}
 	if filter.From, err = s.past(ctx, "created-after", f.createdAfter); err != nil {
 		return filter, err
@@ -109,7 +109,7 @@ func (c *messageChoice) check(args []string) error {
 	case len(args) == 0 && !c.all && !chosen:
 		return usagef("no messages are chosen: give ids, a filter such as --status, or --all")
 	case c.limit < 0:
-		return usagef("--limit: %d is negative", c.limit)
+		return usagef("--limit: %d is negative: use a positive number, or 0 for all", c.limit)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ longer ago than that and have not come, also those that are not due yet.`,
 func (s *session) listMissing(flags missingFlags) error {
 	filter := flags.filter
 	if filter.Limit < 1 || filter.Limit > admin.MaxLimit {
-		return usagef("--limit: %d is not between 1 and %d", filter.Limit, admin.MaxLimit)
+		return usagef("--limit: %d is not between 1 and %d: use a number in this range", filter.Limit, admin.MaxLimit)
 	}
 	if flags.olderThan != "" {
 		age, err := parseDuration(flags.olderThan)

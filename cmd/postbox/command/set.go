@@ -20,7 +20,7 @@ type settingsRecord struct {
 	Attempts    int    `json:"attempts,omitempty"` // -1 is unlimited
 	// No limit is -1.
 	PerSecond     float64 `json:"per_second,omitempty"`
-	MaxConcurrent int     `json:"at_once,omitempty"`
+	MaxConcurrent int     `json:"max_concurrent,omitempty"`
 	History       string  `json:"history,omitempty"`
 	Retention     string  `json:"retention,omitempty"`
 }
@@ -77,7 +77,7 @@ confirmation.`,
 	f.StringVar(&flags.pollMax, "poll-max", "", "longest pause between two polls that find nothing, from 1ms to 1h")
 	f.StringVar(&flags.attempts, "attempts", "", "how often a message may fail, or unlimited")
 	f.StringVar(&flags.perSecond, "per-second", "", "most messages that start in a second in all processes together, from 0.00001 on, or none")
-	f.StringVar(&flags.atOnce, "at-once", "", "most handlers at a time in all processes together, or none")
+	f.StringVar(&flags.maxConcurrent, "max-concurrent", "", "most handlers at a time in all processes together, or none")
 	f.StringVar(&flags.history, "history", "", "how long messages that are done are kept, such as 7d, or off")
 	f.StringVar(&flags.retention, "retention", "", "how long dead letters are kept, such as 30d, or forever")
 	return cmd
@@ -158,7 +158,7 @@ func (r settingsRecord) text(target admin.Target) string {
 	}
 	return title + fields(
 		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", orDefault(r.PollMax)},
-		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none, rate)}, field{"at-once", whole(r.MaxConcurrent, none)},
+		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none, rate)}, field{"max-concurrent", whole(r.MaxConcurrent, none)},
 		field{"history", orDefault(r.History)}, field{"retention", orDefault(r.Retention)},
 	)
 }

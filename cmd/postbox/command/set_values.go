@@ -28,7 +28,7 @@ const maxKept = maxDays * 24 * time.Hour
 
 // setFlags are the new values, as the user wrote them; "" changes nothing.
 type setFlags struct {
-	pageSize, concurrency, pollMax, attempts, perSecond, atOnce, history, retention string
+	pageSize, concurrency, pollMax, attempts, perSecond, maxConcurrent, history, retention string
 }
 
 // apply changes the settings that the flags name. It checks them itself, since errors must have the
@@ -42,7 +42,7 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		{"page-size", f.pageSize, "", 0, spool.MaxPageSize, &settings.PageSize},
 		{"concurrency", f.concurrency, "", 0, spool.MaxConcurrency, &settings.Concurrency},
 		{"attempts", f.attempts, unlimited, postbox.Unlimited, math.MaxInt32, &settings.Attempts},
-		{"at-once", f.atOnce, none, noLimit, math.MaxInt32, &settings.MaxConcurrent},
+		{"max-concurrent", f.maxConcurrent, none, noLimit, math.MaxInt32, &settings.MaxConcurrent},
 	} {
 		if set(n.to, n.text, n.word, n.wordValue) {
 			continue

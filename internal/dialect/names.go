@@ -65,10 +65,10 @@ func (n Names) Table(ending string) string {
 	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be an SQL keyword, or have capitals
 }
 
-// replacer replaces {table} by table names, {remove} by the name of PostgreSQL's function, {prefix}
-// by the prefix of index names, and the database's additional pairs.
+// replacer replaces {table} by table names, {remove} and the like by those of PostgreSQL's
+// functions, {prefix} by the prefix of index names, and the database's additional pairs.
 func (n Names) replacer(extra ...string) replacer {
-	pairs := append([]string{"{prefix}", n.Prefix, "{remove}", n.Table("remove")}, extra...)
+	pairs := append([]string{"{prefix}", n.Prefix, "{remove}", n.Table("remove"), "{due}", n.Table("due"), "{stuck}", n.Table("stuck")}, extra...)
 	for _, ending := range tables {
 		pairs = append(pairs, "{"+ending+"}", n.Table(ending))
 	}

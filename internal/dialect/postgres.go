@@ -144,12 +144,11 @@ w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 	// no id. From version 17 on it may also mean that the role may not read the sequence; then the
 	// SELECT beside it is an error.
 	//
-	// A clock in a subquery is read once, and so bounds the scan of its index. If it were read for
-	// each row, it would only filter. Each lane takes one index descent; the planner must not turn
-	// that into a scan of the whole table.
+	// Each lane takes one index descent; the planner must not turn that into a scan of the whole
+	// table. Mostly nothing is due, and to see that costs less than to call the function.
 	//
-	// Ids and times have two bounds. For a number with one bound the planner expects a third of all
-	// messages, which is enough to compile the statement.
+	// Ids have two bounds. For a number with one bound the planner expects a third of all messages,
+	// which is enough to compile the statement.
 	//
 	// Lanes and limits are in subqueries, which hide their values from the planner. It plans a
 	// prepared statement once for all values only if it expects no less of a plan for the given
@@ -162,16 +161,12 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
-	  AND {ready turn}
-	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
-UNION ALL (
-	SELECT ` + fetchColumns + `
-	FROM {waiting} m
-	WHERE m.spool = (SELECT :spool::integer) AND m.available_at BETWEEN 0 AND (SELECT {now}) AND m.lane = ANY((SELECT :lanes::smallint[])::smallint[])
-	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
-	  AND {wanted}
 	  AND {turn}
-	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT (SELECT :due::bigint))
+	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
+UNION ALL
+SELECT ` + fetchColumns + `
+FROM (SELECT w.spool FROM {waiting} w WHERE w.spool = (SELECT :spool::integer) AND w.available_at <= (SELECT {now}) ORDER BY w.available_at LIMIT 1) w
+CROSS JOIN LATERAL {due}(w.spool, :lanes::smallint[], :known::bigint[], :excluded::text[], :held::bigint[], :unordered, :paused, :due) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND :mark::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
@@ -226,7 +221,7 @@ ON CONFLICT DO NOTHING`
 	s.release.text = `UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane = ANY(:lanes::smallint[])`
 	for i, wanted := range wantedTopics {
 		for variant := range variants {
-			parts := newReplacer("{wanted}", wanted, "{turn}", turn(variant, unblockedByIndex), "{ready turn}", turn(variant, calm))
+			parts := newReplacer("{wanted}", wanted, "{turn}", turn(variant, calm))
 			lists.fetches[i][variant] = marked(parts.Replace(fetch))
 			lists.sweeps[i][variant] = marked(parts.Replace(postgresSweep))
 		}
@@ -263,14 +258,6 @@ WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highe
 // of all of them. Of a number that it sees it may expect all rows, if its statistics are wrong.
 const unseenLimit = "(SELECT ?::bigint)"
 
-// alongIndex ends the ORDER BY of what each read looks for among the waiting messages, and makes
-// PostgreSQL read along the index: any other plan must sort, and the planner expects rows of this
-// width to need a sort on disk. Without it a sort of all of them costs as much as the index where
-// the planner expects a single row.
-const alongIndex = `,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
-
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,
 // then for some. The planner expects a list of topics to exclude half of the messages, whatever is
 // in it, and so to read twice as many.
@@ -297,9 +284,7 @@ const stuckRows = 16
 // once. For nearly every message they show what it waits behind, without an index lookup: mostly
 // there is none, and if many messages wait behind one, few are stuck.
 var stuck = fmt.Sprintf(`
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM {waiting} WHERE spool = :spool AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM {stuck}(:spool, %d))`, stuckRows)
 
 // calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may
 // run, and a message behind all of them waits. calm contains unblockedByIndex once. The planner
@@ -350,6 +335,7 @@ func (p postgres) fetch(f FetchParams) Query {
 	return p.fetches[min(len(f.Excluded), 1)][f.variant()].with(args{
 		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
 		"known": pq.Int64Array(signedNames(f.known())), "excluded": pq.StringArray(f.Excluded), "held": pq.Int64Array(f.Held),
+		"unordered": f.Unordered, "paused": f.PausedKeys,
 	})
 }
 

@@ -39,7 +39,7 @@ SELECT c.lane, (
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT unnest(:known::bigint[]))
 	  AND {wanted}
-	  AND {ready turn}
+	  AND {turn}
 	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)`
 

@@ -1178,12 +1178,8 @@ FROM k
 INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
 VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $6), COALESCE($7::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8)) ON CONFLICT DO NOTHING
 
--- Fetch, two lanes (spool, lanes, after, up_to, inline, known, page, due, mark)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+-- Fetch, two lanes (spool, lanes, after, up_to, inline, known, page, excluded, held, unordered, paused, due, mark)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1202,35 +1198,23 @@ CROSS JOIN LATERAL (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id LIMIT 1) IS NULL) END
 	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+UNION ALL
+SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND TRUE
-	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
+FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
+CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $9::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       CASE WHEN a.given >= 0 AND $13::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, due, mark)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+-- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, excluded, held, unordered, paused, due, mark)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1244,34 +1228,23 @@ CROSS JOIN LATERAL (
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+UNION ALL
+SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND TRUE
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $8::bigint))
+FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
+CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $9::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       CASE WHEN a.given >= 0 AND $13::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, due, mark)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+-- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, held, unordered, paused, due, mark)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1290,35 +1263,23 @@ CROSS JOIN LATERAL (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
 	ORDER BY b.id LIMIT 1) IS NULL) END
 	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+UNION ALL
+SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($7::text[]))
-	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
+FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
+CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $7::text[], $9::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $10::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       CASE WHEN a.given >= 0 AND $13::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, due, mark)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+-- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, excluded, unordered, paused, due, mark)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1338,36 +1299,23 @@ CROSS JOIN LATERAL (
 	ORDER BY b.id LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
 	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
-UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+UNION ALL
+SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_waiting m
-	WHERE m.spool = (SELECT $1::integer) AND m.available_at BETWEEN 0 AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $2::smallint[])::smallint[])
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND TRUE
-	  AND (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL)
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
-	ORDER BY m.available_at, m.id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint))
+FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
+CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $9::text[], $7::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $10::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
+       CASE WHEN a.given >= 0 AND $13::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Sweep, held keys (spool, known, held, lanes, after, up_to)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -1386,11 +1334,7 @@ SELECT c.lane, (
 FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
 
 -- Sweep (spool, known, lanes, after, up_to)
-WITH stuck AS MATERIALIZED (
-	SELECT ordering_key, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
-	ORDER BY key_hash, id,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m

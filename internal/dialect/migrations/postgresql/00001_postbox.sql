@@ -314,3 +314,44 @@ BEGIN
 	RETURN ready + waiting;
 END $$;
 -- +goose StatementEnd
+
+-- The messages that are due, in their order, as far as they may be handled: their topic is not
+-- excluded, their key is not held or paused, and no earlier message of it waits for another
+-- attempt, unless the spool is unordered. The caller's statement and this function see the same
+-- state of the tables. The settings make the planner walk along an index, as above.
+-- +goose StatementBegin
+CREATE FUNCTION {due}(of_spool integer, lanes smallint[], known bigint[], excluded text[], held bigint[],
+	unordered boolean, paused boolean, most bigint)
+RETURNS SETOF {waiting} LANGUAGE plpgsql STABLE ROWS 10
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	clock bigint := (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
+BEGIN
+	RETURN QUERY
+	SELECT m.* FROM {waiting} m
+	WHERE m.spool = of_spool AND m.available_at <= clock AND m.lane = ANY(lanes)
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest(known))
+	  AND m.topic NOT IN (SELECT unnest(excluded))
+	  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest(held)))
+	  AND (m.key_hash IS NULL OR unordered OR NOT EXISTS (
+		SELECT 1 FROM {waiting} b
+		WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	  AND (m.key_hash IS NULL OR NOT paused OR NOT EXISTS (
+		SELECT 1 FROM {pauses} z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+	ORDER BY m.available_at, m.id LIMIT most;
+END $$;
+-- +goose StatementEnd
+
+-- Some messages with a key that wait for another attempt. A read compares each ready message with
+-- them before it looks for its own key.
+-- +goose StatementBegin
+CREATE FUNCTION {stuck}(of_spool integer, most bigint) RETURNS SETOF {waiting} LANGUAGE plpgsql STABLE ROWS 16
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+	RETURN QUERY
+	SELECT w.* FROM {waiting} w
+	WHERE w.spool = of_spool AND w.state = 2 AND w.key_hash IS NOT NULL ORDER BY w.key_hash, w.id LIMIT most;
+END $$;
+-- +goose StatementEnd

@@ -279,7 +279,7 @@ CREATE TABLE {unique_keys} (
 -- another transaction has just changed, the newer version is deleted if it has the same state. The
 -- caller needs the rights on the tables.
 -- +goose StatementBegin
-CREATE FUNCTION {remove}(of_spool integer, states smallint[], lanes smallint[], tokens bigint[], ids bigint[], times bigint[])
+CREATE OR REPLACE FUNCTION {remove}(of_spool integer, states smallint[], lanes smallint[], tokens bigint[], ids bigint[], times bigint[])
 RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -320,7 +320,7 @@ END $$;
 -- attempt, unless the spool is unordered. The caller's statement and this function see the same
 -- state of the tables. The settings make the planner walk along an index, as above.
 -- +goose StatementBegin
-CREATE FUNCTION {due}(of_spool integer, lanes smallint[], known bigint[], excluded text[], held bigint[],
+CREATE OR REPLACE FUNCTION {due}(of_spool integer, lanes smallint[], known bigint[], excluded text[], held bigint[],
 	unordered boolean, paused boolean, most bigint)
 RETURNS SETOF {waiting} LANGUAGE plpgsql STABLE ROWS 10
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -346,7 +346,7 @@ END $$;
 -- Some messages with a key that wait for another attempt. A read compares each ready message with
 -- them before it looks for its own key.
 -- +goose StatementBegin
-CREATE FUNCTION {stuck}(of_spool integer, most bigint) RETURNS SETOF {waiting} LANGUAGE plpgsql STABLE ROWS 16
+CREATE OR REPLACE FUNCTION {stuck}(of_spool integer, most bigint) RETURNS SETOF {waiting} LANGUAGE plpgsql STABLE ROWS 16
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN

@@ -68,7 +68,7 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	if p == nil {
 		return execute(ctx, db, query)
 	}
-	stmt, err := p.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
+	stmt, err := p.Get(ctx, query.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
 		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
 	}
-	result, err := executePrepared(watched, tx.StmtContext(watched, stmt), query) //nolint:sqlclosecheck // it ends with the transaction
+	result, err := executePrepared(watched, tx.StmtContext(watched, stmt), query)
 	if err != nil && !dialect.Coded(err) {
 		// The error does not come from the server. It may come from database/sql, because the
 		// transaction belongs to another handle on the database, where the statement is not

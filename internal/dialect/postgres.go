@@ -256,6 +256,7 @@ WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highe
 // unseenLimit is a limit that the planner does not see. It expects a tenth of the rows then,
 // whatever the number, and so finds an index in the order of the rows ten times as cheap as a sort
 // of all of them. Of a number that it sees it may expect all rows, if its statistics are wrong.
+// Between two such ids it expects half a percent.
 const unseenLimit = "(SELECT ?::bigint)"
 
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,

@@ -331,7 +331,7 @@ SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS 
 	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > $1 AND d.id <= $2
+WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
   AND ($3::text = '' OR d.topic = $3)
   AND ($4::text = '' OR d.consumer = $4)
   AND ($5::text = '' OR s.name = $5)
@@ -349,7 +349,7 @@ LIMIT $10
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > $1 AND d.id <= $2
+WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
   AND ($3::text = '' OR d.topic = $3)
   AND ($4::text = '' OR d.consumer = $4)
   AND ($5::text = '' OR s.name = $5)

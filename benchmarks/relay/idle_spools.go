@@ -38,7 +38,8 @@ func IdleSpools() measure.Scenario {
 				return watchSpools(ctx, stage, postbox.Database{DB: db, Dialect: postbox.MySQL})
 			})},
 		},
-		// Each polls once a second, which is 500 statements, and renews its lease each five seconds.
+		// Each polls once a second, which is 500 statements, and renews its lease each five
+		// seconds.
 		Targets: []measure.Target{
 			{Name: "idle-spools", Ours: "postgresql", Limit: 500, Metric: PerSecond, Lower: true, AtLeast: 0.8},
 			{Name: "idle-spools", Ours: "mariadb", Limit: 500, Metric: PerSecond, Lower: true, AtLeast: 0.8},

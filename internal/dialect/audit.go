@@ -56,7 +56,7 @@ ORDER BY id DESC
 LIMIT ?`
 
 	s.auditSearchEnd = `
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC LIMIT {limit ?}) p`
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC LIMIT {unseen ?}) p`
 }
 
 // AddToAct adds to the number of an operation that has a row, and replaces its note.

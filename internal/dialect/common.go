@@ -14,7 +14,7 @@ const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COAL
 
 // deadLetterChoice is true for the dead letters that a filter selects: see DeadLetters.
 func (k Kind) deadLetterChoice() string {
-	return `WHERE d.id > {limit :after} AND d.id <= {limit :up_to}
+	return `WHERE d.id > {unseen :after} AND d.id <= {unseen :up_to}
   AND ({text :topic} = '' OR d.topic = :topic)
   AND ({text :consumer} = '' OR d.consumer = :consumer)
   AND ({text :spool} = '' OR s.name = :spool)

@@ -28,7 +28,7 @@ func (s *Statements) count() {
 
 	s.InboxLetters = `
 SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT {limit ?}) p
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT {unseen ?}) p
 GROUP BY p.consumer`
 
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of

@@ -38,7 +38,7 @@ func (s *Statements) upToLimit(columns ...column) (each, few string) {
 	limited, whole, more := make([]string, len(columns)), make([]string, len(columns)), []string(nil)
 	for i, c := range columns {
 		limited[i] = "(SELECT " + fmt.Sprintf(c.function, "p.n") + " FROM (SELECT " + c.reads + " AS n FROM " + c.from +
-			" WHERE m.spool = " + s.ofEach() + c.where + " " + c.order + " LIMIT {limit ?}) p)"
+			" WHERE m.spool = " + s.ofEach() + c.where + " " + c.order + " LIMIT {unseen ?}) p)"
 		from := " FROM " + c.from + " WHERE m.spool = s.id" + c.where
 		whole[i] = "(SELECT " + fmt.Sprintf(c.function, c.reads) + from + ")"
 		if first := "(SELECT 1" + from + " " + c.order + " LIMIT 1 OFFSET ?) IS NULL"; !slices.Contains(more, first) {

@@ -280,7 +280,7 @@ func mysqlFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
-		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{limit ?}", "?",
+		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?",
 		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{by due}", "FORCE INDEX (due)", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state IN (1, 2)", " {due order}", "",

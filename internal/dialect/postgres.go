@@ -188,7 +188,7 @@ ON CONFLICT DO NOTHING`
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{limit ?}", unseenLimit,
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{unseen ?}", unseen,
 		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",
 		// Another index has the state.
@@ -253,11 +253,11 @@ SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', '
 	UNION ALL SELECT '{spools}_id_seq', (SELECT max(id) FROM {spools})) q
 WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END`
 
-// unseenLimit is a limit that the planner does not see. It expects a tenth of the rows then,
-// whatever the number, and so finds an index in the order of the rows ten times as cheap as a sort
-// of all of them. Of a number that it sees it may expect all rows, if its statistics are wrong.
-// Between two such ids it expects half a percent.
-const unseenLimit = "(SELECT ?::bigint)"
+// unseen is a number that the planner does not see. It expects a tenth of the rows up to such a
+// limit, and half a percent of those between two such ids. So it finds an index in the order of the
+// rows much cheaper than a sort of all of them. Of a number that it sees it may expect all rows, if
+// its statistics are wrong.
+const unseen = "(SELECT ?::bigint)"
 
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,
 // then for some. The planner expects a list of topics to exclude half of the messages, whatever is

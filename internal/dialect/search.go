@@ -22,7 +22,7 @@ WITH p AS (
 	FROM {messages} m {by ready}
 	WHERE m.spool = :spool AND {after place} AND m.state <= :last_state
 	ORDER BY m.state, m.lane, m.id
-	LIMIT {limit :among})
+	LIMIT {unseen :among})
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE({length}(m.payload), 0) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = :spool AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
@@ -46,10 +46,10 @@ LIMIT :most`
 
 	// Walk the primary key.
 	s.letterSearchEnd.text = `
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {limit :among}) p`
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {unseen :among}) p`
 
 	s.letterBehind = `
-SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {limit ?}`
+SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {unseen ?}`
 }
 
 // Search selects pending messages as Pending does, among so many of those after the place of the

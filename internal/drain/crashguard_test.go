@@ -305,9 +305,8 @@ func TestCrashGuard_F5_all_due_retries_are_exposed_after_a_crash(t *testing.T) {
 	})
 }
 
-// Reads leave out what stands behind a message that waits for another attempt, whether it is ready,
-// scheduled and due, or to be tried again. It may have crashed its process all the same, before the
-// head failed.
+// The head of a key waits for another attempt, so reads leave out the message behind it. That
+// message may have crashed the former process before the head failed. So its start is counted.
 func TestCrashGuard_F5_what_stands_behind_a_retry_stays_exposed_after_a_crash(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]int{"ready": 0, "scheduled": 1, "retrying": 2} {

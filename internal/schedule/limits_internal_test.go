@@ -114,7 +114,8 @@ func perSecond(n float64) postbox.Limit { return postbox.Limit{PerSecond: n} }
 
 func atOnce(n int) postbox.Limit { return postbox.Limit{MaxConcurrent: n} }
 
-// keyed is a message with a key of its own name, which queues that are Unordered do not keep in order.
+// keyed is a message with a key of its own name, which queues that are Unordered do not keep in
+// order.
 func keyed(id int64, key int64, ordered bool) *spool.Message {
 	m := stored(id, "a", key)
 	m.Key, m.HasKey = fmt.Sprint(key), ordered

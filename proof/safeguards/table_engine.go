@@ -165,8 +165,8 @@ var ofTheEngine = []safeguard{
 		name: "plans depend on no statistics", guarantees: "G8",
 		edits: []edit{{
 			file: "internal/dialect/postgres.go",
-			from: "const unseenLimit = \"(SELECT ?::bigint)\"",
-			to:   "const unseenLimit = \"?::bigint\"",
+			from: "const unseen = \"(SELECT ?::bigint)\"",
+			to:   "const unseen = \"?::bigint\"",
 		}},
 		packages: []string{module + "admin"}, tests: "G8",
 	},

@@ -56,7 +56,7 @@ serve_postgres() {
     shift
     bin=$(postgres_bin)
     if [[ ! -d $data ]]; then
-        if [[ $settings == strict || $settings == lax ]]; then locale=(--locale=C.UTF-8 --locale-provider=icu --icu-locale=en-US); fi
+        if [[ $settings != usual && $settings != stock ]]; then locale=(--locale=C.UTF-8 --locale-provider=icu --icu-locale=en-US); fi
         mkdir "$data"
         echo "$secret" >"$data/password"
         own postgres "$data"

@@ -1,4 +1,4 @@
-package inboxstore_test
+package storetest_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-func TestStore_keeps_the_contract(t *testing.T) {
+func TestSQLStore_keeps_the_contract(t *testing.T) {
 	t.Parallel()
 	// A closed store refuses deferred messages only: what a handler under way has still to record
 	// is written.
@@ -35,7 +35,8 @@ func TestStore_keeps_the_contract(t *testing.T) {
 
 func contractHarness(t *testing.T, database *testdb.Database) storetest.Harness {
 	t.Helper()
-	withEffects(t, database)
+	database.Migrate(t)
+	database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
 	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	return storetest.Harness{

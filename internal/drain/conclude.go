@@ -16,20 +16,20 @@ func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locke
 			s.awaitLock(e)
 		}
 	}
-	settled := unlocked(entries, locked)
-	for _, e := range settled {
+	others := unlocked(entries, locked)
+	for _, e := range others {
 		if e.LockLogged {
 			s.logger.Info("Postbox continues with the key of a message whose row was locked", s.lockFields(e))
 		}
 	}
-	s.settled(ctx, settled)
+	s.forgetSettled(ctx, others)
 }
 
-// settled forgets messages that were settled. It does not forget messages whose rows were not
+// forgetSettled forgets messages that were settled. It does not forget those whose rows were not
 // changed: the database keeps them without an error, or a process that took the lane has them.
 // Suspects whose starts could not be counted rest, too: if they were read again immediately, they
 // would keep the database busy.
-func (s *settler) settled(ctx context.Context, entries []*schedule.Entry) {
+func (s *settler) forgetSettled(ctx context.Context, entries []*schedule.Entry) {
 	var through []*schedule.Entry
 	for _, e := range entries {
 		switch {
@@ -73,7 +73,7 @@ func (s *settler) forget(entries []*schedule.Entry) {
 		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
 			s.lanes.unexpose(e.Message) // still exposed, if it was
 		} else {
-			s.lanes.settled(e.Message)
+			s.lanes.endExposure(e.Message)
 		}
 	}
 	for _, ref := range s.scheduler.Settled(entries) {

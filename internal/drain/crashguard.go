@@ -53,8 +53,8 @@ func (s *laneSet) unexpose(m *spool.Message) {
 	}
 }
 
-// settled records that an exposed message has been settled.
-func (s *laneSet) settled(m *spool.Message) {
+// endExposure notes that a message has been settled: it is not exposed any more.
+func (s *laneSet) endExposure(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.exposedInMemory--
 	}

@@ -8,10 +8,10 @@
 // guards each settlement.
 //
 // The goroutine of [Drainer.Run] reads and renews, one statement or one short transaction at a
-// time. Beside it one removal of messages that are simply done and one settlement of other outcomes
-// are under way. A pool with a single connection is enough: then they take turns. Workers run the
-// handler. They use the database only to load a payload that was too large to be read with its
-// page, and to count the start of a suspect.
+// time. Beside it one removal of messages that are simply done and one part of those with other
+// outcomes are under way. A pool with a single connection is enough: then they take turns. Workers
+// run the handler. They use the database only to load a payload that was too large to be read with
+// its page, and to count the start of a suspect.
 //
 // The drainer is a loop that calls its components in a fixed order. Each component has its own
 // fields, and uses only those above it in this list. The comment at its type lists its files.

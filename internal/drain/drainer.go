@@ -255,7 +255,7 @@ func (d *Drainer) step(live context.Context) {
 		d.dropUnfit(ctx, err)
 		return
 	}
-	if !d.settle.removal.failed && !d.settle.settling.failed { // otherwise the next one tells whether the trouble is over
+	if !d.settle.removal.failed && !d.settle.parts.failed { // otherwise the next one tells whether the trouble is over
 		d.stepSucceeded()
 	}
 }

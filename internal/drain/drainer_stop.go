@@ -112,14 +112,14 @@ func (d *Drainer) recordOutcomes(live context.Context, until time.Time) {
 	}
 	inTime, end := context.WithDeadline(live, until)
 	defer end()
-	goesOn := d.tryToStop(live, d.settle.settleRest, d.handBackOthers)
+	goesOn := d.tryToStop(live, d.settle.settleRemaining, d.handBackOthers)
 	for goesOn && unrecorded(d.unsettledYet()) > 0 {
 		pause := beforeTry(time.Until(until), d.config.Renew)
 		if pause <= 0 {
 			break
 		}
 		<-time.After(pause)
-		goesOn = d.tryToStop(inTime, d.renewInTime, d.settle.settleRest, d.handBackOthers)
+		goesOn = d.tryToStop(inTime, d.renewInTime, d.settle.settleRemaining, d.handBackOthers)
 	}
 	if n := unrecorded(append(d.unsettledYet(), d.scheduler.TakeFinished()...)); n > 0 {
 		d.logger.Error("Postbox stops although it could not record the outcomes of some messages: they are handled again",
@@ -171,7 +171,7 @@ func (d *Drainer) renewInTime(ctx context.Context) error {
 
 // unsettledYet returns the messages that this drainer has tried to settle, or is about to.
 func (d *Drainer) unsettledYet() []*schedule.Entry {
-	return slices.Concat(d.settle.unsettled, d.settle.settling.part, d.settle.removal.waiting, d.settle.setbacks.resting)
+	return slices.Concat(d.settle.unsettled, d.settle.parts.underWay, d.settle.removal.waiting, d.settle.setbacks.resting)
 }
 
 // unrecorded returns how many of these messages have an outcome that must be stored.

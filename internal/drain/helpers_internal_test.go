@@ -58,8 +58,8 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	start := d.settle.removal.start
 	d.settle.removal.start = func(work func()) { work() }
 	defer func() { d.settle.removal.start = start }()
-	for d.settle.settleBeside(ctx) {
-		if err := d.settle.takeSettled(ctx); err != nil {
+	for d.settle.settlePartBeside(ctx) {
+		if err := d.settle.takeSettledPart(ctx); err != nil {
 			return err
 		}
 	}
@@ -71,11 +71,11 @@ func (d *Drainer) beginUnsettled(ctx context.Context) (end func() error) {
 	start := d.settle.removal.start
 	var work func()
 	d.settle.removal.start = func(begun func()) { work = begun }
-	d.settle.settleBeside(ctx)
+	d.settle.settlePartBeside(ctx)
 	d.settle.removal.start = start
 	return func() error {
 		work()
-		return d.settle.takeSettled(ctx)
+		return d.settle.takeSettledPart(ctx)
 	}
 }
 

@@ -87,7 +87,7 @@ func (i *idler) beIdle(ctx context.Context) error {
 func (i *idler) atRest(now time.Time) bool {
 	inMemory, _ := i.scheduler.Size()
 	busy := inMemory > 0 || i.log.feed.Pending()
-	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.settling.failed || i.trouble.steps > 0 || i.lease.strays != nil || i.control.checkedAt.IsZero() || i.control.paused ||
+	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.parts.failed || i.trouble.steps > 0 || i.lease.strays != nil || i.control.checkedAt.IsZero() || i.control.paused ||
 		i.reader.watermark.pending || len(i.reader.watermark.late.places) > 0 || now.Before(i.doubt)
 	return !busy && !unsure && !i.reader.leavesOut() && len(i.reader.excludedTopics()) == 0 && i.lease.members <= 1 && i.holdsAll()
 }

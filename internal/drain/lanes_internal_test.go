@@ -39,8 +39,8 @@ func TestLaneSet_messages_that_the_previous_holder_may_have_started_are_exposed(
 	again := ofLane(2, 3)
 	set.expose(again)
 	require.True(t, again.Exposed)
-	set.settled(first)
-	set.settled(again)
+	set.endExposure(first)
+	set.endExposure(again)
 	require.Zero(t, set.held[1].exposedInMemory)
 }
 
@@ -51,7 +51,7 @@ func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	set.expose(m)
 	require.False(t, m.Exposed)
 	m.Exposed = true
-	set.settled(m)
+	set.endExposure(m)
 	set.unexpose(m)
 	require.Equal(t, 2, set.held[1].exposedToRead)
 	require.Zero(t, set.held[1].exposedInMemory)

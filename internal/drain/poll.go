@@ -67,7 +67,7 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 func (r *reader) room() (room int, full bool) {
 	size, _ := r.scheduler.Size()
 	page := r.pageSize().messages
-	leaving := min(r.settle.removal.underWay+len(r.settle.settling.part), page) + min(len(r.settle.setbacks.resting), page) + r.scheduler.HungMessages()
+	leaving := min(r.settle.removal.underWay+len(r.settle.parts.underWay), page) + min(len(r.settle.setbacks.resting), page) + r.scheduler.HungMessages()
 	return roomBeside(size-leaving, page)
 }
 

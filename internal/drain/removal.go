@@ -17,7 +17,7 @@ import (
 // removal is the settlement of messages that are simply done. It runs concurrently with the
 // drainer's reads, on a connection of its own if the pool has one. Messages in memory are not read
 // again, so the result of a read does not depend on whether these rows are gone yet. All other
-// outcomes are settled in parts, see settlement.go.
+// outcomes are written in parts, see parts.go.
 type removal struct {
 	waiting  []*schedule.Entry
 	underWay int // number of messages in the running removal; 0: none is running

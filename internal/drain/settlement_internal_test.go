@@ -117,9 +117,9 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	require.NoError(t, err)
 	over, end := context.WithCancel(t.Context())
 	end()
-	require.Error(t, d.settle.settleRest(over))
+	require.Error(t, d.settle.settleRemaining(over))
 	require.Zero(t, d.settle.removal.underWay)
-	require.Empty(t, d.settle.settling.part)
+	require.Empty(t, d.settle.parts.underWay)
 	require.Equal(t, 2, unrecorded(d.unsettledYet()))
 }
 

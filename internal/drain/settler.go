@@ -12,16 +12,16 @@ import (
 // not written yet, what is being written, and what rests since it could not be. It belongs to the
 // goroutine of Run.
 //
-//	fate.go        what becomes of a message that failed
-//	removal.go     messages that are simply done
-//	settlement.go  all other outcomes, in parts
-//	setback.go     what the database refuses, and rests
-//	locked.go      rows that others have locked
-//	conclude.go    what is settled, and forgotten
+//	fate.go      what becomes of a message that failed
+//	removal.go   messages that are simply done
+//	parts.go     all other outcomes
+//	setback.go   what the database refuses, and rests
+//	locked.go    rows that others have locked
+//	conclude.go  what is settled, and forgotten
 type settler struct {
 	*core
 	unsettled []*schedule.Entry // finished, except for the messages of the removal and of the part that is being settled
-	settling  settling
+	parts     parts
 	removal   *removal
 	setbacks  setbacks
 	lockFirst bool // the server would continue to wait for a row after a removal was given up
@@ -29,7 +29,7 @@ type settler struct {
 
 func newSettler(shared *core) *settler {
 	return &settler{
-		core: shared, removal: newRemoval(), settling: settling{portions: newPortions(), ended: make(chan settledPart, 1)},
+		core: shared, removal: newRemoval(), parts: parts{sizes: newPartSizes(), ended: make(chan settledPart, 1)},
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *settler) settleFinished(ctx context.Context) error {
 			s.lanes.mayBlock(e.Message.Ref.Lane)
 		}
 	}
-	for err == nil && (s.settleBeside(ctx) || s.removeBeside(ctx)) {
+	for err == nil && (s.settlePartBeside(ctx) || s.removeBeside(ctx)) {
 		err = s.takeEnded(ctx)
 	}
 	return err
@@ -58,7 +58,7 @@ func (s *settler) settleFinished(ctx context.Context) error {
 // takeEnded processes the results of the part and of the removal that have ended.
 func (s *settler) takeEnded(ctx context.Context) error {
 	removed := s.takeRemoved(ctx)
-	return cmp.Or(removed, s.takeSettled(ctx))
+	return cmp.Or(removed, s.takeSettledPart(ctx))
 }
 
 // beside runs work on a goroutine of its own, for as long as a statement may take.
@@ -71,13 +71,13 @@ func (s *settler) beside(ctx context.Context, work func(ctx context.Context)) (a
 	return abort
 }
 
-// settleRest settles all messages, and waits for the removals while ctx lives. It tries locked
+// settleRemaining settles all messages, and waits for the removals while ctx lives. It tries locked
 // rows, and messages that rest, once, and does not wait for them.
-func (s *settler) settleRest(ctx context.Context) error {
+func (s *settler) settleRemaining(ctx context.Context) error {
 	s.setbacks.tryNow()
 	for {
 		err := s.settleFinished(ctx)
-		for s.removal.underWay > 0 || len(s.settling.part) > 0 { // also after an error, so that all messages are counted
+		for s.removal.underWay > 0 || len(s.parts.underWay) > 0 { // also after an error, so that all messages are counted
 			err = cmp.Or(err, s.awaitEnded(ctx))
 		}
 		if err != nil || len(s.removal.waiting)+len(s.unsettled) == 0 {
@@ -86,9 +86,9 @@ func (s *settler) settleRest(ctx context.Context) error {
 	}
 }
 
-// awaitEnded waits until the removal or the settlement under way ends, or ctx, which ends both.
+// awaitEnded waits until the removal or the part under way ends, or ctx, which ends both.
 func (s *settler) awaitEnded(ctx context.Context) error {
-	for _, abort := range []context.CancelFunc{s.removal.abort, s.settling.abort} {
+	for _, abort := range []context.CancelFunc{s.removal.abort, s.parts.abort} {
 		if abort != nil {
 			defer context.AfterFunc(ctx, abort)()
 		}
@@ -96,7 +96,7 @@ func (s *settler) awaitEnded(ctx context.Context) error {
 	select {
 	case r := <-s.removal.ended:
 		return s.endRemoval(ctx, r)
-	case r := <-s.settling.ended:
+	case r := <-s.parts.ended:
 		return s.endPart(ctx, r)
 	}
 }

@@ -46,9 +46,9 @@ type watermark struct {
 	markAt time.Time
 	late   late
 
-	// settled is the id up to which no further mark is needed, marked was the highest id given when
+	// covered is the id up to which no further mark is needed, marked was the highest id given when
 	// the last mark was set.
-	settled, marked int64
+	covered, marked int64
 	// marks is the number of marks that have been set, final the number of the last one that has
 	// become final.
 	marks, final int
@@ -102,7 +102,7 @@ func (h *watermark) wantsMark(now time.Time) bool {
 }
 
 // lags reports whether messages have appeared since the last mark.
-func (h *watermark) lags() bool { return h.newest > h.mark || h.given > h.settled }
+func (h *watermark) lags() bool { return h.newest > h.mark || h.given > h.covered }
 
 // lookBack is the number of the last ids among which MariaDB looks for the highest one that is
 // stored. It looks at no more, however many messages wait, or were removed.
@@ -121,7 +121,7 @@ func (h *watermark) lookFrom() int64 {
 // more mark is needed after it.
 func (h *watermark) set(next, id int64, running []int64, now time.Time) {
 	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(id, h.newest), 0, now.Add(markInterval)
-	h.settled, h.marked = max(h.mark, h.marked), h.given
+	h.covered, h.marked = max(h.mark, h.marked), h.given
 	h.setAt, h.writers, h.free = now, nil, nil
 	h.marks++
 	h.running = h.concerned(running)

@@ -188,7 +188,7 @@ var ofTheEngine = []safeguard{
 				to:   "	locked, err := s.takeBackStarts(ctx, left.others(nil))\n",
 			},
 			{
-				file: "internal/drain/settlement.go",
+				file: "internal/drain/parts.go",
 				from: "			return takeBack\n",
 				to:   "			return nothing\n",
 			},

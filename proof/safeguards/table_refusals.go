@@ -77,7 +77,7 @@ var ofRefusals = []safeguard{
 	{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
 		edits: []edit{{
-			file: "internal/drain/settlement.go",
+			file: "internal/drain/parts.go",
 			from: "		return max(c.configured.Renew, LockPatience)\n",
 			to:   "		return spool.StatementTimeout\n",
 		}},

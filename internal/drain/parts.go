@@ -16,10 +16,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// A settlement writes the outcomes of messages, many of them in one transaction. It can be repeated
-// after an error without changing anything twice: each statement is guarded by the previous state
-// of the message and by the fencing token. So an outcome that may or may not have been committed is
-// simply written again.
+// A settlement writes the outcomes of messages: by a removal if they are done, and all others in
+// parts, each in one transaction. It can be repeated after an error without changing anything
+// twice, since each statement has the previous state of the message and the fencing token as its
+// conditions. So an outcome that may or may not have been committed is simply written again.
 //
 // A part that is refused, or out of time, is halved, and the next parts are as small. A message
 // that is refused by itself rests, see setback.go. So one rule covers messages that the database
@@ -109,10 +109,10 @@ const (
 	ways
 )
 
-// portions are the sizes of the parts that are settled in each way.
-type portions [ways]partSize
+// partSizes are the sizes of the parts that are settled in each way.
+type partSizes [ways]partSize
 
-func newPortions() (p portions) {
+func newPartSizes() (p partSizes) {
 	for by := range p {
 		p[by] = partSize{now: firstSettle, most: maxSettle}
 	}
@@ -136,16 +136,16 @@ func wayOf(e *schedule.Entry) way {
 	}
 }
 
-// settling is the part that is being settled.
-type settling struct {
-	portions portions
-	part     []*schedule.Entry // empty if none is
+// parts is what is known of the part that is being settled, and how large the next ones may be.
+type parts struct {
+	sizes    partSizes
+	underWay []*schedule.Entry // empty if none is
 	failed   bool              // the last part failed, for a reason other than its messages
 	ended    chan settledPart
 	abort    context.CancelFunc // of the part
 }
 
-// settledPart is the result of the settlement of a part.
+// settledPart is the result of a part.
 type settledPart struct {
 	by     way
 	part   []*schedule.Entry
@@ -157,14 +157,14 @@ type settledPart struct {
 	err    error
 }
 
-// settleBeside begins to settle a part, and reports whether there was one.
-func (s *settler) settleBeside(ctx context.Context) bool {
-	if len(s.settling.part) > 0 {
+// settlePartBeside begins to settle a part, and reports whether there was one.
+func (s *settler) settlePartBeside(ctx context.Context) bool {
+	if len(s.parts.underWay) > 0 {
 		return false
 	}
 	s.stopBehind()
 	if len(s.unsettled) == 0 {
-		s.settling.failed = false
+		s.parts.failed = false
 		return false
 	}
 	r := s.nextPart()
@@ -176,12 +176,12 @@ func (s *settler) settleBeside(ctx context.Context) bool {
 		return true
 	}
 	how := s.manner(true)
-	s.settling.part = r.part
-	s.settling.abort = s.beside(ctx, func(ctx context.Context) {
+	s.parts.underWay = r.part
+	s.parts.abort = s.beside(ctx, func(ctx context.Context) {
 		began := time.Now()
 		s.settlePart(ctx, &r, how)
 		r.took = time.Since(began)
-		s.settling.ended <- r
+		s.parts.ended <- r
 		s.scheduler.Signal()
 	})
 	return true
@@ -194,7 +194,7 @@ func (s *settler) nextPart() (r settledPart) {
 	var others []*schedule.Entry
 	hooked := 0
 	for _, e := range s.unsettled {
-		if wayOf(e) != r.by || len(r.part) == s.settling.portions[r.by].now || hooked == maxHooked {
+		if wayOf(e) != r.by || len(r.part) == s.parts.sizes[r.by].now || hooked == maxHooked {
 			others = append(others, e)
 			continue
 		}
@@ -259,10 +259,10 @@ func (s *settler) settlePart(ctx context.Context, r *settledPart, how manner) {
 	}
 }
 
-// takeSettled processes the result of a part that has been settled.
-func (s *settler) takeSettled(ctx context.Context) error {
+// takeSettledPart processes the result of a part that has been settled.
+func (s *settler) takeSettledPart(ctx context.Context) error {
 	select {
-	case r := <-s.settling.ended:
+	case r := <-s.parts.ended:
 		return s.endPart(ctx, r)
 	default:
 		return nil
@@ -272,8 +272,8 @@ func (s *settler) takeSettled(ctx context.Context) error {
 // endPart processes the result of a part. A part that the database refuses is tried again in
 // smaller and smaller ones.
 func (s *settler) endPart(ctx context.Context, r settledPart) error {
-	s.settling.part, s.settling.failed = nil, r.err != nil && !s.isRefusal(r.err)
-	size := &s.settling.portions[r.by]
+	s.parts.underWay, s.parts.failed = nil, r.err != nil && !s.isRefusal(r.err)
+	size := &s.parts.sizes[r.by]
 	switch {
 	case r.err == nil:
 		if r.took < s.partTime(2)/2 { // a part of half as many again will be in time
@@ -282,7 +282,7 @@ func (s *settler) endPart(ctx context.Context, r settledPart) error {
 		s.noteLeft(r.part, r.left)
 		s.noteFates(r)
 		s.conclude(ctx, r.part, r.locked)
-	case s.settling.failed:
+	case s.parts.failed:
 		s.settleAgain(r.part)
 		return r.err
 	case len(r.part) == 1:

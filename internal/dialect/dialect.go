@@ -64,8 +64,6 @@ type Query struct {
 	Args []any
 	// Once is set for a text that depends on the number of rows and is not worth preparing.
 	Once bool
-	// Counts is set for a text that returns how many rows it has changed, as a function does.
-	Counts bool
 	// names are those of the arguments, as far as they have names.
 	names []string
 }

@@ -75,19 +75,18 @@ WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.c
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = :token
   AND ` + onServer
 
-// remove removes messages in any state: the migration has the function.
+// remove removes messages in any state: the migration has the function. The statement has an empty
+// row for each of them, so a driver counts them as it does for a DELETE.
 const remove = `
-SELECT CASE WHEN ` + onServer + `
-	THEN {remove}(:spool, :states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[]) ELSE 0 END`
+SELECT FROM (SELECT generate_series(1, CASE WHEN ` + onServer + `
+	THEN {remove}(:spool, :states::smallint[], :lanes::smallint[], :tokens::bigint[], :ids::bigint[], :times::bigint[]) ELSE 0 END)) AS removed`
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
 	if len(refs) == 1 && wereReady(refs) {
 		ref := refs[0]
 		return p.removeOne.with(args{"spool": spool, "lane": ref.Lane, "id": ref.ID, "created_at": ref.CreatedAt, "token": ref.Token, "servers": nil})
 	}
-	query := p.removeMany.with(p.refs(spool, refs))
-	query.Counts = true
-	return query
+	return p.removeMany.with(p.refs(spool, refs))
 }
 
 // place contains the location of a message and its previous state. By the time of the statement

@@ -66,13 +66,13 @@ func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (
 // Exec executes a query outside a transaction.
 func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (sql.Result, error) {
 	if p == nil {
-		return execute(ctx, db, query)
+		return db.ExecContext(ctx, query.Text, query.Args...)
 	}
 	stmt, err := p.Get(ctx, query.Text)
 	if err != nil {
 		return nil, err
 	}
-	return executePrepared(ctx, stmt, query)
+	return stmt.ExecContext(ctx, query.Args...)
 }
 
 // InTx executes a query in a transaction. It uses a prepared statement if the query is already
@@ -80,23 +80,23 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 // background: the transaction may hold the only connection, so InTx must not wait for another one.
 func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 	if p == nil || query.Once {
-		return execute(ctx, tx, query)
+		return Directly(ctx, tx, query)
 	}
 	stmt := p.lookup(query.Text)
 	if stmt == nil {
 		p.prepareLater(query.Text) //nolint:contextcheck // it continues after the caller's context has ended
-		return execute(ctx, tx, query)
+		return Directly(ctx, tx, query)
 	}
 	watched := ctx
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
 		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
 	}
-	result, err := executePrepared(watched, tx.StmtContext(watched, stmt), query)
+	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...)
 	if err != nil && !dialect.Coded(err) {
 		// The error does not come from the server. It may come from database/sql, because the
 		// transaction belongs to another handle on the database, where the statement is not
 		// prepared. If it comes from the connection, the next call fails as well.
-		return execute(ctx, tx, query)
+		return Directly(ctx, tx, query)
 	}
 	return result, err
 }

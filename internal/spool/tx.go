@@ -3,7 +3,6 @@ package spool
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 
 	"github.com/postbox-go/watermill-postbox/internal/commit"
@@ -49,33 +48,7 @@ type Exec func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result
 
 // Directly executes a query without preparing it.
 func Directly(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
-	return execute(ctx, tx, query)
-}
-
-// execute executes a query. The result has the number of changed rows also if the query returns it.
-func execute(ctx context.Context, on interface {
-	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}, query dialect.Query,
-) (sql.Result, error) {
-	if query.Counts {
-		return counted(on.QueryRowContext(ctx, query.Text, query.Args...))
-	}
-	return on.ExecContext(ctx, query.Text, query.Args...)
-}
-
-// executePrepared is execute for the statement of the query.
-func executePrepared(ctx context.Context, stmt *sql.Stmt, query dialect.Query) (sql.Result, error) {
-	if query.Counts {
-		return counted(stmt.QueryRowContext(ctx, query.Args...))
-	}
-	return stmt.ExecContext(ctx, query.Args...)
-}
-
-func counted(row *sql.Row) (sql.Result, error) {
-	var changed int64
-	err := row.Scan(&changed)
-	return driver.RowsAffected(changed), err
+	return tx.ExecContext(ctx, query.Text, query.Args...)
 }
 
 // conflictTries is how often a function is tried immediately before its conflict with other

@@ -1360,9 +1360,9 @@ WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_a
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 
 -- Remove, two messages (servers, spool, states, lanes, tokens, ids, times)
-SELECT CASE WHEN (SELECT $1::text IS NULL OR strpos($1::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
+SELECT FROM (SELECT generate_series(1, CASE WHEN (SELECT $1::text IS NULL OR strpos($1::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
-	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END
+	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END)) AS removed
 
 -- Keep (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)

@@ -7,35 +7,28 @@ import (
 
 // The statements for tailing the log of PostgreSQL. Other databases have none.
 
-// logServer identifies the server and the table of a log. The name of the slot belongs to the
-// table, since slots have one name space for all databases of a server.
+// logServer identifies the server and the table of a log, and the tables whose rows tell that
+// something has changed: see toldNames. The name of the slot belongs to the table, since slots have
+// one name space for all databases of a server.
 const logServer = `
-SELECT ` + postgresIncarnation + `, t.id, 'postbox_' || d.oid::text || '_' || t.id
+SELECT ` + postgresIncarnation + `, 'postbox_' || d.oid::text || '_' || t.id, t.id,
+       '{waiting}'::regclass::oid::text, '{audit}'::regclass::oid::text, '{members}'::regclass::oid::text
 FROM pg_database d, (SELECT '{messages}'::regclass::oid::text AS id) t WHERE d.datname = current_database()`
-
-// slotTaken finds the slot of a reader, which ends with its session, or one that was made by hand
-// and lasts.
-const slotTaken = `
-SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
-	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
 // publication tells whether a publication exists, sends inserts alone, includes the table of
 // messages, and sends all its rows and columns. Version 14 has no filters. The transactions that
-// wrote the two rows of the catalog are its version. The last column names those of toldTables that
-// it lacks.
+// wrote the two rows of the catalog are its version. The last two columns name those of toldNames
+// that it lacks, and count its tables.
 const publication = `
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
        COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin),
        array_to_string(ARRAY(
 	SELECT t.name FROM (VALUES ('waiting', to_regclass('{waiting}')), ('audit', to_regclass('{audit}')), ('members', to_regclass('{members}'))) AS t(name, id)
-	WHERE NOT EXISTS (SELECT 1 FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid = t.id)), ' ')
+	WHERE NOT EXISTS (SELECT 1 FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid = t.id)), ' '),
+       (SELECT COUNT(*) FROM pg_publication_rel q WHERE q.prpubid = p.oid)
 FROM pg_publication p
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass
 WHERE p.pubname = ?`
-
-// retained is the log that the server keeps for a slot.
-const retained = `
-SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = ?`
 
 // PublishedTables are the tables of a publication, without the prefix: that of the messages first,
 // and then those whose rows tell that something has changed.
@@ -93,11 +86,6 @@ func (s *Statements) DropSlot(name string) string {
 
 // usePostgresLog sets the statements.
 func (s *Statements) usePostgresLog() {
-	s.LogServer, s.Publication, s.Retained = logServer, publication, retained
-	s.idleLook.text, s.ToldTables = idleLook, toldTables
-	s.WalLevel = `SELECT current_setting('wal_level')`
-	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
-	s.SlotTaken = slotTaken
-	s.LogServerState, s.LogSlotState, s.PublicationRights = logServerState, logSlotState, publicationRights
-	s.ReaderSchema = readerSchema
+	s.LogServer, s.Publication, s.idleLook.text = logServer, publication, idleLook
+	s.LogServerState, s.LogSlotState, s.LogRights = logServerState, logSlotState, logRights
 }

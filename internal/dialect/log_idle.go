@@ -23,11 +23,8 @@ SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at LIMIT 1), ` + never + `) - {now}`
 
-// toldTables are the tables whose rows tell that something has changed, beside the messages that
-// are ready: messages that wait for their time, what operators do, and processes that join.
-const toldTables = `SELECT '{waiting}'::regclass::oid::text, '{audit}'::regclass::oid::text, '{members}'::regclass::oid::text`
-
-// toldNames are the names of these tables, without the prefix.
+// toldNames are the tables whose rows tell that something has changed, beside the messages that are
+// ready: messages that wait for their time, what operators do, and processes that join.
 var toldNames = []string{"waiting", "audit", "members"}
 
 // IdleParams are the parameters of a look.

@@ -6,7 +6,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// The statements that look at the server for operators who set the log up, watch it or remove it.
+// The statements that look at the server for who sets the log up, watches it or removes it.
 // PostgreSQL alone has them.
 
 // logServerState tells what a server has, for anyone who may connect.
@@ -25,17 +25,14 @@ FROM pg_replication_slots s
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = ?`
 
-// publicationRights tells whether this role may make the publication: its name, that of the owner
-// of the table of messages, whether it has the rights of that owner, the database, and whether it
-// may create objects there.
-const publicationRights = `
-SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
+// logRights tells whether this role may make the publication: its name, that of the owner of the
+// table of messages, whether it has the rights of that owner, the database, and whether it may
+// create objects there. Then comes the schema of the table, and whether another role, that of the
+// reader, may look into it.
+const logRights = `
+SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE'),
+       c.relnamespace::regnamespace::text, has_schema_privilege(COALESCE(?::name, current_user), c.relnamespace, 'USAGE')
 FROM pg_class c WHERE c.oid = '{messages}'::regclass`
-
-// readerSchema tells in which schema the table of messages is, and whether a role may look into
-// that one.
-const readerSchema = `
-SELECT c.relnamespace::regnamespace::text, has_schema_privilege(?::name, c.relnamespace, 'USAGE') FROM pg_class c WHERE c.oid = '{messages}'::regclass`
 
 // GrantSchema returns the statement that lets a role look into a schema.
 func GrantSchema(schema, role string) string {

@@ -80,7 +80,8 @@ func (s *session) explainTable(ctx context.Context, db *sql.DB, statements *dial
 	}
 	var schema string
 	may := true
-	if again := db.QueryRowContext(ctx, statements.ReaderSchema, s.role).Scan(&schema, &may); again == nil && !may {
+	again := db.QueryRowContext(ctx, statements.LogRights, s.role).Scan(new(string), new(string), new(bool), new(string), new(bool), &schema, &may)
+	if again == nil && !may {
 		return &setupError{ // without the code of the server, which says that the table is missing
 			"the role of DSN may not look into the schema " + schema, dialect.GrantSchema(schema, s.role), errors.New(from.Message),
 		}

@@ -45,6 +45,7 @@ type contents struct {
 	allRows bool // and all columns
 	version string
 	lacks   []string // tables whose rows tell that something has changed
+	tables  int      // how many it includes
 }
 
 // tells reports whether the publication tells each change, so that a forwarder need not poll to
@@ -62,7 +63,7 @@ func (c contents) missing() []string {
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
 func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	var lacks string
-	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version, &lacks)
+	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version, &lacks, &has.tables)
 	if err != nil {
 		err = fmt.Errorf("read the publication %s: %w", publication, err)
 	}

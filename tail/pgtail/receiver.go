@@ -136,11 +136,32 @@ const (
 
 // session is a connection over which the log is sent.
 type session struct {
-	conn         *pgconn.PgConn
-	role         string
-	server, slot string
-	table        uint32
-	reached      atomic.Uint64 // see stream
+	place
+
+	conn    *pgconn.PgConn
+	role    string
+	reached atomic.Uint64 // see stream
+}
+
+// place is a server and the tables of Postbox there.
+type place struct {
+	server string
+	slot   string    // the name of the slot for these tables
+	table  uint32    // of messages
+	told   [3]uint32 // the tables whose rows tell that something has changed
+}
+
+// columns returns where the result of LogServer goes.
+func (p *place) columns() []any {
+	return []any{&p.server, &p.slot, &p.table, &p.told[0], &p.told[1], &p.told[2]}
+}
+
+// identify learns the place to which a database of a forwarder leads.
+func identify(ctx context.Context, db *sql.DB, statements *dialect.Statements) (here place, err error) {
+	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(here.columns()...); err != nil {
+		return here, fmt.Errorf("identify the server of the forwarder: %w", err)
+	}
+	return here, nil
 }
 
 // connectTo connects to the server of an outbox.
@@ -184,7 +205,7 @@ func (s *session) close(ctx context.Context) {
 	_ = s.conn.Close(ctx) // the server drops the slot in any case
 }
 
-// identify learns which server and which table this is, and the name of the slot.
+// identify learns the place to which the session leads.
 func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -192,13 +213,16 @@ func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.
 	if err != nil {
 		return s.explainTable(ctx, db, statements, fmt.Errorf("identify the server: %w", err))
 	}
-	if len(rows) != 1 || len(rows[0]) != 3 {
-		return errors.New("identify the server: the answer is not one row of three columns")
+	columns := s.columns()
+	if len(rows) != 1 || len(rows[0]) != len(columns) {
+		return fmt.Errorf("identify the server: the answer is not one row of %d columns", len(columns))
 	}
-	if _, err := fmt.Sscan(string(rows[0][1]), &s.table); err != nil {
-		return fmt.Errorf("identify the table of messages: %w", err)
+	s.server, s.slot = string(rows[0][0]), string(rows[0][1])
+	for i, oid := range rows[0][2:] {
+		if _, err := fmt.Sscan(string(oid), columns[2+i]); err != nil {
+			return fmt.Errorf("identify the tables: %w", err)
+		}
 	}
-	s.server, s.slot = string(rows[0][0]), string(rows[0][2])
 	return nil
 }
 
@@ -207,15 +231,13 @@ func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.
 func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var server, slot string
-	var table uint32
-	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(&server, &table, &slot); err != nil {
-		return fmt.Errorf("identify the server of the forwarder: %w", err)
-	}
+	here, err := identify(ctx, db, statements)
 	switch {
-	case server == s.server && slot == s.slot:
+	case err != nil:
+		return err
+	case here.server == s.server && here.slot == s.slot:
 		return nil
-	case slot != s.slot:
+	case here.slot != s.slot:
 		return &setupError{what: "DSN leads to another database or schema than the one that the forwarder reads", fix: "give both the same database and search_path"}
 	default: // the slot has the same name on a standby that was promoted
 		return errOtherServer

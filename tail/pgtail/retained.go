@@ -2,7 +2,6 @@ package pgtail
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -128,9 +127,6 @@ func (w retainedWatch) lacking(ctx context.Context) error {
 func retainedFor(ctx context.Context, outbox tail.Outbox, slot string) (retained int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = outbox.DB.QueryRowContext(ctx, outbox.Statements.Retained, slot).Scan(&retained)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	return retained, err
+	found, err := readSlot(ctx, outbox.DB, outbox.Statements, slot)
+	return found.Retained, err
 }

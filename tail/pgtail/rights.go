@@ -16,7 +16,8 @@ import (
 func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	var role, owner, database string
 	var owns, creates bool
-	if err := db.QueryRowContext(ctx, statements.PublicationRights).Scan(&role, &owner, &owns, &database, &creates); err != nil {
+	err := db.QueryRowContext(ctx, statements.LogRights, nil).Scan(&role, &owner, &owns, &database, &creates, new(string), new(bool))
+	if err != nil {
 		return fmt.Errorf("look at the rights of this role: %w", err)
 	}
 	var lacks []error

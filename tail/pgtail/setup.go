@@ -104,13 +104,9 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
-	var tables int
-	if err := db.DB.QueryRowContext(ctx, statements.PublishedCount, publication).Scan(&tables); err != nil {
-		return fmt.Errorf("pgtail: read the publication %s: %w", publication, err)
-	}
 	text := statements.DropPublication(publication)
 	ours := slices.DeleteFunc(dialect.PublishedTables(), func(table string) bool { return slices.Contains(has.lacks, table) })
-	if tables > len(ours) {
+	if has.tables > len(ours) {
 		text = statements.DropFromPublication(publication, ours)
 	}
 	err = audited(ctx, db.DB, statements, audit.NewAct(audit.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
@@ -140,13 +136,13 @@ func setting(db postbox.Database, publication string) (string, *dialect.Statemen
 func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var level string
-	if err := db.QueryRowContext(ctx, statements.WalLevel).Scan(&level); err != nil {
-		return has, fmt.Errorf("read wal_level: %w", err)
+	server, err := readServer(ctx, db, statements)
+	if err != nil {
+		return has, err
 	}
 	has, err = publishes(ctx, db, statements, publication)
-	if level != "logical" {
-		err = errors.Join(&setupError{what: "wal_level is " + level, fix: setLevel}, err)
+	if server.level != "logical" {
+		err = errors.Join(&setupError{what: "wal_level is " + server.level, fix: setLevel}, err)
 	}
 	return has, err
 }
@@ -160,15 +156,15 @@ func madeByHand(slot string, statements *dialect.Statements) error {
 func untaken(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var slot string
-	var ends bool
-	switch err := db.QueryRowContext(ctx, statements.SlotTaken).Scan(&slot, &ends); {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for a slot: %w", err)
-	case !ends:
-		return madeByHand(slot, statements)
+	here, err := identify(ctx, db, statements)
+	if err != nil {
+		return err
+	}
+	switch slot, err := readSlot(ctx, db, statements, here.slot); {
+	case err != nil || !slot.Exists:
+		return err
+	case !slot.temporary:
+		return madeByHand(slot.Name, statements)
 	}
 	return errTaken
 }

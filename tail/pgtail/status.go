@@ -137,23 +137,29 @@ func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements) 
 	if server, err = readServer(ctx, db, statements); err != nil {
 		return server, slot, err
 	}
-	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.Name); err != nil {
-		err = fmt.Errorf("identify the table of messages: %w", err)
+	here, err := identify(ctx, db, statements)
+	if err != nil {
 		if dialect.LacksTable(err) {
 			err = &setupError{"a table is missing", runMigrate, err}
 		}
 		return server, slot, err
 	}
-	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(
+	slot, err = readSlot(ctx, db, statements, here.slot)
+	return server, slot, err
+}
+
+// readSlot looks at a slot, which need not exist.
+func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) (Slot, error) {
+	slot := Slot{Name: name, Exists: true}
+	err := db.QueryRowContext(ctx, statements.LogSlotState, name).Scan(
 		&slot.temporary, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.Address, &slot.Retained)
 	if errors.Is(err, sql.ErrNoRows) {
-		return server, slot, nil
+		return Slot{Name: name}, nil
 	}
 	if err != nil {
-		return server, slot, fmt.Errorf("look at the slot %s: %w", slot.Name, err)
+		return slot, fmt.Errorf("look at the slot %s: %w", name, err)
 	}
-	slot.Exists = true
-	return server, slot, nil
+	return slot, nil
 }
 
 // canRead connects as a process that reads does. It returns what keeps it from reading.

@@ -78,10 +78,6 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	defer cancel(nil)
-	told, err := toldTables(within, outbox)
-	if err != nil {
-		return err
-	}
 	if err := s.createSlot(within, outbox.Statements); err != nil {
 		return cause(within, err)
 	}
@@ -94,7 +90,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	t.tell(has.tells())
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), change: t.change, check: publication.check}
+	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, s.told[:]...), change: t.change, check: publication.check}
 	return cause(within, inserts.receive(within, func(data []byte) error { return inserts.take(within, data) }))
 }
 
@@ -113,15 +109,4 @@ func (t *Tail) tell(tells bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tellAll(tells && t.server != "")
-}
-
-// toldTables returns the oids of the tables whose rows tell that something has changed.
-func toldTables(ctx context.Context, outbox tail.Outbox) ([]uint32, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	told := make([]uint32, 3)
-	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.ToldTables).Scan(&told[0], &told[1], &told[2]); err != nil {
-		return nil, fmt.Errorf("identify the tables that tell of changes: %w", err)
-	}
-	return told, nil
 }

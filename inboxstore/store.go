@@ -17,12 +17,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-type held = inbox.Held
+type shared = inbox.Shared
 
 // Store is the memory of an inbox in an SQL database. It is safe for concurrent use, by any number
 // of processes.
 type Store struct {
-	held
+	shared
 
 	config     Config
 	core       *inbox.Core // shared with the code that processes the queues, which is why it is held
@@ -56,7 +56,7 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 		TxOptions: config.TxOptions, CloseTimeout: config.CloseTimeout,
 	}, logger)
 	s := &Store{
-		held: inbox.Hold(core), config: config, core: core, process: spool.ProcessName(), logger: logger,
+		shared: inbox.Share(core), config: config, core: core, process: spool.ProcessName(), logger: logger,
 		remembered: remember(config.CacheSize), ingests: map[string]*ingest{},
 	}
 	s.histories = newHistories(s)

@@ -33,12 +33,12 @@ func (s *settler) forgetSettled(ctx context.Context, entries []*schedule.Entry) 
 	var through []*schedule.Entry
 	for _, e := range entries {
 		switch {
-		case e.Kept:
+		case e.RowKept:
 			s.rest(ctx, e, errNotRemoved)
-		case e.Refused:
-			s.restAgain(ctx, e, errNotRemoved)
+		case e.Unchanged:
+			s.restAndReread(ctx, e, errNotRemoved)
 		case e.Outcome.Uncounted:
-			s.restAgain(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
+			s.restAndReread(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
 		default:
 			through = append(through, e)
 		}
@@ -47,9 +47,9 @@ func (s *settler) forgetSettled(ctx context.Context, entries []*schedule.Entry) 
 	s.forget(through)
 }
 
-// refused marks a message that could not be settled and that another process may have by now.
-func (s *settler) refused(e *schedule.Entry) {
-	e.Refused = true
+// noteUnchanged marks a message whose settlement changed nothing: another process may have it now.
+func (s *settler) noteUnchanged(e *schedule.Entry) {
+	e.Unchanged = true
 	s.distrustLanes()
 }
 

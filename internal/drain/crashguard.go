@@ -26,10 +26,10 @@ import (
 // errCrashed is the error in the failure record of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
 
-// guard counts the starts of suspects, of which there are thousands after a crash with a backlog.
-// It uses group commit: workers that arrive while a transaction counts wait, and the next
+// crashGuard counts the starts of suspects, of which there are thousands after a crash with a
+// backlog. It uses group commit: workers that arrive while a transaction counts wait, and the next
 // transaction counts for all of them.
-type guard struct {
+type crashGuard struct {
 	*core
 	counting sync.Mutex // held by the worker that counts
 	mu       sync.Mutex
@@ -105,8 +105,8 @@ func (s *laneSet) mayBlock(number int) {
 	}
 }
 
-// clearSuspects clears the mark of lanes whose exposed messages have all been settled.
-func (g *guard) clearSuspects(ctx context.Context) error {
+// clearLanes clears the mark of lanes whose exposed messages have all been settled.
+func (g *crashGuard) clearLanes(ctx context.Context) error {
 	for _, l := range g.lanes.held {
 		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
 			continue
@@ -123,7 +123,7 @@ func (g *guard) clearSuspects(ctx context.Context) error {
 // excuse takes back the starts of messages in calls of a publisher that do not return although this
 // process stops. They have not crashed it: mostly their broker does not answer, and that counts no
 // attempt. A handler of a queue that does not return may itself be at fault.
-func (g *guard) excuse(ctx context.Context) error {
+func (g *crashGuard) excuse(ctx context.Context) error {
 	hang := slices.DeleteFunc(g.scheduler.Running(), func(e *schedule.Entry) bool {
 		return g.config.Local || !e.Message.Exposed && !e.Message.Suspect() // whose starts are not counted
 	})

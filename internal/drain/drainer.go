@@ -19,14 +19,14 @@ import (
 // any number of processes, share the lanes of one spool.
 type Drainer struct {
 	*core
-	settle  *settler
-	guard   *guard
-	workers *workers
-	lease   *lease
-	limits  *limiter
-	log     *tailing
-	reader  *reader
-	idle    *idler
+	settle     *settler
+	crashGuard *crashGuard
+	workers    *workers
+	lease      *lease
+	limits     *limiter
+	tailing    *tailing
+	reader     *reader
+	idle       *idler
 
 	fatal  error // ends Run, which returns it
 	rescan chan struct{}
@@ -44,14 +44,14 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 	}
 	shared.scheduler.Bound(config.MaxBytes)
 	d := &Drainer{
-		core: shared, settle: newSettler(shared), guard: &guard{core: shared}, rescan: make(chan struct{}, 1),
-		log: &tailing{core: shared, feed: config.Feed, others: spool.NewAnnouncer(from, db, logger)},
+		core: shared, settle: newSettler(shared), crashGuard: &crashGuard{core: shared}, rescan: make(chan struct{}, 1),
+		tailing: &tailing{core: shared, feed: config.Feed, others: spool.NewAnnouncer(from, db, logger)},
 	}
 	d.lease = &lease{core: shared, settle: d.settle}
-	d.reader = newReader(shared, handler, d.lease, d.settle, d.log)
-	d.workers = &workers{core: shared, handler: handler, guard: d.guard}
+	d.reader = newReader(shared, handler, d.lease, d.settle, d.tailing)
+	d.workers = &workers{core: shared, handler: handler, crashGuard: d.crashGuard}
 	d.limits = &limiter{core: shared, lease: d.lease}
-	d.idle = &idler{core: shared, reader: d.reader, lease: d.lease, settle: d.settle, log: d.log}
+	d.idle = &idler{core: shared, reader: d.reader, lease: d.lease, settle: d.settle, tailing: d.tailing}
 	return d
 }
 
@@ -86,16 +86,16 @@ func (d *Drainer) Run(ctx context.Context) error {
 }
 
 func (d *Drainer) run(ctx context.Context) error {
-	wakeUps, stop := d.spool.Listen()
+	wakeUps, stop := d.spool.WakeUps()
 	defer stop()
 	defer d.prepared.Close()
 	defer d.settle.removal.running.Wait()
-	defer d.log.others.Close()
+	defer d.tailing.others.Close()
 
 	live := context.WithoutCancel(ctx)
 	stepping, halt := context.WithCancel(live)
 	defer halt()
-	d.log.others.Within = stepping
+	d.tailing.others.Within = stepping
 	defer afterEnd(ctx, handBackTime, halt)()
 	if err := d.open(ctx, stepping); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.scheduler.Changed:
-		case <-d.log.feed.Changed():
+		case <-d.tailing.feed.Changed():
 		case <-wakeUps:
 			d.reader.wakeSoon()
 		case <-d.rescan:
@@ -220,8 +220,8 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
-	if d.log.feed != nil {
-		d.log.feed.Open(id)
+	if d.tailing.feed != nil {
+		d.tailing.feed.Open(id)
 	}
 	return nil
 }
@@ -229,8 +229,8 @@ func (d *Drainer) tryOpen(live context.Context) error {
 // step performs all due work, in the order that the scheduler relies on: it takes the results of
 // settlements, then it reads.
 func (d *Drainer) step(live context.Context) {
-	rests := d.trouble.rests(time.Now())
-	if d.log.takeTold() {
+	inPause := d.trouble.inPause(time.Now())
+	if d.tailing.takeTold() {
 		d.reader.wakeSoon()
 	}
 	err := d.settle.settleFinished(live)
@@ -239,11 +239,11 @@ func (d *Drainer) step(live context.Context) {
 	if err == nil {
 		err = eachDue(ctx, d.checkFile, d.idle.beIdle, d.renew)
 	}
-	if err == nil && rests {
+	if err == nil && inPause {
 		return
 	}
 	if err == nil {
-		err = eachDue(ctx, d.applySettings, d.guard.clearSuspects, d.lease.releaseLeaving, d.limits.takeFromLimits, d.poll)
+		err = eachDue(ctx, d.applySettings, d.crashGuard.clearLanes, d.lease.releaseLeaving, d.limits.takeFromLimits, d.poll)
 	}
 	if isConfiguration(err) {
 		d.fatal = err
@@ -290,7 +290,7 @@ func (d *Drainer) renew(ctx context.Context) error {
 	if err := d.openAgain(ctx); err != nil || !d.lease.renewalDue() {
 		return err
 	}
-	if err := d.wakeUp(ctx); err != nil {
+	if err := d.checkStandstill(ctx); err != nil {
 		return err
 	}
 	return d.upkeep(ctx)
@@ -311,8 +311,8 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 func (d *Drainer) wait() time.Duration {
 	next := d.pace.at
 	switch {
-	case d.trouble.rests(time.Now()):
-		return max(time.Until(d.restsUntil()), 0)
+	case d.trouble.inPause(time.Now()):
+		return max(time.Until(d.pauseUntil()), 0)
 	case d.reader.full || d.control.paused || d.pace.renewAt.Before(next):
 		next = d.pace.renewAt
 	case d.lanes.anyMore():

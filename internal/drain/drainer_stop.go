@@ -59,7 +59,7 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.scheduler.Stop()
 	d.awaitHandlers(live, abort)
 	d.recordOutcomes(live, began.Add(d.config.Close))
-	d.whileStopping(live, d.leave)
+	d.whileStopping(live, d.handBackAll)
 }
 
 // awaitHandlers waits for the workers. If their handlers take too long, it cancels them. Meanwhile
@@ -133,9 +133,9 @@ func beforeTry(left, renew time.Duration) time.Duration {
 	return min(lockedInterval, renew, left-lastTry)
 }
 
-// leave hands back all lanes, except those in which a handler is still running. The message of such
-// a handler is treated as after a crash, once the lease has expired.
-func (d *Drainer) leave(ctx context.Context) error {
+// handBackAll hands back all lanes, except those in which a handler is still running. The message
+// of such a handler is treated as after a crash, once the lease has expired.
+func (d *Drainer) handBackAll(ctx context.Context) error {
 	if err := d.lease.enroll(ctx); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.lease.enroll(ctx); err != nil { // it leaves, if no lane is left
 		return err
 	}
-	return d.guard.excuse(ctx)
+	return d.crashGuard.excuse(ctx)
 }
 
 // handBackOthers hands back the lanes whose messages are settled.

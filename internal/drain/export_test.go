@@ -5,5 +5,5 @@ package drain
 // the drainer forgets them with each change.
 func (d *Drainer) Applied() (paused bool, most, waiting int) {
 	now := d.scheduler.Snapshot()
-	return now.Paused, now.Limit, len(now.Messages) - now.Running
+	return now.Paused, now.Workers, len(now.Messages) - now.Running
 }

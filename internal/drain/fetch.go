@@ -156,15 +156,15 @@ func (p *page) complete(of dialect.Cursor, params dialect.FetchParams) (upTo int
 	return math.MaxInt64, false
 }
 
-// surplusTurn is true if it was the turn of scheduled messages, see leaveSurplus.
-type surplusTurn bool
+// dueTurn is true if it was the turn of scheduled messages, see trimDue.
+type dueTurn bool
 
-// leaveSurplus removes due messages from the page if there are more than the read asked for, since
+// trimDue removes due messages from the page if there are more than the read asked for, since
 // a database may return as many of each state. Both states keep half, or what the other leaves. A
 // later read returns the others again. Of an odd number, one more is of the state whose turn it is:
 // if a read asks for a single message, and messages that fail are due again and again, scheduled
 // ones would never be read otherwise.
-func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
+func (p *page) trimDue(params dialect.FetchParams, turn *dueTurn) {
 	if p.waited <= params.Due {
 		return
 	}
@@ -191,11 +191,11 @@ func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 	p.waited = params.Due
 }
 
-// leaveEarly removes due scheduled messages from the page if older messages of their lane, which
+// trimEarly removes due scheduled messages from the page if older messages of their lane, which
 // may have the same key, have not all been read. Scheduled messages are read separately from the
 // others, so a later read returns them again. They do not wait for messages of a later scheduled
 // time of batches, before which the lane ends.
-func (r *reader) leaveEarly(params dialect.FetchParams, p *page) {
+func (r *reader) trimEarly(params dialect.FetchParams, p *page) {
 	cursors := make(map[int]dialect.Cursor, len(params.Cursors))
 	for _, c := range params.Cursors {
 		cursors[c.Lane] = c

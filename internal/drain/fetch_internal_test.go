@@ -40,7 +40,7 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			found.count(message(dialect.StateScheduled, 1, upTo))
 			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
 			r := &reader{core: &core{lanes: lanes}}
-			r.leaveEarly(params, found)
+			r.trimEarly(params, found)
 			r.remember(params, found, safe)
 			require.Len(t, found.messages, ready+1)
 			require.Equal(t, c.hasMore, lanes.hasMore())
@@ -123,7 +123,7 @@ func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
 	const ready = 2
 	for name, c := range map[string]struct {
 		due, retrying, scheduled, keepRetrying, keepScheduled int
-		turn                                                  surplusTurn // of the read before
+		turn                                                  dueTurn // of the read before
 	}{
 		"few":                     {5, 2, 3, 2, 3, false},
 		"many of both":            {5, 5, 5, 3, 2, true},
@@ -149,7 +149,7 @@ func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
 			want = append(want, add(c.retrying, dialect.StateRetrying)[:c.keepRetrying]...)
 			want = append(want, add(c.scheduled, dialect.StateScheduled)[:c.keepScheduled]...)
 			turn := c.turn
-			found.leaveSurplus(dialect.FetchParams{Due: c.due}, &turn)
+			found.trimDue(dialect.FetchParams{Due: c.due}, &turn)
 			var kept []int64
 			for _, m := range found.messages {
 				kept = append(kept, m.Ref.ID)

@@ -13,7 +13,7 @@ import (
 type pulse struct {
 	mu    sync.Mutex
 	state health.State
-	log   *tail.Feed // while the drainer is idle: a sign of life of its server is one of the database
+	feed  *tail.Feed // while the drainer is idle: a sign of life of its server is one of the database
 	deaf  bool       // the last read of messages failed; it belongs to the goroutine of Run
 }
 
@@ -28,17 +28,17 @@ func (c *core) Health() health.State {
 	c.pulse.mu.Lock()
 	defer c.pulse.mu.Unlock()
 	s := c.pulse.state
-	if c.pulse.log != nil {
-		s.Answered = later(s.Answered, c.pulse.log.Heard())
+	if c.pulse.feed != nil {
+		s.Answered = later(s.Answered, c.pulse.feed.Heard())
 	}
 	return s
 }
 
-// rest notes that the drainer is idle beside a log, or that it is not.
-func (p *pulse) rest(log *tail.Feed) {
+// hear notes the feed of the log beside which the drainer is idle, or nil if it is not.
+func (p *pulse) hear(feed *tail.Feed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.log = log
+	p.feed = feed
 }
 
 // enter notes the beginning of a phase.

@@ -97,7 +97,7 @@ func TestRemoval_ends_in_one_step_although_an_operator_took_some_of_its_messages
 		require.NoError(t, d.tryOpen(t.Context()))
 		d.step(t.Context())
 		require.Len(t, d.scheduler.Snapshot().Messages, 2)
-		d.scheduler.Limit(2)
+		d.scheduler.SetWorkers(2)
 		for range 2 {
 			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Done}})
 		}

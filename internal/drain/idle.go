@@ -28,7 +28,7 @@ type idler struct {
 	reader  *reader
 	lease   *lease
 	settle  *settler
-	log     *tailing
+	tailing *tailing
 	active  bool
 	lookAt  time.Time // the next look
 	renewed time.Time // the last one
@@ -57,7 +57,7 @@ const (
 // idleInterval returns the pause between two looks.
 func (i *idler) idleInterval(now time.Time) time.Duration {
 	interval := min(idleInterval, i.config.Lease*2/3)
-	if acted := i.log.feed.Acted(); !acted.IsZero() && now.Sub(acted) < idleActed {
+	if acted := i.tailing.feed.Acted(); !acted.IsZero() && now.Sub(acted) < idleActed {
 		interval = min(interval, i.pollMost())
 	}
 	return interval
@@ -71,7 +71,7 @@ func (c *core) pollMost() time.Duration { return min(c.config.PollMax, DefaultPo
 func (i *idler) beIdle(ctx context.Context) error {
 	now := time.Now()
 	switch {
-	case !i.log.followed(now) || !i.atRest(now):
+	case !i.tailing.followed(now) || !i.mayBeIdle(now):
 		i.stir(now)
 		return nil
 	case i.active && now.Before(i.lookAt):
@@ -82,11 +82,11 @@ func (i *idler) beIdle(ctx context.Context) error {
 	return i.look(ctx, now)
 }
 
-// atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know
-// is told.
-func (i *idler) atRest(now time.Time) bool {
+// mayBeIdle reports whether the drainer has nothing to do but to poll, and is told whatever it does
+// not know.
+func (i *idler) mayBeIdle(now time.Time) bool {
 	inMemory, _ := i.scheduler.Size()
-	busy := inMemory > 0 || i.log.feed.Pending()
+	busy := inMemory > 0 || i.tailing.feed.Pending()
 	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.parts.failed || i.trouble.steps > 0 || i.lease.strays != nil || i.control.checkedAt.IsZero() || i.control.paused ||
 		i.reader.watermark.pending || len(i.reader.watermark.late.places) > 0 || now.Before(i.doubt)
 	return !busy && !unsure && !i.reader.leavesOut() && len(i.reader.excludedTopics()) == 0 && i.lease.members <= 1 && i.holdsAll()
@@ -110,7 +110,7 @@ func (i *idler) stir(now time.Time) {
 		return
 	}
 	i.active = false
-	i.pulse.rest(nil)
+	i.pulse.hear(nil)
 	i.pace.by(now.Add(i.pollMost()))
 	i.pace.renewAt = i.renewed.Add(i.config.Renew)
 	i.control.checkedAt = now // the next poll or look at a snapshot brings the version
@@ -146,7 +146,7 @@ func (i *idler) look(ctx context.Context, sent time.Time) error {
 	if !calm {
 		i.stir(now)
 		i.pace.at, i.doubt = now, now.Add(idleDoubt)
-		i.log.feed.Miss()
+		i.tailing.feed.Miss()
 		i.observeVersion(seen.version)
 		return nil
 	}
@@ -156,7 +156,7 @@ func (i *idler) look(ctx context.Context, sent time.Time) error {
 	i.lookAt = sent.Add(i.idleInterval(now))
 	i.pace.at, i.pace.renewAt, i.control.checkedAt = i.lookAt, i.lookAt, now
 	i.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
-	i.pulse.rest(i.log.feed)
+	i.pulse.hear(i.tailing.feed)
 	return nil
 }
 

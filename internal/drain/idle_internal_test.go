@@ -15,12 +15,12 @@ func newIdle(t *testing.T) *tailed {
 	t.Helper()
 	w := newTailed(t)
 	w.begin()
-	w.rests()
+	w.becomesIdle()
 	return w
 }
 
-// rests lets the drainer become idle. Transactions of other tests keep a mark pending for a while.
-func (w *tailed) rests() {
+// becomesIdle lets the drainer become idle. Transactions of other tests keep a mark pending for a while.
+func (w *tailed) becomesIdle() {
 	w.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !w.idle.active {
@@ -39,7 +39,7 @@ func (w *tailed) rests() {
 func (w *tailed) hears() {
 	w.Helper()
 	w.configured.Feed.Hear(time.Now())
-	w.pace.rested = time.Time{} // the polls before it may have been slow
+	w.pace.notBefore = time.Time{} // the polls before it may have been slow
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -247,12 +247,12 @@ func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
 	w.looks()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
 	w.configured.Feed.Add(tail.Change{Spool: w.id.Load()})
-	w.rests()
+	w.becomesIdle()
 	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())), "no operator has acted")
 	w.configured.Feed.Add(tail.Change{})
 	w.hears()
 	require.False(t, w.idle.active)
-	w.rests()
+	w.becomesIdle()
 	require.False(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
 
 	w.commit(spool.Draft{Topic: "orders", MessageID: "a", Delay: time.Hour})
@@ -284,7 +284,7 @@ func TestIdle_is_not_idle_while_limits_hold_messages_back(t *testing.T) {
 	w.db.Exec(t, "UPDATE postbox_spools SET settings = ?, version = version + 1", `{"per_second":1}`)
 	w.configured.Feed.Add(tail.Change{})
 	w.polls(func() bool { return w.config.Limits.Total.PerSecond == 1 })
-	w.rests()
+	w.becomesIdle()
 	for _, name := range []string{"a", "b"} {
 		w.tell(w.commit(spool.Draft{Topic: "orders", MessageID: name, Payload: []byte(name)}))
 	}

@@ -25,9 +25,9 @@ type lane struct {
 	// unblocked is set if no message stands behind a retry, and blocked if one may, see
 	// findBlocked.
 	unblocked, blocked bool
-	// leftOut is the id after which the lane is read again when a topic is read again that reads
-	// have left out because of a limit.
-	leftOut int64
+	// leftOutFrom is the id after which the lane is read again when a topic is read again that
+	// reads have left out because of a limit.
+	leftOutFrom int64
 	// passed is the id up to which the lane had been read before it went back there, without what
 	// [leftOut] says.
 	passed int64
@@ -40,14 +40,14 @@ type lane struct {
 
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) {
-	l.cursor, l.leftOut, l.passed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1)
+	l.cursor, l.leftOutFrom, l.passed = min(l.cursor, id-1), min(l.leftOutFrom, id-1), min(l.passed, id-1)
 	l.blocked = false
 }
 
 // rereadLeftOut makes the lane be read again from where something was left out.
 func (l *lane) rereadLeftOut() {
 	passed := max(l.passed, l.cursor)
-	l.lower(l.leftOut + 1)
+	l.lower(l.leftOutFrom + 1)
 	l.passed = passed
 }
 
@@ -112,9 +112,9 @@ func (s *laneSet) older(found map[int]*lane) bool {
 	return false
 }
 
-// surplus returns the lanes beyond the fair share, those with the highest numbers. It leaves out
-// the lanes in kept.
-func (s *laneSet) surplus(share int, kept map[int]bool) []int {
+// beyondShare returns the lanes beyond the fair share, those with the highest numbers, but for
+// those in kept.
+func (s *laneSet) beyondShare(share int, kept map[int]bool) []int {
 	numbers := s.numbers()
 	over := max(len(numbers)-share, 0)
 	numbers = slices.DeleteFunc(numbers, func(number int) bool { return kept[number] })

@@ -76,7 +76,7 @@ func TestGiveAway_a_lane_that_stays_is_cleared_when_its_messages_are_done(t *tes
 		require.NoError(t, d.applySettings(t.Context()))
 		require.NoError(t, d.upkeep(t.Context()))
 		d.lease.permit()
-		d.scheduler.Limit(counted)
+		d.scheduler.SetWorkers(counted)
 		require.NoError(t, d.reader.poll(t.Context()))
 		var hangs []*schedule.Entry
 		for hangs == nil {

@@ -76,7 +76,7 @@ func (w *lateWorld) step(random *rand.Rand) {
 // handle handles all that the drainer hands out.
 func (w *lateWorld) handle() {
 	s := w.d.scheduler
-	s.Limit(1)
+	s.SetWorkers(1)
 	for batch := s.TryTake(); len(batch) > 0; batch = s.TryTake() {
 		for _, e := range batch {
 			require.Zero(w, w.handled[e.Message.MessageID], "handled twice")

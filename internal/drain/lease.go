@@ -121,7 +121,7 @@ func (le *lease) giveAway() {
 	if le.config.Exclusive && le.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
-	leaving := le.lanes.surplus(share, le.settle.keptLanes())
+	leaving := le.lanes.beyondShare(share, le.settle.keptLanes())
 	if len(leaving) == 0 {
 		return
 	}
@@ -201,7 +201,7 @@ func (le *lease) unfair() bool {
 		return le.free == dialect.Lanes
 	}
 	share := le.share()
-	return len(le.lanes.numbers()) < share && le.free > 0 || len(le.lanes.surplus(share, le.settle.keptLanes())) > 0
+	return len(le.lanes.numbers()) < share && le.free > 0 || len(le.lanes.beyondShare(share, le.settle.keptLanes())) > 0
 }
 
 // observeMembers takes in how many processes share how many free lanes.

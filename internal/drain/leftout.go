@@ -40,20 +40,20 @@ func (r *reader) leaveOut() {
 	if !before && len(left) == 0 {
 		return
 	}
-	if missing(r.left.byLimits, left) {
+	if missing(r.leftOut.byLimits, left) {
 		r.notePassing()
 		for _, l := range r.lanes.held {
 			l.rereadLeftOut()
 		}
-		r.left.readmits = true
+		r.leftOut.readmits = true
 		r.pace.now()
 	}
 	if !before {
 		for _, l := range r.lanes.held {
-			l.leftOut = l.cursor
+			l.leftOutFrom = l.cursor
 		}
 	}
-	if r.left.byLimits = left; missing(r.left.passing, left) {
+	if r.leftOut.byLimits = left; missing(r.leftOut.passing, left) {
 		return
 	}
 	for _, l := range r.lanes.held {
@@ -69,10 +69,10 @@ func (r *reader) notePassing() {
 		behind = behind || l.cursor < l.passed
 	}
 	if !behind {
-		r.left.passing = r.left.byLimits
+		r.leftOut.passing = r.leftOut.byLimits
 		return
 	}
-	r.left.passing = merged(r.left.passing, r.left.byLimits)
+	r.leftOut.passing = merged(r.leftOut.passing, r.leftOut.byLimits)
 }
 
 // makeRoom drops messages of topics that are left out, if the memory is full. They are still in the
@@ -84,20 +84,20 @@ func (r *reader) makeRoom() {
 	for _, m := range r.scheduler.MakeRoom() {
 		r.lanes.unexpose(m)
 		if l := r.lanes.held[m.Ref.Lane]; l != nil {
-			l.leftOut = min(l.leftOut, m.Ref.ID-1)
+			l.leftOutFrom = min(l.leftOutFrom, m.Ref.ID-1)
 		}
 	}
 }
 
 // leavesOut reports whether reads leave out messages because of limits.
-func (r *reader) leavesOut() bool { return len(r.left.byLimits) > 0 }
+func (r *reader) leavesOut() bool { return len(r.leftOut.byLimits) > 0 }
 
 // readLimit returns the number of messages that the next read asks for. It is small when a topic is
 // read again that was left out: that one alone could fill the page, and most of its messages would
 // have to make room again.
 func (r *reader) readLimit(most int) int {
-	if r.left.readmits {
-		r.left.readmits = false
+	if r.leftOut.readmits {
+		r.leftOut.readmits = false
 		return max(min(most, r.pageSize().messages/schedule.LimitedShare), 1)
 	}
 	return most

@@ -27,7 +27,7 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	d.lanes.held = map[int]*lane{0: l, 1: {number: 1}}
 	limit := postbox.Limit{PerSecond: 0.001}
 	d.scheduler.SetLimits(postbox.Limits{Topics: map[string]postbox.Limit{"a": limit, "b": limit}})
-	d.scheduler.Limit(1)
+	d.scheduler.SetWorkers(1)
 	d.scheduler.Extend(time.Now().Add(time.Hour))
 	id := int64(0)
 	fill := func(topic string, lane int) { // as if a page had been read
@@ -44,7 +44,7 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	left := func(topics ...string) {
 		t.Helper()
 		d.reader.leaveOut()
-		require.Equal(t, topics, d.reader.left.byLimits)
+		require.Equal(t, topics, d.reader.leftOut.byLimits)
 	}
 
 	fill("a", 0)
@@ -56,7 +56,7 @@ func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
 	fill("a", 0)
 	left("a")
 	require.EqualValues(t, 1000, l.cursor, "what is behind was read before")
-	require.EqualValues(t, 40, l.leftOut)
+	require.EqualValues(t, 40, l.leftOutFrom)
 
 	empty(0)
 	left()

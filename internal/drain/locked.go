@@ -90,9 +90,9 @@ func refsOf(entries []*schedule.Entry) []dialect.Ref {
 	return refs
 }
 
-// heldUp reports whether a statement was given up, by its time limit or by the server, perhaps
+// gaveUp reports whether a statement was given up, by its time limit or by the server, perhaps
 // because of a lock.
-func (c *core) heldUp(limited context.Context, err error) bool {
+func (c *core) gaveUp(limited context.Context, err error) bool {
 	switch c.spool.Statements.Kind.Classify(err) {
 	case dialect.Conflict, dialect.Interrupted:
 		return true

@@ -91,7 +91,7 @@ func TestHold_G3_a_message_that_is_tried_again_keeps_its_lane(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		var id int64
 		require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), m.Ref.ID).Scan(&id))
-		d.scheduler.Limit(1)
+		d.scheduler.SetWorkers(1)
 		d.scheduler.Load([]*spool.Message{m})
 		d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 		d.settle.awaitLock(d.scheduler.TakeFinished()[0])
@@ -115,10 +115,10 @@ func TestLaneSet_surplus_keeps_lanes_with_held_messages(t *testing.T) {
 	for number := range 4 {
 		set.held[number] = &lane{number: number}
 	}
-	require.Empty(t, set.surplus(4, nil))
-	require.Equal(t, []int{2, 3}, set.surplus(2, nil))
-	require.Equal(t, []int{1, 2}, set.surplus(2, map[int]bool{3: true}))
-	require.Equal(t, []int{1}, set.surplus(0, map[int]bool{0: true, 2: true, 3: true}))
+	require.Empty(t, set.beyondShare(4, nil))
+	require.Equal(t, []int{2, 3}, set.beyondShare(2, nil))
+	require.Equal(t, []int{1, 2}, set.beyondShare(2, map[int]bool{3: true}))
+	require.Equal(t, []int{1}, set.beyondShare(0, map[int]bool{0: true, 2: true, 3: true}))
 	set.held[1].leaving, set.held[1].cursor = true, 9
 	set.held[1].stay(5)
 	require.Equal(t, &lane{number: 1}, set.held[1])

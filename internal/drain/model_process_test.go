@@ -80,11 +80,11 @@ func (w *world) spawn() {
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
 	p.d.settle.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
-	p.d.log.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)              // one that sends no statement
+	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)          // one that sends no statement
 	p.d.pace.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
 	p.d.workers.started = 1 << 20                                              // it never starts a worker
 	p.d.pace.pause = config.PollMin
-	p.d.scheduler.Limit(config.Workers)
+	p.d.scheduler.SetWorkers(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
 	require.NoError(w, p.d.learnServer(w.ctx))
 	p.d.settle.removal.limit = LockPatience
@@ -350,7 +350,7 @@ func (p *modelProcess) stop() {
 	ended := p.beginSettling()
 	require.NoError(p, p.d.settle.settleFinished(p.ctx))
 	p.putOff(ended)
-	require.NoError(p, p.d.leave(p.ctx))
+	require.NoError(p, p.d.handBackAll(p.ctx))
 	p.learnIDs()
 	p.leaveWorld()
 }

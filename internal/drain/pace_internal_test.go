@@ -17,7 +17,7 @@ func paced(kind dialect.Kind, took time.Duration) *Drainer {
 		config: Config{Times: Times{PollMin: 5 * time.Millisecond, PollMax: time.Second}}, pace: pace{took: took},
 	}
 	log := &tailing{core: shared}
-	return &Drainer{core: shared, log: log, reader: &reader{core: shared, log: log}}
+	return &Drainer{core: shared, tailing: log, reader: &reader{core: shared, tailing: log}}
 }
 
 func TestPace_requested_polls_take_a_third_of_the_time(t *testing.T) {

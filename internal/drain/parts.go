@@ -65,28 +65,28 @@ func (c *core) partTime(n int) time.Duration {
 	return max(c.configured.Renew/partsPerRenewal, leastPartTime)
 }
 
-// lateError means that a part was out of time. The database may have been about to answer, so this
-// does not say that it is unavailable: the next renewal will.
-type lateError struct{ error }
+// outOfTimeError means that a part was out of time. The database may have been about to answer, so
+// this does not say that it is unavailable: the next renewal will.
+type outOfTimeError struct{ error }
 
 // Unwrap returns the error of the statement that was given up.
-func (e lateError) Unwrap() error { return e.error }
+func (e outOfTimeError) Unwrap() error { return e.error }
 
 // inPart runs the settlement of n messages in a transaction, whose statements have the time of a
 // part, or less if the server ends them earlier. It does not count the wait for a connection, which
 // may be long in a small pool.
 func (c *core) inPart(ctx context.Context, n int, settle func(ctx context.Context, tx *sql.Tx) error) error {
-	late := false
+	outOfTime := false
 	err := spool.InTx(ctx, c.db, c.spool.Statements, func(tx *sql.Tx) error {
 		limited, cancel := context.WithTimeout(ctx, c.partTime(n))
 		defer cancel()
 		err := settle(limited, tx)
 		ended := c.spool.Statements.Kind.Classify(err) == dialect.Interrupted // by the server
-		late = err != nil && (ended || limited.Err() != nil) && ctx.Err() == nil
+		outOfTime = err != nil && (ended || limited.Err() != nil) && ctx.Err() == nil
 		return err
 	})
-	if err != nil && late {
-		return lateError{err}
+	if err != nil && outOfTime {
+		return outOfTimeError{err}
 	}
 	return err
 }
@@ -169,7 +169,7 @@ func (s *settler) settlePartBeside(ctx context.Context) bool {
 	}
 	r := s.nextPart()
 	for _, e := range r.part {
-		e.Refused, e.Kept = false, false
+		e.Unchanged, e.RowKept = false, false
 	}
 	if r.by == nothing {
 		s.conclude(ctx, r.part, nil)
@@ -231,7 +231,7 @@ func (s *settler) stopBehind() {
 }
 
 // firstFailed returns the first failed message of each key. One that is only to be read again, see
-// restAgain, is not among them.
+// restAndReread, is not among them.
 func firstFailed(entries []*schedule.Entry) map[int64]*schedule.Entry {
 	first := map[int64]*schedule.Entry{}
 	for _, e := range entries {
@@ -272,7 +272,7 @@ func (s *settler) takeSettledPart(ctx context.Context) error {
 // endPart processes the result of a part. A part that the database refuses is tried again in
 // smaller and smaller ones.
 func (s *settler) endPart(ctx context.Context, r settledPart) error {
-	s.parts.underWay, s.parts.failed = nil, r.err != nil && !s.isRefusal(r.err)
+	s.parts.underWay, s.parts.failed = nil, r.err != nil && !s.dueToMessages(r.err)
 	size := &s.parts.sizes[r.by]
 	switch {
 	case r.err == nil:
@@ -308,11 +308,11 @@ func (s *settler) settleAgain(part []*schedule.Entry) {
 // again.
 func (s *settler) noteFates(r settledPart) {
 	for _, e := range r.gone {
-		s.refused(e)
+		s.noteUnchanged(e)
 	}
 	for i, f := range r.fates {
 		e := r.part[i]
-		if e.Refused || r.locked[f.ID] {
+		if e.Unchanged || r.locked[f.ID] {
 			continue
 		}
 		s.logEnd(e, f)

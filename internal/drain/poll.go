@@ -29,12 +29,12 @@ type reader struct {
 	handler   Handler // excludes topics
 	lease     *lease
 	settle    *settler // has messages in memory, and hides keys
-	log       *tailing
+	tailing   *tailing
 	watermark watermark
 	sweeping  sweep
 	stride    stride
 	ticks     ticks
-	left      leftOut
+	leftOut   leftOut
 	last      lastRead
 	reads     []string      // prepared reads, the most recently used last
 	guarded   bool          // Guarded of each message
@@ -44,15 +44,15 @@ type reader struct {
 
 // lastRead is what the last read told for the next one.
 type lastRead struct {
-	given   int64 // the database's counter of ids; see page
-	dense   bool  // most ids that it passed are those of messages that it returned
-	large   bool  // most payloads are large: see pagesize.go
-	surplus surplusTurn
+	given int64 // the database's counter of ids; see page
+	dense bool  // most ids that it passed are those of messages that it returned
+	large bool  // most payloads are large: see pagesize.go
+	turn  dueTurn
 }
 
-func newReader(shared *core, handler Handler, l *lease, settle *settler, log *tailing) *reader {
+func newReader(shared *core, handler Handler, l *lease, settle *settler, tailing *tailing) *reader {
 	return &reader{
-		core: shared, handler: handler, lease: l, settle: settle, log: log, stride: stride{span: firstStride}, ready: make(chan struct{}),
+		core: shared, handler: handler, lease: l, settle: settle, tailing: tailing, stride: stride{span: firstStride}, ready: make(chan struct{}),
 	}
 }
 
@@ -129,11 +129,11 @@ func (r *reader) poll(ctx context.Context) error {
 	}
 	taken := r.takeIn(params, found)
 	r.plan(everything, len(found.messages) > 0, started, time.Now())
-	r.log.named = false
+	r.tailing.named = false
 	if !taken {
 		r.pace.now()
 	} else {
-		r.log.observeRead(params, found, r.lease.members <= 1)
+		r.tailing.observeRead(params, found, r.lease.members <= 1)
 	}
 	r.isReady()
 	if everything && taken && r.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
@@ -204,9 +204,9 @@ func (r *reader) params(lanes []int, limit int) dialect.FetchParams {
 		Spool: r.id.Load(), Inline: r.pageSize().inline, Unordered: r.config.Unordered, PausedKeys: r.control.pausedKeys,
 		LookFrom: r.watermark.lookFrom(),
 	}
-	r.left.excludes = r.excludedTopics()
-	r.readAgain(r.left.excludes)
-	params.Excluded, params.Held = merged(r.left.excludes, r.left.byLimits), r.settle.hiddenKeys()
+	r.leftOut.excludes = r.excludedTopics()
+	r.readAgain(r.leftOut.excludes)
+	params.Excluded, params.Held = merged(r.leftOut.excludes, r.leftOut.byLimits), r.settle.hiddenKeys()
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
 		from[number] = r.lanes.held[number].cursor
@@ -230,7 +230,7 @@ func (r *reader) params(lanes []int, limit int) dialect.FetchParams {
 // be read before newer messages of their keys, and this read may come before the call of Rescan.
 func (r *reader) readAgain(excluded []string) {
 	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
-	if slices.ContainsFunc(r.left.excluded, back) {
+	if slices.ContainsFunc(r.leftOut.excluded, back) {
 		r.lanes.rewind()
 	}
 }
@@ -249,7 +249,7 @@ func (r *reader) takeIn(params dialect.FetchParams, found *page) bool {
 	if found.version != r.control.version {
 		return true
 	}
-	r.left.excluded = r.left.excludes
+	r.leftOut.excluded = r.leftOut.excludes
 	now := time.Now()
 	safe := r.watermark.observe(found.running, found.newest, len(found.messages), now)
 	r.watermark.given = found.given
@@ -259,12 +259,12 @@ func (r *reader) takeIn(params dialect.FetchParams, found *page) bool {
 	if r.rereadLate(params, found) || r.tick(found) {
 		return false
 	}
-	found.leaveSurplus(params, &r.last.surplus)
+	found.trimDue(params, &r.last.turn)
 	r.pace.slowStart.Found(params.Due, found.waited)
 	r.last.dense = found.dense()
 	r.adaptPageSize(found.messages)
-	r.leaveEarly(params, found)
-	r.leaveLater(found)
+	r.trimEarly(params, found)
+	r.trimLater(found)
 	for _, m := range found.messages {
 		r.prepareToLoad(m)
 	}

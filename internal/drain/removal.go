@@ -42,10 +42,10 @@ type removed struct {
 
 // leftover lists the messages that a removal has not removed, by their ids.
 type leftover struct {
-	missing bool           // some messages were gone, or had another token, and it is not known which
-	late    bool           // a statement was given up, though no row was locked
-	locked  map[int64]bool // rows that are locked
-	kept    map[int64]bool // rows that the database keeps without an error
+	missing   bool           // some messages were gone, or had another token, and it is not known which
+	outOfTime bool           // a statement was given up, though no row was locked
+	locked    map[int64]bool // rows that are locked
+	kept      map[int64]bool // rows that the database keeps without an error
 }
 
 // others returns the messages that may or may not have been removed, if some are missing.
@@ -105,8 +105,8 @@ func (s *settler) removeEntries(ctx context.Context, entries []*schedule.Entry, 
 func (s *settler) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
 	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
 	for part := range slices.Chunk(refs, maxSettle) {
-		removed, locked, late, err := s.removePart(ctx, part, how)
-		left.late = left.late || late
+		removed, locked, outOfTime, err := s.removePart(ctx, part, how)
+		left.outOfTime = left.outOfTime || outOfTime
 		var kept map[int64]bool
 		if err == nil && int(removed)+len(locked) < len(part) {
 			kept, err = s.findKept(ctx, part, locked, how.seen)
@@ -129,10 +129,10 @@ func (s *settler) findKept(ctx context.Context, refs []dialect.Ref, locked map[i
 	return spool.SelectIDs(ctx, s.db, s.spool.Statements.StandingWhere(s.id.Load(), mine, seen))
 }
 
-func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, late bool, err error) {
+func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, outOfTime bool, err error) {
 	if !how.lock {
 		var over bool
-		if removed, over, late, err = s.removeInTime(ctx, refs, how); over {
+		if removed, over, outOfTime, err = s.removeInTime(ctx, refs, how); over {
 			return removed, nil, false, err
 		}
 	}
@@ -144,19 +144,19 @@ func (s *settler) removePart(ctx context.Context, refs []dialect.Ref, how manner
 		removed, err = s.removeIn(ctx, tx, s.prepared.InTx, mine, how)
 		return err
 	})
-	return removed, locked, late && len(locked) == 0, err
+	return removed, locked, outOfTime && len(locked) == 0, err
 }
 
 // removeInTime removes messages without having looked for locks. over is false if some of their
-// rows may be locked. late is true if the time limit ended the removal.
-func (s *settler) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, late bool, err error) {
+// rows may be locked. outOfTime is true if the time limit ended the removal.
+func (s *settler) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, outOfTime bool, err error) {
 	limited, cancel := ctx, func() {}
 	if s.spool.Statements.LocksRows() {
 		limited, cancel = context.WithTimeout(ctx, s.removal.limit)
 	}
 	defer cancel()
 	removed, err = s.removeAtOnce(limited, refs, how)
-	over = err == nil || ctx.Err() != nil || !s.heldUp(limited, err)
+	over = err == nil || ctx.Err() != nil || !s.gaveUp(limited, err)
 	return removed, over, limited.Err() != nil, err
 }
 
@@ -199,10 +199,10 @@ func (s *settler) takeRemoved(ctx context.Context) error {
 // endRemoval processes the result of a removal. A removal that the database refuses is tried again
 // in smaller and smaller parts. A message that is refused by itself rests.
 func (s *settler) endRemoval(ctx context.Context, r removed) error {
-	s.removal.underWay, s.removal.failed = 0, r.err != nil && !s.isRefusal(r.err)
+	s.removal.underWay, s.removal.failed = 0, r.err != nil && !s.dueToMessages(r.err)
 	switch {
 	case r.err == nil:
-		if r.left.late {
+		if r.left.outOfTime {
 			s.removal.size.halve(len(r.entries))
 		} else {
 			s.removal.size.worked(len(r.entries))
@@ -238,12 +238,12 @@ func (s *settler) removeAgain(entries []*schedule.Entry) {
 // noteLeft marks the messages that a removal has left.
 func (s *settler) noteLeft(entries []*schedule.Entry, left leftover) {
 	for _, e := range entries {
-		e.Kept = left.kept[e.Message.Ref.ID]
+		e.RowKept = left.kept[e.Message.Ref.ID]
 	}
 	if !left.missing {
 		return
 	}
 	for _, e := range left.others(entries) { // it is not known which of them are gone: the others are read again
-		s.refused(e)
+		s.noteUnchanged(e)
 	}
 }

@@ -93,5 +93,5 @@ func (d *Drainer) leaveAll(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	require.NoError(t, d.leave(ctx))
+	require.NoError(t, d.handBackAll(ctx))
 }

@@ -22,13 +22,13 @@ import (
 // fencing tokens again. A drainer that continued with its memory would hide new messages behind old
 // ones, read beyond them, or wait for transactions that never existed.
 //
-// Guards in SQL protect each row: they identify it by its id and its time. This file protects the
-// reads. Each read returns data that shows whether the database is another one, or an older one,
-// than the previous reads saw. If so, the result is thrown away, and the drainer drops all messages
-// in memory that it has not handed out. Messages that are being handled are settled as they end:
-// the guards permit that if the row still exists, and their keys wait until then. But the writes of
-// a queue's handler are lost with the database. So there a message is done only on a server that
-// the process has read from since the message itself was read. The removal checks this
+// Conditions in SQL protect each row: they identify it by its id and its time. This file protects
+// the reads. Each read returns data that shows whether the database is another one, or an older
+// one, than the previous reads saw. If so, the result is thrown away, and the drainer drops all
+// messages in memory that it has not handed out. Messages that are being handled are settled as
+// they end: the conditions permit that if the row still exists, and their keys wait until then. But
+// the writes of a queue's handler are lost with the database. So there a message is done only on a
+// server that the process has read from since the message itself was read. The removal checks this
 // (Statements.RemoveWhere).
 //
 // A restart without loss looks the same and costs one additional read.
@@ -100,7 +100,7 @@ func (r *reader) startOver(reason string, lost bool) {
 		r.lanes.unexpose(m)
 	}
 	r.lanes.rewind()
-	r.watermark, r.sweeping, r.left.excluded = watermark{}, sweep{}, nil
+	r.watermark, r.sweeping, r.leftOut.excluded = watermark{}, sweep{}, nil
 	r.control.version, r.control.checkedAt = unknownVersion, time.Time{}
 	r.past.since = time.Now()
 	r.settle.unsettled = slices.Concat(r.settle.removal.waiting, r.settle.unsettled)

@@ -35,7 +35,7 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			d.config.Local = true
 			begin, underWay := d.settle.removal.start, 0
 			d.settle.removal.start = func(func()) { underWay++ }
-			d.scheduler.Limit(counted)
+			d.scheduler.SetWorkers(counted)
 			d.scheduler.Load(c.suspects[:2])
 			var entries []*schedule.Entry
 			for range 2 {

@@ -219,19 +219,19 @@ func (c *core) isConflict(err error) bool {
 	return errors.Is(err, spool.ErrLost) || c.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// isRefusal reports whether a settlement that failed with this error may work later, or message by
-// message. Such an error is a conflict, a dead letter that the outbox rejects, a part that was out
-// of time, or a statement that the server refuses, for example because a trigger raises an error
-// for one message.
-func (s *settler) isRefusal(err error) bool {
+// dueToMessages reports whether a settlement failed with this error because of its messages, so
+// that it may work later, or message by message. Such an error is a conflict, a dead letter that
+// the outbox rejects, a part that was out of time, or a statement that the server refuses, for
+// example because a trigger raises an error for one message.
+func (s *settler) dueToMessages(err error) bool {
 	var ofHook hookError
-	var late lateError
-	return errors.As(err, &ofHook) || errors.As(err, &late) || s.isConflict(err) || dialect.Coded(err) && s.spool.Statements.Kind.Classify(err) == dialect.Other
+	var outOfTime outOfTimeError
+	return errors.As(err, &ofHook) || errors.As(err, &outOfTime) || s.isConflict(err) || dialect.Coded(err) && s.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
-// restAgain lets a message rest that must be read again. It is handled again if it still exists.
-func (s *settler) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
-	e.Refused, e.Message.Started = false, 0 // its start has been taken back
+// restAndReread lets a message rest that is read again then, and handled again if it still exists.
+func (s *settler) restAndReread(ctx context.Context, e *schedule.Entry, reason error) {
+	e.Unchanged, e.Message.Started = false, 0 // its start has been taken back
 	if e.Outcome.Verdict != spool.Again {
 		e.Outcome = spool.Outcome{Verdict: spool.Again}
 		e.Until = time.Time{}
@@ -259,7 +259,7 @@ func (s *settler) layDown(e *schedule.Entry) {
 	if e.Locked || mustBeStored(e.Outcome.Verdict) {
 		s.keepLane(e)
 	}
-	s.scheduler.Hold(e)
+	s.scheduler.CloseKey(e)
 }
 
 // takeRested returns the messages that have rested. Messages that must be read again are returned

@@ -29,7 +29,7 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 		end := conflictOn(t, database, change, "OLD.message_id = '13'")
 		d := c.d
 		d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
-		d.scheduler.Limit(counted)
+		d.scheduler.SetWorkers(counted)
 		d.scheduler.Load(c.suspects)
 		for n := range counted {
 			outcomes := one(spool.Retry)
@@ -75,7 +75,7 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 		c := newCounter(t, database)
 		d := c.d
 		d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
-		d.scheduler.Limit(counted)
+		d.scheduler.SetWorkers(counted)
 		d.scheduler.Load(c.suspects[:3])
 		for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Done} {
 			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll, After: time.Hour}})
@@ -102,7 +102,7 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	c := newCounter(t, testdb.SQLite(t))
 	d := c.d
 	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{}, 3)
-	d.scheduler.Limit(counted)
+	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:2])
 	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry} {
 		d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll}})
@@ -136,7 +136,7 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 		refused++
 		return errNotAll
 	}
-	d.scheduler.Limit(counted)
+	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Dead, Err: errNotAll}})
 	d.settle.unsettled = d.scheduler.TakeFinished()
@@ -155,7 +155,7 @@ func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *tes
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
 	d, db := c.d, c.d.db
-	d.scheduler.Limit(counted)
+	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:1])
 	batch := d.scheduler.Take()
 	batch[0].Message.Unload()
@@ -173,7 +173,7 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t, testdb.SQLite(t))
 	d := c.d
-	d.scheduler.Limit(counted)
+	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 	d.pace.renewAt = time.Time{}

@@ -42,7 +42,7 @@ func TestRemoval_is_halved_on_a_slow_server(t *testing.T) {
 	c.d.settle.removal.limit = 50 * time.Millisecond
 	end := sleepy(t, database, "0.3")
 	left := c.removeNext()
-	require.True(t, left.late)
+	require.True(t, left.outOfTime)
 	require.Empty(t, left.locked)
 	end()
 
@@ -53,7 +53,7 @@ func TestRemoval_is_halved_on_a_slow_server(t *testing.T) {
 	require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), locked).Scan(&locked))
 	left = c.removeNext()
 	require.Equal(t, map[int64]bool{locked: true}, left.locked)
-	require.False(t, left.late)
+	require.False(t, left.outOfTime)
 
 	size := partSize{now: 1000, most: 1000}
 	for _, n := range []int{1000, 500, 3, 1, 1} {

@@ -20,9 +20,9 @@ func (le *lease) renewalDue() bool {
 	return !now.Add(le.scheduler.StoodStill(le.renewedAhead, now)).Before(le.pace.renewAt)
 }
 
-// wakeUp is called after the process has stood still. Operators may have changed settings
+// checkStandstill finds out whether the process stood still. Operators may have changed settings
 // meanwhile. The process applies them before it renews its leases and so hands out messages again.
-func (d *Drainer) wakeUp(ctx context.Context) error {
+func (d *Drainer) checkStandstill(ctx context.Context) error {
 	still := d.scheduler.StoodStill(d.lease.renewedAhead, time.Now())
 	if still < controlInterval || d.pace.renewAt.IsZero() {
 		return nil

@@ -25,7 +25,7 @@ type start struct {
 
 // countStart counts the start of a suspect before it is handed out. It reports false if the lane
 // was lost, or if a trigger of the user keeps the row unchanged.
-func (g *guard) countStart(ctx context.Context, m *spool.Message) (bool, error) {
+func (g *crashGuard) countStart(ctx context.Context, m *spool.Message) (bool, error) {
 	if !m.Exposed && !m.Suspect() {
 		return true, nil
 	}
@@ -43,7 +43,7 @@ func (g *guard) countStart(ctx context.Context, m *spool.Message) (bool, error) 
 
 // countInGroup returns when s has been counted, or the try has failed. The worker that gets the
 // lock first counts for all that wait.
-func (g *guard) countInGroup(ctx context.Context, s *start) {
+func (g *crashGuard) countInGroup(ctx context.Context, s *start) {
 	g.mu.Lock()
 	g.waiting = append(g.waiting, s)
 	g.mu.Unlock()
@@ -71,7 +71,7 @@ func (g *guard) countInGroup(ctx context.Context, s *start) {
 // countTogether counts the starts of messages whose rows are not locked. It returns their ids, or
 // an error and none. The other messages, for example one whose row the previous holder of the lane
 // still has locked, are counted alone: then they hold up no others.
-func (g *guard) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
+func (g *crashGuard) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
 	read := make([]dialect.AsRead, len(group))
 	for i, s := range group {
 		m := s.message
@@ -102,7 +102,7 @@ var errNotAll = errors.New("not all starts were counted")
 
 // countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked
 // and the start is not counted.
-func (g *guard) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
+func (g *crashGuard) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
 	locked, err := g.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {

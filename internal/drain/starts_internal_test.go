@@ -60,10 +60,10 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.Helper()
 	results = make([]bool, len(c.suspects))
 	var workers sync.WaitGroup
-	c.d.guard.counting.Lock()
+	c.d.crashGuard.counting.Lock()
 	for i, m := range c.suspects {
 		workers.Go(func() {
-			ok, err := c.d.guard.countStart(context.WithoutCancel(c.Context()), m)
+			ok, err := c.d.crashGuard.countStart(context.WithoutCancel(c.Context()), m)
 			if err != nil && !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 				c.Error(err)
 			}
@@ -71,11 +71,11 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 		})
 	}
 	require.Eventually(c, func() bool {
-		c.d.guard.mu.Lock()
-		defer c.d.guard.mu.Unlock()
-		return len(c.d.guard.waiting) == len(c.suspects)
+		c.d.crashGuard.mu.Lock()
+		defer c.d.crashGuard.mu.Unlock()
+		return len(c.d.crashGuard.waiting) == len(c.suspects)
 	}, time.Minute, time.Millisecond)
-	c.d.guard.counting.Unlock()
+	c.d.crashGuard.counting.Unlock()
 	return results, workers.Wait
 }
 
@@ -150,7 +150,7 @@ func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 		require.Zero(t, c.suspects[7].Started)
 		require.Equal(t, counted-1, c.starts())
 		require.NoError(t, tx.Rollback())
-		again, err := c.d.guard.countStart(t.Context(), c.suspects[7])
+		again, err := c.d.crashGuard.countStart(t.Context(), c.suspects[7])
 		require.NoError(t, err)
 		require.True(t, again)
 		require.Equal(t, counted, c.starts())

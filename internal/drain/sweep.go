@@ -116,7 +116,7 @@ func (r *reader) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hig
 	}
 	upTo = s.after + s.span
 	params = dialect.SweepParams{
-		Spool: r.id.Load(), Excluded: merged(r.excludedTopics(), r.left.byLimits), Unordered: r.config.Unordered,
+		Spool: r.id.Load(), Excluded: merged(r.excludedTopics(), r.leftOut.byLimits), Unordered: r.config.Unordered,
 		PausedKeys: r.control.pausedKeys, Held: r.settle.hiddenKeys(),
 	}
 	for _, number := range lanes {

@@ -48,7 +48,7 @@ func (t *tailing) takeTold() (poll bool) {
 	if len(told) == 0 {
 		return false
 	}
-	if time.Now().Before(t.pace.rested) || slices.ContainsFunc(told, func(lane int) bool { return t.lanes.held[lane] == nil }) {
+	if time.Now().Before(t.pace.notBefore) || slices.ContainsFunc(told, func(lane int) bool { return t.lanes.held[lane] == nil }) {
 		return true
 	}
 	for _, lane := range told {
@@ -76,5 +76,5 @@ func (t *tailing) observeRead(params dialect.FetchParams, found *page, alone boo
 		return
 	}
 	t.pause = min(max(2*t.pause, invisibleMin), invisibleMax)
-	t.pace.by(later(t.pace.rested, time.Now().Add(t.pause)))
+	t.pace.by(later(t.pace.notBefore, time.Now().Add(t.pause)))
 }

@@ -32,10 +32,10 @@ func newTailed(t *testing.T) *tailed {
 	t.Cleanup(end)
 	d.configured.Feed = tail.NewFeed()
 	d.configured.PollMax, d.config.PollMax = time.Hour, time.Hour
-	d.log.feed = d.configured.Feed
+	d.tailing.feed = d.configured.Feed
 	d.workers.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
-	t.Cleanup(d.log.others.Close)
+	t.Cleanup(d.tailing.others.Close)
 	return &tailed{T: t, Drainer: d, db: database, written: map[uint32]int{}}
 }
 
@@ -67,7 +67,7 @@ func (w *tailed) poll() {
 // stepOnly is a step without a poll, unless the log tells something.
 func (w *tailed) stepOnly() {
 	w.Helper()
-	w.pace.at, w.pace.rested = time.Now().Add(time.Hour), time.Time{}
+	w.pace.at, w.pace.notBefore = time.Now().Add(time.Hour), time.Time{}
 	w.step(w.Context())
 	require.Empty(w.T, w.trouble.end)
 }
@@ -156,7 +156,7 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 	for range 10 {
 		w.stepOnly()
 		require.Equal(t, []string{"b"}, w.inMemory())
-		require.False(t, w.pace.at.After(later(w.pace.rested, time.Now().Add(invisibleMax))), "the next poll comes soon")
+		require.False(t, w.pace.at.After(later(w.pace.notBefore, time.Now().Add(invisibleMax))), "the next poll comes soon")
 		w.configured.Feed.Add(tail.Change{Spool: w.id.Load()}) // it is time for it
 	}
 	require.NoError(t, tx.Commit())
@@ -165,7 +165,7 @@ func TestTailing_polls_until_each_transaction_is_visible(t *testing.T) {
 		w.poll()
 	}
 	require.Equal(t, []string{"a", "b"}, w.inMemory())
-	require.Zero(t, w.log.pause, "there is nothing more to wait for")
+	require.Zero(t, w.tailing.pause, "there is nothing more to wait for")
 }
 
 // What a log told that is not read any more may be of a server that is gone.

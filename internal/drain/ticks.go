@@ -58,8 +58,8 @@ func (r *reader) tick(found *page) bool {
 	return again
 }
 
-// leaveLater removes the messages of later scheduled times from a page.
-func (r *reader) leaveLater(found *page) {
+// trimLater removes the messages of later scheduled times from a page.
+func (r *reader) trimLater(found *page) {
 	if !r.ticking() {
 		return
 	}

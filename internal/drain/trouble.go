@@ -35,12 +35,12 @@ const conflictsUntilLogged = 10
 // tellAgain is how often a trouble that lasts is logged again.
 const tellAgain = 10 * time.Minute
 
-// rests reports whether the pause is not over.
-func (t *trouble) rests(now time.Time) bool { return now.Before(t.until) }
+// inPause reports whether the pause is not over.
+func (t *trouble) inPause(now time.Time) bool { return now.Before(t.until) }
 
 // mayRenew reports whether leases that are due may be renewed. If a renewal has failed, the next
 // one waits for the end of the pause.
-func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.rests(time.Now()) }
+func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.inPause(time.Now()) }
 
 // stepFailed starts a pause after a step that failed. Mostly the next step works. If the renewal of
 // the leases failed, the pause is short enough for several tries before they expire.
@@ -104,8 +104,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	}
 }
 
-// restsUntil returns when a drainer that rests must work again.
-func (d *Drainer) restsUntil() time.Time {
+// pauseUntil returns when a drainer must work again during the pause.
+func (d *Drainer) pauseUntil() time.Time {
 	if !d.trouble.renewal && d.pace.renewAt.Before(d.trouble.until) {
 		return d.pace.renewAt
 	}

@@ -129,7 +129,7 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 	}
 }
 
-// A drainer that is hindered rests for longer than its leases last. It renews them in time all the
+// A drainer that is hindered pauses for longer than its leases last. It renews them in time all the
 // same, and what conflicts is tried at the end of each pause and not before, whatever wakes the
 // drainer.
 func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
@@ -156,7 +156,7 @@ func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 			require.Zero(t, d.wait())
 			rest := step()
 			require.Greater(t, renewed(), before, "it is renewed")
-			require.Greater(t, rest, d.config.Renew/2, "and the drainer rests until the next time")
+			require.Greater(t, rest, d.config.Renew/2, "and the drainer pauses until the next time")
 			require.Equal(t, 1, d.trouble.steps, "nothing else is tried")
 		}
 

@@ -15,16 +15,16 @@ import (
 // workers is the component of the goroutines that call the handler.
 type workers struct {
 	*core
-	handler  Handler
-	guard    *guard
-	handling context.Context //nolint:containedctx // that of handlers, which a close ends if they take too long
-	running  sync.WaitGroup
-	started  int
+	handler    Handler
+	crashGuard *crashGuard
+	handling   context.Context //nolint:containedctx // that of handlers, which a close ends if they take too long
+	running    sync.WaitGroup
+	started    int
 }
 
 // resize sets the number of workers to that of the configuration. Surplus workers wait.
 func (w *workers) resize() {
-	w.scheduler.Limit(w.config.Workers)
+	w.scheduler.SetWorkers(w.config.Workers)
 	for ; w.started < w.config.Workers; w.started++ {
 		w.running.Go(func() { w.work(w.handling) })
 	}
@@ -142,7 +142,7 @@ func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 // the reason of the crash.
 func (w *workers) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
-		if counted, err := w.guard.countStart(ctx, m); !counted {
+		if counted, err := w.crashGuard.countStart(ctx, m); !counted {
 			locked := errors.Is(err, spool.ErrRowLocked)
 			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
 		}

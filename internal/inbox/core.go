@@ -52,16 +52,16 @@ type Core struct {
 	cleaner   sync.WaitGroup
 }
 
-// Held is embedded in a store, whose core only this module can ask for.
-type Held struct{ core *Core }
+// Shared is embedded in a store, whose core only this module can ask for.
+type Shared struct{ core *Core }
 
-// Hold returns what a store embeds.
-func Hold(core *Core) Held { return Held{core} }
+// Share returns what a store embeds.
+func Share(core *Core) Shared { return Shared{core} }
 
-func (h Held) held() *Core { return h.core }
+func (s Shared) shared() *Core { return s.core }
 
 // CoreOf returns the core of a store. It is nil if the store was not made by its constructor.
-func CoreOf(store interface{ held() *Core }) *Core { return store.held() }
+func CoreOf(store interface{ shared() *Core }) *Core { return store.shared() }
 
 // New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {

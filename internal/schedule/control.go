@@ -37,8 +37,8 @@ func (s *Scheduler) Pause(paused bool) {
 	}
 }
 
-// Limit sets the maximum number of batches that run at a time.
-func (s *Scheduler) Limit(most int) {
+// SetWorkers sets the maximum number of batches that run at a time.
+func (s *Scheduler) SetWorkers(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handed.most = most
@@ -161,7 +161,7 @@ func (s *Scheduler) InFlight() map[string]int {
 type Snapshot struct {
 	Messages []*spool.Message // in memory, in the order of their ids
 	Running  int              // how many of them are running
-	Limit    int              // maximum number of batches that run at a time
+	Workers  int              // maximum number of batches that run at a time
 	Paused   bool
 	// LeaseOver: no message is handed out, since the leases may be over.
 	LeaseOver bool
@@ -171,7 +171,7 @@ type Snapshot struct {
 func (s *Scheduler) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := Snapshot{Running: s.handed.messages, Limit: s.handed.most, Paused: s.paused, LeaseOver: s.leaseOver()}
+	now := Snapshot{Running: s.handed.messages, Workers: s.handed.most, Paused: s.paused, LeaseOver: s.leaseOver()}
 	for _, e := range s.messages {
 		now.Messages = append(now.Messages, e.Message)
 	}

@@ -24,9 +24,9 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 			s.hung.more = 0
 		}
 	}
-	batch[0].batch = nil // it may stay in memory for long, see Hold, and would keep the others there
-	s.payloads.leave(batch)
-	s.leaveLimits(t.name)
+	batch[0].batch = nil // it may stay in memory for long, see CloseKey, and would keep the others there
+	s.payloads.release(batch)
+	s.releaseLimits(t.name)
 	s.handed.messages -= len(batch)
 	t.running -= len(batch)
 	for i, outcome := range outcomes {
@@ -42,7 +42,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 			e.keepClosed()
 		}
 		if e.queue.running { // not yet ended by an earlier message of the batch
-			s.rest(e.queue)
+			s.endRun(e.queue)
 		}
 	}
 	s.forget(t)
@@ -54,8 +54,8 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	}
 }
 
-// rest ends the run of a queue.
-func (s *Scheduler) rest(q *queue) {
+// endRun ends the run of a queue.
+func (s *Scheduler) endRun(q *queue) {
 	q.running = false
 	switch {
 	case q.blocked:
@@ -85,7 +85,7 @@ func (s *Scheduler) forgetKey(q *queue) {
 }
 
 func (s *Scheduler) forget(t *topicQueue) {
-	if t.running == 0 && !t.turn && !t.held {
+	if t.running == 0 && !t.turn && !t.atGate {
 		delete(s.topics.named, t.name)
 	}
 }
@@ -122,7 +122,7 @@ func (s *Scheduler) TakeFinished() []*Entry {
 // Settled forgets messages. Their keys are open again: from now on the database knows which
 // messages must wait. It returns the first message of each key that Load has left out, from which
 // on the key must be read again.
-func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
+func (s *Scheduler) Settled(entries []*Entry) (leftOut []dialect.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range entries {
@@ -130,10 +130,10 @@ func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
 		if e.ClosesKey {
 			e.ClosesKey = false
 			if e.queue.closedBy--; e.queue.closedBy == 0 {
-				e.queue.blocked = false // a later message may still be running, see Hold
-				if e.queue.left.ID != 0 {
-					left = append(left, e.queue.left)
-					e.queue.left = dialect.Ref{}
+				e.queue.blocked = false // a later message may still be running, see CloseKey
+				if e.queue.leftOut.ID != 0 {
+					leftOut = append(leftOut, e.queue.leftOut)
+					e.queue.leftOut = dialect.Ref{}
 				}
 				if !e.queue.running {
 					s.forgetKey(e.queue)
@@ -145,7 +145,7 @@ func (s *Scheduler) Settled(entries []*Entry) (left []dialect.Ref) {
 		}
 	}
 	s.wake()
-	return left
+	return leftOut
 }
 
 func (s *Scheduler) remove(e *Entry) {
@@ -182,7 +182,7 @@ func (s *Scheduler) Drop(lanes []int) (dropped []*spool.Message) {
 			dropped = append(dropped, e.Message)
 			continue
 		}
-		s.leaveRunning(e)
+		s.letFinish(e)
 	}
 	return dropped
 }

@@ -42,7 +42,7 @@ type gate struct {
 	closed   bool
 	need     int
 	inMemory int  // messages of the topic
-	full     bool // reads leave out the topic, see leaveout.go
+	full     bool // reads leave out the topic, see leftout.go
 }
 
 // grant is a number of messages that could begin until a time, and how many of them still can.
@@ -51,9 +51,9 @@ type grant struct {
 	until         time.Time
 }
 
-// left returns how many tokens of the grants that are not over are left, and how many of them
-// grantLife takes at the pace of late. A call that still has its slot tells nothing of the pace.
-func (g *gate) left(now time.Time) (tokens, pace int) {
+// tokensLeft returns how many tokens are left of the grants that are not over, and how many of them
+// grantLife takes at the recent pace. A call that still has its slot tells nothing of the pace.
+func (g *gate) tokensLeft(now time.Time) (tokens, pace int) {
 	g.grants = slices.DeleteFunc(g.grants, func(of grant) bool { return !now.Before(of.until) })
 	for _, of := range g.grants {
 		tokens += of.tokens
@@ -103,7 +103,7 @@ func (g *gate) admits(now time.Time, messages int) int {
 	case g.limit.PerSecond == 0:
 		return messages
 	default:
-		tokens, _ := g.left(now)
+		tokens, _ := g.tokensLeft(now)
 		return min(messages, tokens)
 	}
 }
@@ -117,9 +117,9 @@ func (g *gate) take(now time.Time, messages int) {
 	}
 }
 
-// leave counts the end of a call. If this process has more than its share of the slots for long
+// release counts the end of a call. If this process has more than its share of the slots for long
 // enough, it gives this one back.
-func (g *gate) leave(now time.Time, members int) {
+func (g *gate) release(now time.Time, members int) {
 	g.running--
 	g.busyAt = now
 	if members > 1 && len(g.slots) > max(g.limit.MaxConcurrent/members, g.running) && !now.Before(g.heldUntil) {
@@ -167,7 +167,7 @@ func (a Ask) Granted(free, now int64) (tokens int, until int64, wait time.Durati
 
 // ask returns what the gate needs, if so many calls with so many messages can begin, and when: the
 // zero time if it waits for nothing. Tokens are for messages that have a slot now, or soon at the
-// pace of late: others would lose them. A gate that is idle gives its slots back.
+// recent pace: others would lose them. A gate that is idle gives its slots back.
 func (g *gate) ask(now time.Time, calls, messages, haveSlot int) (a Ask, at time.Time) {
 	due := func(time time.Time) bool {
 		if at.IsZero() || time.Before(at) {
@@ -177,7 +177,7 @@ func (g *gate) ask(now time.Time, calls, messages, haveSlot int) (a Ask, at time
 	}
 	a = Ask{gate: g, Topic: g.topic, Limit: g.limit}
 	if perSecond := g.limit.PerSecond; perSecond > 0 && (g.need > 0 || messages > 0) {
-		tokens, pace := g.left(now)
+		tokens, pace := g.tokensLeft(now)
 		most := max(int(perSecond*grantLife.Seconds()), g.need, 1)
 		wanted := min(max(haveSlot, pace, g.need), most)
 		if (tokens < g.need || wanted > tokens && g.low(tokens)) && due(later(g.askAt, now)) {

@@ -40,7 +40,7 @@ type heardOfReads struct {
 
 // LoadRead is [Scheduler.Load] for batches. It tells that messages were read at this time by the
 // database's clock, and whether all that was due then is in memory with them.
-func (s *Scheduler) LoadRead(at time.Time, whole bool, messages []*spool.Message) (left []*spool.Message) {
+func (s *Scheduler) LoadRead(at time.Time, whole bool, messages []*spool.Message) (leftOut []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads.readAt, s.reads.heard, s.reads.whole = at, time.Now(), whole

@@ -12,7 +12,7 @@ import (
 // gathering is a scheduler that gathers batches of up to four.
 func gathering(gather Gather) *Scheduler {
 	s := New(4, &gather)
-	s.Limit(1 << 10)
+	s.SetWorkers(1 << 10)
 	s.Extend(time.Now().Add(time.Hour))
 	return s
 }

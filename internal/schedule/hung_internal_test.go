@@ -18,7 +18,7 @@ func TestScheduler_more_workers_are_replaced_when_all_hang(t *testing.T) {
 	t.Parallel()
 	const most = 2
 	s := ready(1)
-	s.Limit(most)
+	s.SetWorkers(most)
 	var list []*spool.Message
 	for id := range int64(4 * most) {
 		list = append(list, stored(id+1, "a", 0))
@@ -94,7 +94,7 @@ func TestScheduler_a_message_that_is_held_keeps_no_others_in_memory(t *testing.T
 	held, other := batch[0], weak.Make(batch[1].Message)
 	s.Finish(batch, []spool.Outcome{{Verdict: spool.Done}, {Verdict: spool.Done}})
 	s.TakeFinished()
-	s.Hold(held)
+	s.CloseKey(held)
 	s.Settled(batch[1:])
 	runtime.GC()
 	require.Nil(t, other.Value())
@@ -108,7 +108,7 @@ func TestScheduler_G7_reads_leave_out_no_topic_whose_calls_hang(t *testing.T) {
 	const page = 8
 	const slots = 32
 	s, b := limited(1, postbox.Limits{Topics: map[string]postbox.Limit{"a": atOnce(slots)}}), newBank(1)
-	s.Limit(slots + 1)
+	s.SetWorkers(slots + 1)
 	s.Load(backlog(slots+1, "a"))
 	require.Nil(t, s.TryTake())
 	b.answer(s)

@@ -23,13 +23,13 @@ type limits struct {
 	// crowd are the gates of topics that are full, have been closed since the last decision what to
 	// leave out, or have many messages in memory.
 	crowd map[*gate]struct{}
-	many  int // see leaveout.go
+	many  int // see leftout.go
 	// beside are the messages of each gate that lost workers had at that decision.
 	beside map[*gate]int
-	// left are the gates that reads leave out, and known is the number of the crowd when that was
-	// decided. When room is made, share is the number of messages that each of them keeps. cramped
-	// is set if the memory was full since then.
-	left         map[*gate]struct{}
+	// leftOut are the gates that reads leave out, and known is the number of the crowd when that
+	// was decided. When room is made, share is the number of messages that each of them keeps.
+	// cramped is set if the memory was full since then.
+	leftOut      map[*gate]struct{}
 	known, share int
 	cramped      bool
 }
@@ -189,7 +189,7 @@ func (s *Scheduler) startable(g *gate) (calls, messages int) {
 	} else if g == s.limits.total {
 		messages = len(s.payloads.waiting)
 		for _, t := range s.topics.named {
-			if !t.held {
+			if !t.atGate {
 				messages += len(t.ready)
 			}
 		}
@@ -236,7 +236,7 @@ func (s *Scheduler) grant(a Ask, asked, now time.Time) {
 		g.heldUntil = now.Add(holdTime)
 	}
 	g.slots, g.stored = append(g.slots, a.Got...), a.Stored
-	if tokens, _ := g.left(now); g.need > 0 && tokens >= g.need {
+	if tokens, _ := g.tokensLeft(now); g.need > 0 && tokens >= g.need {
 		g.need = 0
 		close(s.limits.granted)
 		s.limits.granted = make(chan struct{})
@@ -287,8 +287,8 @@ func (s *Scheduler) shut(g *gate, messages int) {
 // open lets those go on that waited at a gate.
 func (s *Scheduler) open(g *gate) {
 	g.closed, g.need = false, 0
-	if t := s.topics.named[g.topic]; t != nil && t.held {
-		t.held = false
+	if t := s.topics.named[g.topic]; t != nil && t.atGate {
+		t.atGate = false
 		s.takeTurn(t)
 		s.forget(t)
 	}
@@ -307,7 +307,7 @@ func (s *Scheduler) admitted(topic string) int {
 	}
 	l, now, g := s.limits, time.Now(), s.limits.topics[topic]
 	if g.free() == 0 { // it waits for the slot first: a token would be over before that
-		s.hold(s.topic(topic), g)
+		s.waitAt(s.topic(topic), g)
 		return 0
 	}
 	most := l.total.admits(now, s.batchSize)
@@ -316,7 +316,7 @@ func (s *Scheduler) admitted(topic string) int {
 		return 0
 	}
 	if most = g.admits(now, most); most == 0 {
-		s.hold(s.topic(topic), g)
+		s.waitAt(s.topic(topic), g)
 		return 0
 	}
 	s.askEarly(l.total, now)
@@ -328,7 +328,7 @@ func (s *Scheduler) admitted(topic string) int {
 // not wait for each grant.
 func (s *Scheduler) askEarly(g *gate, now time.Time) {
 	if g != nil && len(g.grants) > 0 && !now.Before(g.askAt) {
-		if tokens, _ := g.left(now); g.low(tokens) {
+		if tokens, _ := g.tokensLeft(now); g.low(tokens) {
 			s.Signal()
 		}
 	}
@@ -344,12 +344,12 @@ func (s *Scheduler) admitsBatch(batch []*Entry) bool {
 	return false
 }
 
-// hold lets the queues of a topic wait at its gate.
-func (s *Scheduler) hold(t *topicQueue, g *gate) {
+// waitAt lets the queues of a topic wait at its gate.
+func (s *Scheduler) waitAt(t *topicQueue, g *gate) {
 	if t.turn {
 		s.topics.turns = slices.DeleteFunc(s.topics.turns, func(of *topicQueue) bool { return of == t })
 	}
-	t.turn, t.held = false, true
+	t.turn, t.atGate = false, true
 	s.shut(g, 1)
 	s.limits.crowd[g] = struct{}{}
 }
@@ -363,8 +363,8 @@ func (s *Scheduler) takeLimits(topic string, batch []*Entry) {
 	}
 }
 
-// leaveLimits counts the end of a batch, and lets messages go on that wait for its slot.
-func (s *Scheduler) leaveLimits(topic string) {
+// releaseLimits counts the end of a batch, and lets messages go on that wait for its slot.
+func (s *Scheduler) releaseLimits(topic string) {
 	if s.limits == nil {
 		return
 	}
@@ -373,7 +373,7 @@ func (s *Scheduler) leaveLimits(topic string) {
 		if g == nil {
 			continue
 		}
-		g.leave(now, s.limits.members)
+		g.release(now, s.limits.members)
 		if len(g.slots) < g.stored || s.stopped && len(g.slots) > 0 {
 			s.Signal()
 		}
@@ -395,8 +395,8 @@ func (s *Scheduler) admitsLarge(q *queue) bool {
 		return true
 	}
 	s.takeAside()
-	if t := s.topic(topic); !t.held {
-		s.hold(t, g)
+	if t := s.topic(topic); !t.atGate {
+		s.waitAt(t, g)
 	}
 	s.offer(q)
 	return false

@@ -252,7 +252,7 @@ func TestLimits_G8_long_calls_of_a_topic_do_not_slow_down_another_one(t *testing
 		const rate, seconds = 1000, 10
 		s, b := limited(1, postbox.Limits{Total: perSecond(rate)}), newBank(1)
 		defer stop(s)
-		s.Limit(50)
+		s.SetWorkers(50)
 		go func() { // each answer takes a while
 			for {
 				b.answer(s)
@@ -340,7 +340,7 @@ func TestLimits_at_once_let_each_process_have_its_turn(t *testing.T) {
 				const while, total = 7 * time.Millisecond, 30 * time.Second
 				for i := range 3 {
 					s := limited(1, postbox.Limits{Total: atOnce(slots)})
-					s.Limit(40)
+					s.SetWorkers(40)
 					defer stop(s)
 					go b.serve(s)
 					r := &record{}
@@ -481,7 +481,7 @@ func TestLimits_let_a_gathered_batch_start_when_all_its_messages_may(t *testing.
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(4, &Gather{Due: func(time.Time) time.Time { return time.Time{} }})
-		s.Limit(2)
+		s.SetWorkers(2)
 		s.Extend(time.Now().Add(time.Hour))
 		s.SetLimits(postbox.Limits{Total: perSecond(1)})
 		go newBank(1).serve(s)

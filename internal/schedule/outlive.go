@@ -32,7 +32,7 @@ func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 			dropped = append(dropped, e.Message)
 			continue
 		}
-		s.leaveRunning(e)
+		s.letFinish(e)
 		delete(s.messages, id)
 		s.outlived[e] = true
 	}
@@ -47,9 +47,9 @@ func (s *Scheduler) HasOutlived(e *Entry) bool {
 	return s.outlived[e]
 }
 
-// leaveRunning lets a message that was handed out continue to its end, and closes its key until
+// letFinish lets a message that was handed out continue to its end, and closes its key until
 // then.
-func (s *Scheduler) leaveRunning(e *Entry) {
+func (s *Scheduler) letFinish(e *Entry) {
 	e.dropped = true
 	if q := e.queue; q.keyed && !s.runs(q.key) { // the message has ended, and is not settled yet
 		s.keepKeyClosed(e)

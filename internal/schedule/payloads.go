@@ -24,8 +24,8 @@ func (p *payloads) take(batch []*Entry) {
 	}
 }
 
-// leave frees the room of a batch.
-func (p *payloads) leave(batch []*Entry) {
+// release frees the room of a batch.
+func (p *payloads) release(batch []*Entry) {
 	for _, e := range batch {
 		p.taken -= e.Bytes
 	}

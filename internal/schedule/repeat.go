@@ -60,7 +60,7 @@ func (s *Scheduler) repeat(messages []*spool.Message) (waits, allowed bool) {
 	}
 	gates := l.rates(messages)
 	for g, n := range gates {
-		if tokens, _ := g.left(now); tokens < n {
+		if tokens, _ := g.tokensLeft(now); tokens < n {
 			g.need, waits = max(g.need, n), true
 		}
 	}

@@ -82,10 +82,10 @@ type Entry struct {
 	dropped bool
 	// ClosesKey is set if the key of the message is closed until the message is settled.
 	ClosesKey bool
-	// Refused is set if writing the outcome changed nothing, so the message is read again. Kept is
-	// set if that happened although the row exists and the lane is held: then the outcome is
-	// written later.
-	Refused, Kept bool
+	// Unchanged is set if writing the outcome changed nothing, so the message is read again.
+	// RowKept is set if that happened although the row exists and the lane is held: then the
+	// outcome is written later.
+	Unchanged, RowKept bool
 	Setback
 	// Begun is when the batch was handed out, and batch are its messages; both are set for the
 	// first message of a batch. hung is set if the batch has not come back for so long that
@@ -125,9 +125,9 @@ type queue struct {
 	blocked bool
 	// closedBy is the number of messages that keep the key closed until they are settled.
 	closedBy int
-	// left is the first message of the key that a read has found meanwhile; its id is 0 if none
+	// leftOut is the first message of the key that a read has found meanwhile; its id is 0 if none
 	// has.
-	left dialect.Ref
+	leftOut dialect.Ref
 }
 
 // NewEntry returns an entry that belongs to no scheduler.
@@ -153,7 +153,7 @@ type topicQueue struct {
 	ready   []*queue
 	running int
 	turn    bool // it is in turns
-	held    bool // it waits for its limit instead
+	atGate  bool // it waits for its limit instead
 }
 
 // New returns a scheduler whose batches have at most batchSize messages. Without gather, a batch is
@@ -172,22 +172,22 @@ func New(batchSize int, gather *Gather) *Scheduler {
 // Load adds messages, and returns those that it left out: because they are in memory, as one is
 // whose failure has just been stored, or because their key is blocked. Settled tells when these
 // must be read again.
-func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
+func (s *Scheduler) Load(messages []*spool.Message) (leftOut []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.load(messages)
 }
 
-func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
+func (s *Scheduler) load(messages []*spool.Message) (leftOut []*spool.Message) {
 	for _, m := range messages {
 		if s.messages[m.Ref.ID] != nil {
-			left = append(left, m)
+			leftOut = append(leftOut, m)
 			continue
 		}
 		q := s.queueOf(m)
 		if q.blocked {
-			q.leave(m.Ref)
-			left = append(left, m)
+			q.noteLeftOut(m.Ref)
+			leftOut = append(leftOut, m)
 			continue
 		}
 		e := &Entry{Message: m, queue: q}
@@ -202,7 +202,7 @@ func (s *Scheduler) load(messages []*spool.Message) (left []*spool.Message) {
 		}
 	}
 	s.wake()
-	return left
+	return leftOut
 }
 
 func (s *Scheduler) queueOf(m *spool.Message) *queue {
@@ -221,10 +221,10 @@ func (s *Scheduler) queueOf(m *spool.Message) *queue {
 	return q
 }
 
-// leave notes that a message of the key was left out.
-func (q *queue) leave(ref dialect.Ref) {
-	if ref.ID != 0 && (q.left.ID == 0 || ref.ID < q.left.ID) {
-		q.left = ref
+// noteLeftOut notes that a message of the key was left out.
+func (q *queue) noteLeftOut(ref dialect.Ref) {
+	if ref.ID != 0 && (q.leftOut.ID == 0 || ref.ID < q.leftOut.ID) {
+		q.leftOut = ref
 	}
 }
 
@@ -250,7 +250,7 @@ func (s *Scheduler) offer(q *queue) {
 
 // takeTurn lets a topic take turns, unless it waits for its limit.
 func (s *Scheduler) takeTurn(t *topicQueue) {
-	if !t.turn && !t.held && len(t.ready) > 0 {
+	if !t.turn && !t.atGate && len(t.ready) > 0 {
 		t.turn = true
 		s.topics.turns = append(s.topics.turns, t)
 	}

@@ -13,7 +13,7 @@ import (
 
 func ready(batchSize int) *Scheduler {
 	s := New(batchSize, nil)
-	s.Limit(1 << 10)
+	s.SetWorkers(1 << 10)
 	s.Extend(time.Now().Add(time.Hour))
 	return s
 }

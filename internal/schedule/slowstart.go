@@ -10,11 +10,11 @@ import "time"
 // Messages of a key behind a message that is not admitted yet wait with it, as they do while it
 // waits for its time.
 type SlowStart struct {
-	Active bool
-	Now    func() time.Time
-	since  time.Time // start of the current second
-	Rate   int       // messages that the current second allows
-	left   int       // messages still allowed in the current second
+	Active    bool
+	Now       func() time.Time
+	since     time.Time // start of the current second
+	Rate      int       // messages that the current second allows
+	remaining int       // messages still allowed in the current second
 }
 
 const (
@@ -27,9 +27,9 @@ const (
 // Begin starts slowly, also if a slow start is already running.
 func (s *SlowStart) Begin() {
 	if s.Active {
-		s.left = min(s.left, SlowStartRate)
+		s.remaining = min(s.remaining, SlowStartRate)
 	} else {
-		s.since, s.left = s.Now(), SlowStartRate
+		s.since, s.remaining = s.Now(), SlowStartRate
 	}
 	s.Active, s.Rate = true, SlowStartRate
 }
@@ -41,9 +41,9 @@ func (s *SlowStart) Allow(wanted int) int {
 	}
 	if now := s.Now(); now.Sub(s.since) >= slowStartSecond {
 		s.since, s.Rate = now, min(2*s.Rate, slowStartMost)
-		s.left = s.Rate
+		s.remaining = s.Rate
 	}
-	return min(wanted, s.left)
+	return min(wanted, s.remaining)
 }
 
 // Found records that a read asked for some of these messages and got some.
@@ -51,7 +51,7 @@ func (s *SlowStart) Found(asked, got int) {
 	if !s.Active || asked == 0 {
 		return
 	}
-	s.left -= got
+	s.remaining -= got
 	s.Active = got >= asked
 }
 

@@ -11,9 +11,9 @@ var wakeUps = struct {
 	waiting map[string]map[chan struct{}]struct{}
 }{waiting: map[string]map[chan struct{}]struct{}{}}
 
-// Listen returns a channel that gets a token after each [Spool.Wake] in this process, and a
+// WakeUps returns a channel that gets a token after each [Spool.Wake] in this process, and a
 // function that ends the subscription.
-func (s *Spool) Listen() (tokens <-chan struct{}, stop func()) {
+func (s *Spool) WakeUps() (tokens <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	wakeUps.Lock()
 	defer wakeUps.Unlock()

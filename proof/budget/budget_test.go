@@ -113,7 +113,7 @@ func wideComments(source string) (wide int) {
 }
 
 // components of the engine, in the order of the list in the documentation of its package.
-var components = []string{"core", "settler", "guard", "workers", "lease", "limiter", "tailing", "reader", "idler", "Drainer"}
+var components = []string{"core", "settler", "crashGuard", "workers", "lease", "limiter", "tailing", "reader", "idler", "Drainer"}
 
 // arrowsDown counts the fields of a file's structs by which a component knows one that stands
 // below it, or what is no component knows one.

@@ -226,7 +226,7 @@ var ofTheEngine = []safeguard{
 		name: "what is overdue is let in slowly", guarantees: "G8, F30",
 		edits: []edit{{
 			file: "internal/schedule/slowstart.go",
-			from: "	return min(wanted, s.left)\n",
+			from: "	return min(wanted, s.remaining)\n",
 			to:   "	return wanted\n",
 		}},
 		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "overdue|SlowStart",

@@ -1,6 +1,6 @@
 package main
 
-// ofTheLog are those of a drainer that rests while the log tells each change.
+// ofTheLog are those of a drainer that is idle while the log tells each change.
 var ofTheLog = []safeguard{
 	{
 		name: "an idle drainer looks for messages that the log has not brought", guarantees: "G2",

@@ -60,8 +60,8 @@ var ofRefusals = []safeguard{
 		name: "a key that opens is read from the first message that was left out", guarantees: "G1, G7",
 		edits: []edit{{
 			file: "internal/schedule/scheduler.go",
-			from: "			q.leave(m.Ref)\n",
-			to:   "			q.leave(dialect.Ref{})\n",
+			from: "			q.noteLeftOut(m.Ref)\n",
+			to:   "			q.noteLeftOut(dialect.Ref{})\n",
 		}},
 		packages: []string{module + "internal/schedule"}, tests: "Settled_G1",
 	},

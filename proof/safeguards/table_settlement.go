@@ -80,7 +80,7 @@ var ofTheSettlement = []safeguard{
 	{
 		name: "a message whose row is locked closes its key", guarantees: "G3",
 		edits: []edit{{
-			file: "internal/schedule/hold.go",
+			file: "internal/schedule/closekey.go",
 			from: "	e.queue.blocked = true\n	e.keepClosed()\n",
 			to:   "	e.keepClosed()\n",
 		}},
@@ -91,7 +91,7 @@ var ofTheSettlement = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/conclude.go",
 			from: "			s.rest(ctx, e, errNotRemoved)\n		case",
-			to:   "			s.restAgain(ctx, e, errNotRemoved)\n		case",
+			to:   "			s.restAndReread(ctx, e, errNotRemoved)\n		case",
 		}},
 		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|database_ignores|lasting_conflict",
 	},
@@ -99,7 +99,7 @@ var ofTheSettlement = []safeguard{
 		name: "a message that rests closes its key", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/drain/setback.go",
-			from: "	s.scheduler.Hold(e)\n",
+			from: "	s.scheduler.CloseKey(e)\n",
 			to:   "	s.scheduler.Signal()\n",
 		}},
 		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|lasting_conflict",

@@ -21,18 +21,18 @@ const manyShare = 2
 // The topics that wait, or have waited since the last call, share the messages that may wait for
 // limits in memory. One that is left out is read again when half of its share is left. A limit that
 // is far from being reached leaves nothing out, however many messages are in memory.
-func (s *Scheduler) LeftOut(page int) (left []string) {
+func (s *Scheduler) LeftOut(page int) (leftOut []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.limits
 	if l == nil {
-		return left
+		return leftOut
 	}
 	l.beside = s.besideGates()
 	crowd, messages := l.crowd, max(page/LimitedShare, 1)
 	l.many, l.cramped = manyShare*messages, false
 	share := max(messages/max(len(crowd), 1), 1)
-	l.share, l.left = share, map[*gate]struct{}{}
+	l.share, l.leftOut = share, map[*gate]struct{}{}
 	for g := range crowd {
 		if n := l.inMemory(g); g.full {
 			g.full = n > share/2
@@ -41,15 +41,15 @@ func (s *Scheduler) LeftOut(page int) (left []string) {
 		}
 		switch {
 		case g.full:
-			left = append(left, g.topic)
-			l.left[g] = struct{}{}
+			leftOut = append(leftOut, g.topic)
+			l.leftOut[g] = struct{}{}
 		case !g.closed:
 			delete(crowd, g)
 		}
 	}
-	slices.Sort(left)
+	slices.Sort(leftOut)
 	l.known = len(crowd)
-	return left
+	return leftOut
 }
 
 // besideGates returns how many messages of each topic lost workers have: see hung.go.
@@ -82,14 +82,14 @@ func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	if len(l.crowd) > l.known {
 		s.Signal()
 	}
-	if len(l.left) == 0 {
+	if len(l.leftOut) == 0 {
 		return nil
 	}
 	concerned := map[*queue]struct{}{}
-	for _, e := range l.surplus(s.messages) {
+	for _, e := range l.overShare(s.messages) {
 		q := e.queue
 		last := len(q.entries) - 1
-		if last < 0 || q.entries[last] != e || !l.over(e) { // it was handed out, or a message behind it stays
+		if last < 0 || q.entries[last] != e || !l.isOverShare(e) { // it was handed out, or a message behind it stays
 			continue
 		}
 		q.entries[last] = nil
@@ -101,11 +101,11 @@ func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
 	return dropped
 }
 
-// surplus returns the messages of topics that have more than their share in memory, the newest
+// overShare returns the messages of topics that have more than their share in memory, the newest
 // first.
-func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
+func (l *limits) overShare(messages map[int64]*Entry) (list []*Entry) {
 	for _, e := range messages {
-		if l.over(e) {
+		if l.isOverShare(e) {
 			list = append(list, e)
 		}
 	}
@@ -113,12 +113,12 @@ func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
 	return list
 }
 
-// over reports whether the topic of a message is left out of reads, and has more than its share in
-// memory.
-func (l *limits) over(e *Entry) bool {
+// isOverShare reports whether the topic of a message is left out of reads, and has more than its
+// share in memory.
+func (l *limits) isOverShare(e *Entry) bool {
 	g := l.topics[e.Message.Topic]
-	_, left := l.left[g]
-	return left && l.inMemory(g) > l.share
+	_, leftOut := l.leftOut[g]
+	return leftOut && l.inMemory(g) > l.share
 }
 
 // dropEmpty forgets those of these queues that have become empty, where they wait for a limit. They
@@ -160,7 +160,7 @@ func (s *Scheduler) HeldUp() (now HeldUp) {
 	}
 	for _, t := range s.topics.named {
 		switch {
-		case t.held:
+		case t.atGate:
 			now.Topics += count(t.ready)
 		case l.total != nil && l.total.closed:
 			now.Total += count(t.ready)

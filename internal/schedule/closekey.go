@@ -1,8 +1,8 @@
 package schedule
 
-// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting
-// messages of the key are put back.
-func (s *Scheduler) Hold(e *Entry) {
+// CloseKey closes the key of a message that has been handled and cannot be settled for a while.
+// Waiting messages of the key are put back.
+func (s *Scheduler) CloseKey(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.alone {
@@ -24,7 +24,7 @@ func (s *Scheduler) keepKeyClosed(e *Entry) {
 		e.queue.closedBy--
 	}
 	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
-		current.leave(e.queue.left)
+		current.noteLeftOut(e.queue.leftOut)
 		e.queue = current
 	} else if e.queue.keyed { // the key was open, without any message in memory
 		s.keys[e.queue.key] = e.queue

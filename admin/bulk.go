@@ -188,7 +188,9 @@ func (b *bulk) run(ctx context.Context, filter dialect.DeadLetterFilter) (Progre
 // all ignores letters that arrive after it began, because a requeued message may become
 // a dead letter again. When ctx ends, it finishes the running transaction.
 func (b *bulk) all(ctx context.Context, filter dialect.DeadLetterFilter) (Progress, error) {
-	if err := b.letters.db.QueryRowContext(ctx, b.letters.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
+	last := b.letters.statements.LetterBehind(0)
+	err := b.letters.db.QueryRowContext(ctx, last.Text, last.Args...).Scan(&filter.UpTo)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return b.progress, spool.Wrap("find the last dead letter", err)
 	}
 	if err := b.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
@@ -306,12 +308,8 @@ func (l *letterStore) ResolveAll(ctx context.Context, filter dialect.DeadLetterF
 // those that another operator resolves meanwhile.
 func (l *letterStore) DeleteAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
-	statement := l.statements.DeleteDeadLetter
-	if filter.Resolved == dialect.ResolvedNo {
-		statement = l.statements.RemoveDeadLetter
-	}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
-		return nil, l.delete(ctx, tx, statement, id)
+		return nil, l.delete(ctx, tx, id, filter.Resolved != dialect.ResolvedNo)
 	}
 	return b.run(ctx, filter)
 }

@@ -266,13 +266,11 @@ func (l *letterStore) change(ctx context.Context, act *audit.Act, id int64, what
 	act.Affected = 1
 	what = fmt.Sprintf("%s dead letter %d", what, id)
 	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, l.statements.SpoolOfLetter, id).Scan(&act.Target)
-		if errors.Is(err, sql.ErrNoRows) {
-			return ErrNotFound
-		}
+		letter, err := l.read(ctx, tx, id)
 		if err != nil {
 			return err
 		}
+		act.Target = letter.Target.stored()
 		if err := do(tx); err != nil {
 			return err
 		}
@@ -288,12 +286,12 @@ func (l *letterStore) change(ctx context.Context, act *audit.Act, id int64, what
 func (l *letterStore) Delete(ctx context.Context, id int64) error {
 	act := audit.NewAct(audit.ActDelete, "").On("dead letter %d", id)
 	return l.change(ctx, act, id, "delete", func(tx *sql.Tx) error {
-		return l.delete(ctx, tx, l.statements.DeleteDeadLetter, id)
+		return l.delete(ctx, tx, id, true)
 	})
 }
 
-func (l *letterStore) delete(ctx context.Context, tx *sql.Tx, statement string, id int64) error {
-	deleted, err := spool.Affected(tx.ExecContext(ctx, statement, id))
+func (l *letterStore) delete(ctx context.Context, tx *sql.Tx, id int64, resolved bool) error {
+	deleted, err := spool.Affected(spool.Directly(ctx, tx, l.statements.DeleteDeadLetter(id, resolved)))
 	if err == nil && deleted == 0 {
 		err = ErrNotFound
 	}

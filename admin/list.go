@@ -52,7 +52,7 @@ func (o *operator) list(
 	if err != nil {
 		return nil, failedTo(what, name, err)
 	}
-	messages, err := o.listed(ctx, query(s.ID(), filter))
+	messages, err := o.listed(ctx, o.db, query(s.ID(), filter))
 	if err != nil {
 		return nil, failedTo(what, name, err)
 	}
@@ -60,8 +60,8 @@ func (o *operator) list(
 }
 
 // listed returns the messages that a statement selects.
-func (o *operator) listed(ctx context.Context, query dialect.Query) (messages []*storedMessage, err error) {
-	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+func (o *operator) listed(ctx context.Context, db spool.Querier, query dialect.Query) (messages []*storedMessage, err error) {
+	err = eachRow(ctx, db, query, func(rows *sql.Rows) error {
 		m := &storedMessage{}
 		messages = append(messages, m)
 		return m.scan(rows.Scan)
@@ -83,7 +83,7 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 	case err == nil:
 		m.UniqueKey, err = o.orderingKeyIfUnique(ctx, s, m)
 	case errors.Is(err, ErrNotFound): // messages move from pending to done, and never back
-		m, err = o.read(ctx, o.statements.DoneMessage(lookup))
+		m, err = o.read(ctx, o.statements.DoneMessage(lookup, 0))
 	}
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)

@@ -60,7 +60,7 @@ var errInbox = errors.New("an inbox has a history, and no pending messages: noth
 func (o *operator) Pause(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActPause, name)
 	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), true)))
 	})
 }
 
@@ -68,7 +68,7 @@ func (o *operator) Pause(ctx context.Context, name string) error {
 func (o *operator) Resume(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActResume, name)
 	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), false)))
 	})
 }
 
@@ -118,23 +118,25 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does
 	// not come twice.
-	for after, more := int64(0), true; err == nil && more; {
-		err = o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+	parked := dialect.MessageFilter{
+		Key: key, States: [2]int{dialect.StateRetrying, dialect.StateRetrying}, Parked: dialect.ParkedOnly, Limit: resumePage,
+	}
+	for more := true; err == nil && more; {
+		var page []*storedMessage
+		err = o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (notice bool, err error) {
 			act.Affected = 0 // of this page
-			ids, err := o.parked(ctx, tx, dialect.ParkedParams{
-				KeyRef: keyOf(s, key), After: after, Limit: resumePage,
-			})
-			if more = len(ids) == resumePage; len(ids) > 0 {
-				after = ids[len(ids)-1]
-			}
-			for _, id := range ids {
-				if err := o.unpark(ctx, tx, s, id); err != nil {
+			page, err = o.listed(ctx, tx, o.statements.RetryingOfKey(keyOf(s, key), parked))
+			for _, m := range page {
+				if err := o.unpark(ctx, tx, s, m.Place); err != nil {
 					return false, err
 				}
 				act.Affected++
 			}
 			return false, err
 		})
+		if more = len(page) == parked.Limit; more {
+			parked.After = page[len(page)-1].Place
+		}
 	}
 	return err
 }
@@ -232,28 +234,9 @@ func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 	return nil, fmt.Errorf("%w: there are %s", ErrNotFound, strings.Join(names, ", "))
 }
 
-// parked returns the next parked messages of a key.
-func (o *operator) parked(ctx context.Context, tx *sql.Tx, page dialect.ParkedParams) ([]int64, error) {
-	query := o.statements.ParkedOfKey(page)
-	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
-}
-
 // unpark makes a parked message due, unless another operator was faster.
-func (o *operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) error {
-	found, err := o.lock(ctx, tx, s, id)
+func (o *operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) error {
+	found, err := o.lockListed(ctx, tx, s, at)
 	if errors.Is(err, ErrNotFound) || (err == nil && !found.parked) {
 		return nil
 	}

@@ -38,7 +38,6 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
 		page := b.Statements.Pending(id, filter)
-		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: keyhash.Of("7"), Key: []byte("7")}, Limit: 10})
 		listed := dialect.Place{ID: 2001}
 		require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT state, lane FROM postbox_messages WHERE id = 2001").Scan(&listed.State, &listed.Lane))
 		for name, test := range map[string]struct {
@@ -64,11 +63,6 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(state = '0'::smallint)", "(id = '2001'::bigint)"},
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
-			}},
-			"parked messages of a key": {b.Plan(parked), map[postbox.Dialect][]string{
-				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
-				postbox.MySQL:      {"key=retrying"},
-				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=? AND id>?)"},
 			}},
 		} {
 			for _, want := range test.want[database.Dialect] {

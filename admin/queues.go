@@ -176,10 +176,11 @@ func kind(target Target) int {
 // it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no
 // outbox or queue of this name.
 func (a *Admin) Stats(ctx context.Context, target Target) ([]TopicStats, error) {
-	if _, err := a.operator.find(ctx, target.stored()); err != nil {
+	s, err := a.operator.find(ctx, target.stored())
+	if err != nil {
 		return nil, failed(failedTo("count messages of", target.stored(), err))
 	}
-	counts, err := statsOf(ctx, a.db, a.statements, target.stored())
+	counts, err := statsOf(ctx, a.db, a.statements, s)
 	if err != nil {
 		return nil, failed(err)
 	}

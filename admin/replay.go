@@ -342,8 +342,8 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *storedMessage) (copied 
 	var payload spool.Payload
 	var encoded, carried []byte
 	var source string
-	query := r.statements.DoneContent(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
-	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded, &source, &carried)
+	query := r.statements.DoneMessage(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
+	err = new(storedMessage).scan(tx.QueryRowContext(ctx, query.Text, query.Args...).Scan, &payload, &encoded, &source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -87,14 +87,12 @@ func (l *storedLetter) draft(again Again) (spool.Draft, error) {
 // spoolOf returns the spool through which the letter is sent again, and its id, as the transaction
 // sees it.
 func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLetter) (s *spool.Spool, id int64, err error) {
-	name := l.outbox
-	id = letter.SpoolID
+	name, id := letter.Target.stored(), letter.SpoolID
 	if id == 0 { // the message came from a broker to an inbox, and is published again
+		name = l.outbox
 		id, err = spool.New(l.statements, name).Find(ctx, tx, l.statements.FindSpool)
-	} else {
-		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, id).Scan(&name)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) || name == "" {
 		return nil, 0, l.noSpool(letter)
 	}
 	if err != nil {
@@ -141,7 +139,7 @@ func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLett
 
 // take deletes the letter, and releases its message.
 func (l *letterStore) take(ctx context.Context, tx *sql.Tx, letter *storedLetter) error {
-	removed, err := spool.Affected(tx.ExecContext(ctx, l.statements.RemoveDeadLetter, letter.ID))
+	removed, err := spool.Affected(spool.Directly(ctx, tx, l.statements.DeleteDeadLetter(letter.ID, false)))
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,12 @@ import (
 
 // statsOf counts the messages of a spool by topic, in the order of the topics. Pending and dead
 // come from one moment.
-func statsOf(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
-	topics := map[string]*TopicStats{}
+func statsOf(ctx context.Context, db *sql.DB, statements *dialect.Statements, s *spool.Spool) ([]TopicStats, error) {
+	name, topics := s.Name(), map[string]*TopicStats{}
 	if err := countMessages(ctx, db, statements, name, topics); err != nil {
 		return nil, spool.Wrap("count messages of "+described(name), err)
 	}
-	if err := countInFlight(ctx, db, statements, name, topics); err != nil {
+	if err := countInFlight(ctx, db, statements, s.ID(), topics); err != nil {
 		return nil, spool.Wrap("count messages in flight of "+described(name), err)
 	}
 	stats := make([]TopicStats, 0, len(topics))
@@ -65,15 +65,17 @@ func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 	return rows.Err()
 }
 
-func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string, topics map[string]*TopicStats) error {
-	rows, err := db.QueryContext(ctx, statements.InFlight, name)
+func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statements, id int64, topics map[string]*TopicStats) error {
+	rows, err := db.QueryContext(ctx, statements.MembersOf, id)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
+		var holder string
 		var text []byte
-		if err := rows.Scan(&text); err != nil {
+		var until int64
+		if err := rows.Scan(&holder, &text, &until); err != nil {
 			return err
 		}
 		beat, err := spool.DecodeHeartbeat(text)

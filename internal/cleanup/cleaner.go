@@ -281,7 +281,7 @@ func (c *Cleaner) chore(task *task) dialect.Chore {
 }
 
 func (c *Cleaner) handBack(ctx context.Context, task *task) {
-	if err := spool.Run(ctx, c.db, c.statements.LeaveChore(c.chore(task))); err != nil {
+	if err := spool.Run(ctx, c.db, c.statements.TakeChore(c.chore(task), 0)); err != nil {
 		c.logger.Debug("Postbox could not hand back a task, whose lease will expire: "+err.Error(),
 			watermill.LogFields{"task": task.name})
 	}

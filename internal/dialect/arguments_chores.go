@@ -39,19 +39,15 @@ func (s *Statements) PurgeClaims(p PurgeClaimsParams) Query {
 	return Query{Text: s.purgeClaims, Args: []any{p.After, p.UpTo, p.Retention}}
 }
 
-// TakeChore takes a chore for the given time, or renews it, unless another process has it.
+// TakeChore takes a chore for the given time, or renews it, unless another process has it. With 0
+// it gives the chore back.
 func (s *Statements) TakeChore(c Chore, ttl int64) Query {
-	return Query{Text: s.takeChore, Args: []any{c.Holder, ttl, c.Name, c.Holder}}
+	return s.takeChore.with(args{"name": c.Name, "holder": c.Holder, "ttl": ttl})
 }
 
 // SaveChore stores the progress of a chore, if the holder has it.
 func (s *Statements) SaveChore(c Chore, cursor []byte) Query {
 	return Query{Text: s.saveChore, Args: []any{cursor, c.Name, c.Holder}}
-}
-
-// LeaveChore gives a chore back, if the holder has it.
-func (s *Statements) LeaveChore(c Chore) Query {
-	return Query{Text: s.leaveChore, Args: []any{c.Name, c.Holder}}
 }
 
 // PurgeDeadLetters deletes dead letters of a spool.

@@ -18,14 +18,6 @@ type JoinParams struct {
 	NoShare  bool   // it stops, and has no share of the lanes
 }
 
-// sharing is how the tables have it.
-func (p JoinParams) sharing() int {
-	if p.NoShare {
-		return 0
-	}
-	return 1
-}
-
 // AcquireParams say which free lanes a member takes.
 type AcquireParams struct {
 	Member
@@ -53,13 +45,13 @@ func (s *Statements) FillLanes(spool int64) Query {
 
 // Join inserts or renews the member.
 func (s *Statements) Join(p JoinParams) Query {
-	return Query{Text: s.join, Args: []any{p.Spool, p.Holder, p.InFlight, p.TTL, p.sharing()}}
+	return Query{Text: s.join, Args: []any{p.Spool, p.Holder, p.InFlight, p.TTL, number(!p.NoShare)}}
 }
 
 // Renew renews the member, and so the leases of all its lanes, also if they are over. If it changes
 // no row, another process has deleted the member, and may have taken its lanes.
 func (s *Statements) Renew(p JoinParams) Query {
-	return Query{Text: s.renew, Args: []any{p.InFlight, p.TTL, p.sharing(), p.Spool, p.Holder}}
+	return Query{Text: s.renew, Args: []any{p.InFlight, p.TTL, number(!p.NoShare), p.Spool, p.Holder}}
 }
 
 // ExpireMembers deletes the members whose leases are over. Commit it before Acquire.

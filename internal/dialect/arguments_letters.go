@@ -46,25 +46,33 @@ func (s *Statements) Failures(subject []byte, limit int) Query {
 
 // InsertDeadLetter stores a dead letter of an inbox.
 func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
-	return Query{Text: s.insertDeadLetter, Args: []any{
-		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Source, l.CarriedID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error, int(l.Cause),
-	}}
+	values := l.args()
+	values["consumer"], values["attempts"] = l.Consumer, l.Attempts
+	values["source"], values["carried_id"], values["key"], values["key_hash"] = l.Source, l.CarriedID, l.Key, l.KeyHash
+	return s.insertDeadLetter.with(values)
 }
 
 // BuryRow stores the dead letter of a row of a source that is no message.
 func (s *Statements) BuryRow(l Letter) Query {
-	return s.buryRow.with(args{
-		"subject": l.Subject, "spool": l.spool(), "topic": l.Topic, "message_id": l.MessageID, "payload": l.Payload, "metadata": l.Metadata,
-		"error": l.Error, "cause": int(l.Cause),
-	})
+	return s.buryRow.with(l.args())
 }
 
-// spool returns the spool, or NULL if there is none.
-func (l Letter) spool() any {
-	if l.Spool == 0 {
-		return nil
+// args returns the arguments of both. Without a spool there is NULL.
+func (l Letter) args() args {
+	var spool any
+	if l.Spool != 0 {
+		spool = l.Spool
 	}
-	return l.Spool
+	return args{
+		"subject": l.Subject, "spool": spool, "topic": l.Topic, "message_id": l.MessageID,
+		"payload": l.Payload, "metadata": l.Metadata, "error": l.Error, "cause": int(l.Cause),
+	}
+}
+
+// DeleteDeadLetter deletes a dead letter, if it is open or one that is resolved is to be deleted
+// too.
+func (s *Statements) DeleteDeadLetter(id int64, resolved bool) Query {
+	return s.deleteDeadLetter.with(args{"id": id, "resolved": number(resolved)})
 }
 
 // Resolve marks a dead letter as dealt with, unless it is already marked.

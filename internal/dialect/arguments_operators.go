@@ -6,13 +6,6 @@ type KeyRef struct {
 	Key         []byte
 }
 
-// ParkedParams select a page of the parked messages of a key.
-type ParkedParams struct {
-	KeyRef
-	After int64 // the last id of the previous page
-	Limit int
-}
-
 // Lookup identifies a message for an operator, who holds no lane and knows only the id.
 type Lookup struct{ Spool, ID int64 }
 
@@ -30,6 +23,19 @@ type KeepHistoryParams struct{ Spool, Keep int64 }
 // ones.
 func (s *Statements) SetSettings(spool int64, settings string) Query {
 	return Query{Text: s.setSettings, Args: []any{settings, spool, settings}}
+}
+
+// PauseSpool pauses a spool, or ends the pause. It changes no row if it is so already.
+func (s *Statements) PauseSpool(spool int64, pause bool) Query {
+	return s.pauseSpool.with(args{"spool": spool, "pause": number(pause)})
+}
+
+// number is how the tables have it, and statements get it.
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // PauseKey pauses a key, unless it is paused.
@@ -52,11 +58,6 @@ func (s *Statements) ResumeTopic(spool int64, topic string) Query {
 	return Query{Text: s.resumeTopic, Args: []any{spool, topic}}
 }
 
-// ParkedOfKey returns the ids of the parked messages of a key, in order.
-func (s *Statements) ParkedOfKey(p ParkedParams) Query {
-	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.Key, p.After, p.Limit}}
-}
-
 // PendingMessage returns the columns of [Statements.Pending], payload, metadata, source and carried
 // id of a message that is not done.
 func (s *Statements) PendingMessage(l Lookup) Query {
@@ -64,9 +65,9 @@ func (s *Statements) PendingMessage(l Lookup) Query {
 }
 
 // DoneMessage returns the columns of [Statements.Done], payload, metadata, source and carried id of
-// a message that is done.
-func (s *Statements) DoneMessage(l Lookup) Query {
-	return Query{Text: s.doneMessage, Args: []any{l.Spool, l.ID}}
+// a message that is done: of the latest one with the id, unless the time of its creation is given.
+func (s *Statements) DoneMessage(l Lookup, createdAt int64) Query {
+	return s.doneMessage.with(args{"spool": l.Spool, "id": l.ID, "created_at": createdAt})
 }
 
 // LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if

@@ -75,21 +75,8 @@ SELECT identity FROM {identity} WHERE id = 1`,
 		FindSpool: `
 SELECT id FROM {spools} WHERE name = ?`,
 
-		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the
-		// transaction. RegisterSpool has taken this lock already when it found the row.
-		FindNewSpool: `
-SELECT id FROM {spools} WHERE name = ? {lock in share mode}`,
-
-		SpoolByID: `
-SELECT name FROM {spools} WHERE id = ?`,
-
 		TryWrite: `
 UPDATE {spools} SET version = version WHERE 1 = 0`,
-
-		PendingSpools: `
-SELECT s.name FROM {spools} s
-WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id)
-ORDER BY s.name`,
 
 		leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
@@ -167,10 +154,11 @@ SELECT attempt, failed_at, error, process
 FROM (SELECT id, attempt, failed_at, error, process FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT ?) f
 ORDER BY id`,
 
-		insertDeadLetter: `
+		insertDeadLetter: statement{text: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
+VALUES (1, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_id, :key, :key_hash,
+        :payload, :metadata, {now}, {now}, :attempts, :error, :cause)`},
 
 		buryRow: statement{text: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -200,20 +188,11 @@ LEFT JOIN {spools} s ON s.id = d.spool
 ORDER BY d.id DESC
 LIMIT :most`},
 
-		SpoolOfLetter: `
-SELECT COALESCE(s.name, '') FROM {dead_letters} d LEFT JOIN {spools} s ON s.id = d.spool WHERE d.id = ?`,
-
-		LastDeadLetter: `
-SELECT COALESCE(MAX(id), 0) FROM {dead_letters}`,
-
-		RemoveDeadLetter: `
-DELETE FROM {dead_letters} WHERE id = ? AND resolved_at IS NULL`,
+		deleteDeadLetter: statement{text: `
+DELETE FROM {dead_letters} WHERE id = :id AND (resolved_at IS NULL OR :resolved = 1)`},
 
 		resolve: `
 UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND resolved_at IS NULL`,
-
-		DeleteDeadLetter: `
-DELETE FROM {dead_letters} WHERE id = ?`,
 
 		// Counts each message of the spool and each dead letter in one snapshot, so that a message
 		// that becomes a dead letter meanwhile is counted once. For operators, not for a loop.
@@ -233,10 +212,6 @@ SELECT d.topic, 0, 0, 0, 0, 0,
 FROM {dead_letters} d
 WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM {spools} WHERE name = ?))
 GROUP BY d.topic`,
-
-		InFlight: `
-SELECT in_flight FROM {members}
-WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 
 		// A second claim of the same key waits for the transaction of the first and then changes no
 		// row.
@@ -271,17 +246,15 @@ DELETE FROM {claims} WHERE claim_key > ? AND claim_key <= ? AND claimed_at < {no
 		AddChore: `
 {insert ignore} INTO {chores} (name) VALUES (?) {or ignore}`,
 
-		takeChore: `
-UPDATE {chores} SET holder = ?, expires_at = {now} + ? WHERE name = ? AND (holder = ? OR expires_at <= {now})`,
+		takeChore: statement{text: `
+UPDATE {chores} SET holder = :holder, expires_at = CASE WHEN {int :ttl} > 0 THEN {now} + :ttl ELSE 0 END
+WHERE name = :name AND (holder = :holder OR expires_at <= {now})`},
 
 		ChoreCursor: `
 SELECT progress FROM {chores} WHERE name = ?`,
 
 		saveChore: `
 UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
-
-		leaveChore: `
-UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),
 	}

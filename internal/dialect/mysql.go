@@ -58,6 +58,11 @@ UPDATE (SELECT lane FROM {lanes} WHERE spool = :spool AND holder = :holder LIMIT
 SET l.suspect = 1, l.holder = NULL
 WHERE l.spool = :spool AND l.holder = :holder`
 
+	// Under REPEATABLE READ, only a locking read sees a row that is newer than the transaction.
+	// RegisterSpool has taken this lock already when it found the row.
+	s.FindNewSpool = `
+SELECT id FROM {spools} WHERE name = ? LOCK IN SHARE MODE`
+
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 

@@ -59,15 +59,6 @@ SELECT o.stray, NULL, 1
 FROM ({strays}) o
 WHERE o.stray IS NOT NULL`
 
-	s.IdleLanes = `
-SELECT s.name, COUNT(*)
-FROM {lanes} l
-JOIN {spools} s ON s.id = l.spool
-WHERE NOT EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.holder = l.holder AND w.expires_at > {now})
-  AND EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.expires_at > {now} AND w.sharing = 1)
-GROUP BY s.name
-ORDER BY s.name`
-
 	s.LaneHolders = `
 SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > {now} THEN 1 ELSE 0 END
 FROM {lanes} l
@@ -81,11 +72,9 @@ SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_
 	s.ChangeSpool = `
 UPDATE {spools} SET version = version + 1 WHERE id = ?`
 
-	s.PauseSpool = `
-UPDATE {spools} SET paused_at = {now} WHERE id = ? AND paused_at IS NULL`
-
-	s.ResumeSpool = `
-UPDATE {spools} SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL`
+	s.pauseSpool.text = `
+UPDATE {spools} SET paused_at = CASE WHEN :pause = 1 THEN {now} END
+WHERE id = :spool AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> :pause`
 
 	// Locks the row without the rights that SELECT … FOR UPDATE needs on MySQL.
 	s.LockSettings = `
@@ -116,12 +105,6 @@ DELETE FROM {topic_pauses} WHERE spool = ? AND topic = ?`
 
 	s.PausedTopics = `
 SELECT topic, paused_at FROM {topic_pauses} WHERE spool = ? ORDER BY paused_at, topic`
-
-	// Uses the index of retrying messages by key, which contains only the messages of failed keys.
-	s.parkedOfKey = `
-SELECT m.id FROM {retrying} m
-WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND ` + isParked + `
-ORDER BY m.id LIMIT ?`
 
 	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for
 	// each state and lane.
@@ -156,11 +139,11 @@ WHERE m.spool = :spool AND {after place}
 ORDER BY m.state, m.lane, m.id
 LIMIT :most`
 
-	// Returns the latest one, if the database has issued the id again.
-	s.doneMessage = `
+	// Returns the latest one, if the database has issued the id again, unless a time is given.
+	s.doneMessage.text = `
 SELECT ` + doneColumns + `, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM {history} h
-WHERE h.spool = ? AND h.id = ?
+WHERE h.spool = :spool AND h.id = :id AND ({int :created_at} = 0 OR h.created_at = :created_at)
 ORDER BY h.created_at DESC
 LIMIT 1`
 
@@ -184,10 +167,6 @@ WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at
 ` + ofMessage("h") + `
 ORDER BY h.id, h.created_at
 LIMIT :most`
-
-	s.doneContent = `
-SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
-FROM {history} h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?`
 
 	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in
 	// this order, and later assignments see the new values.
@@ -332,12 +311,6 @@ func (f MessageFilter) done(spool int64, last Place) args {
 	values["last"], values["last_id"], values["done_from"] = last.Lane, last.ID, f.DoneFrom
 	values["done_before"] = cmp.Or(f.DoneBefore, math.MaxInt64)
 	return values
-}
-
-// DoneContent returns payload, metadata, source and carried id of a message that is done, by id and
-// time of creation.
-func (s *Statements) DoneContent(l Lookup, createdAt int64) Query {
-	return Query{Text: s.doneContent, Args: []any{l.Spool, l.ID, createdAt}}
 }
 
 // common returns the arguments of all of them.

@@ -187,7 +187,7 @@ ON CONFLICT DO NOTHING`
 	fill := names.replacer(
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
-		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
+		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{unseen ?}", unseen,
 		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",

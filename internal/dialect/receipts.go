@@ -61,15 +61,13 @@ func (s *Statements) receipts() {
 VALUES ` + row + strings.Repeat(", "+row, size-1) + ` {or ignore}`
 	}
 
-	s.fulfilReceipt = `
-UPDATE {receipts} SET state = 2, handled_at = ?, received_at = {now} WHERE receipt_key = ? AND state = ?`
+	s.changeReceipt.text = `
+UPDATE {receipts} SET state = :state, handled_at = :handled_at, received_at = CASE WHEN {int :handled_at} IS NOT NULL THEN {now} END
+WHERE receipt_key = :key AND state = :was`
 
 	s.addReceipt = `
 {insert ignore} INTO {receipts} (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
 VALUES (?, 2, ?, ?, ?, {now}, ?, {now}) {or ignore}`
-
-	s.missReceipt = `
-UPDATE {receipts} SET state = 1 WHERE receipt_key = ? AND state = 0`
 
 	// By the index on state and time. The rows of the last time of the page before are read again.
 	s.receiptPage = `
@@ -110,7 +108,7 @@ func (s *Statements) AwaitReceipts(rows []ReceiptRow) (queries []Query) {
 
 // FulfilReceipt notes that a receipt has come that was in the given state.
 func (s *Statements) FulfilReceipt(r ReceivedRow, state int) Query {
-	return Query{Text: s.fulfilReceipt, Args: []any{r.HandledAt, r.Key, state}}
+	return s.changeReceipt.with(args{"key": r.Key, "was": state, "state": ReceiptReceived, "handled_at": r.HandledAt})
 }
 
 // AddReceipt stores a receipt that has come, if it has no row.
@@ -120,7 +118,7 @@ func (s *Statements) AddReceipt(r ReceivedRow) Query {
 
 // MissReceipt notes that it was told that a receipt is overdue, unless it has come.
 func (s *Statements) MissReceipt(key []byte) Query {
-	return Query{Text: s.missReceipt, Args: []any{key}}
+	return s.changeReceipt.with(args{"key": key, "was": ReceiptAwaited, "state": ReceiptMissing, "handled_at": nil})
 }
 
 // ReceiptPage returns the receipts of a page: key, topic, message id, consumer, state, times of

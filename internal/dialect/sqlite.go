@@ -148,7 +148,7 @@ UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND l
 func sqliteFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
+		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?",
 		"{after place}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", "{of key}", "INDEXED BY "+names.Prefix+"messages_retrying", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",

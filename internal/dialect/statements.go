@@ -52,9 +52,7 @@ type Statements struct {
 	Identity      string // → of these tables
 	registerSpool string
 	FindSpool     string // name → id
-	FindNewSpool  string // name → id, also where it was registered after the transaction began
-	SpoolByID     string // id → name
-	PendingSpools string // pattern of names → name of each that has messages
+	FindNewSpool  string // name → id, also where it was registered after the transaction began; empty where FindSpool finds it
 	fillLanes     string
 	join          string
 	leave         string
@@ -98,21 +96,16 @@ type Statements struct {
 
 	// Failures and dead letters: arguments_letters.go.
 
-	insertFailure    string
-	LastAttempt      string // subject → attempts since the last requeue
-	failures         string
-	insertDeadLetter string
-	buryRow          statement
-	DeadLetter       string // id → the columns of DeadLetters, payload, metadata, source, carried id
-	deadLetters      statement
-	deadLetterErrors statement
-	LastDeadLetter   string // → highest id, or 0
-	SpoolOfLetter    string // id → name of its spool, empty for none
-	RemoveDeadLetter string // id: only while it is not resolved
-	resolve          string
-	DeleteDeadLetter string // id
-	countMessages    string
-	InFlight         string // spool name → in flight of each live member
+	insertFailure             string
+	LastAttempt               string // subject → attempts since the last requeue
+	failures                  string
+	insertDeadLetter, buryRow statement
+	DeadLetter                string // id → the columns of DeadLetters, payload, metadata, source, carried id
+	deadLetters               statement
+	deadLetterErrors          statement
+	deleteDeadLetter          statement
+	resolve                   string
+	countMessages             string
 
 	// Claims: arguments_chores.go.
 
@@ -126,7 +119,7 @@ type Statements struct {
 	// Chores: arguments_chores.go.
 
 	AddChore         string // name
-	takeChore        string
+	takeChore        statement
 	ChoreCursor      string // name → cursor
 	saveChore        string
 	purgeDeadLetters string
@@ -138,7 +131,6 @@ type Statements struct {
 	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
 	NextOfHistory    string // spool → the same for done messages
 	nextWaiting      string
-	leaveChore       string
 
 	// What operators see, and what they say: arguments_operators.go.
 
@@ -147,12 +139,10 @@ type Statements struct {
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
 	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
-	IdleLanes       string // → name of each spool that has a live member and lanes without a holder, number of these lanes
 	LaneHolders     string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
 	MembersOf       string // spool → holder, in flight, end of the membership of each live member
 	ChangeSpool     string // spool: lets its drainers notice
-	PauseSpool      string // spool
-	ResumeSpool     string // spool
+	pauseSpool      statement
 	LockSettings    string // spool; locks its row
 	SettingsOf      string // spool → its settings
 	setSettings     string
@@ -162,7 +152,6 @@ type Statements struct {
 	pauseTopic      string
 	resumeTopic     string
 	PausedTopics    string // spool → topic, paused at
-	parkedOfKey     string
 	pendingMessage  string
 	pendingMessages statement // see Pending
 	searchPending   statement // see search.go, and the others too
@@ -171,10 +160,9 @@ type Statements struct {
 	retryingOfKey   statement
 	letterSearchEnd statement
 	letterBehind    string
-	doneMessage     string
+	doneMessage     statement
 	doneMessages    statement // see Done
 	doneInOrder     statement
-	doneContent     string
 	lockMessage     string
 	lockListed      string
 	setDue          string
@@ -184,9 +172,8 @@ type Statements struct {
 	keepBatches     string
 	keepReceived    string                  // see received.go
 	awaitReceipts   [len(awaitSizes)]string // see receipts.go
-	fulfilReceipt   string
+	changeReceipt   statement
 	addReceipt      string
-	missReceipt     string
 	receiptPage     string
 	receiptsOf      string
 	addToAct        string // see audit.go
@@ -264,16 +251,16 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
-		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.DeadLetter,
-		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
+		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
+		&s.resolve, &s.countMessages,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
-		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.letterBehind, &s.doneMessage, &s.doneContent,
+		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting,
+		&s.Spools, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
-		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
+		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
@@ -289,7 +276,7 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
 		&s.deadLetters, &s.deadLetterErrors, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
-		&s.buryRow, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))

@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -11,7 +13,7 @@ import (
 
 // PendingQueues lists the names of the queues that have messages.
 func (c *Core) PendingQueues(ctx context.Context) ([]string, error) {
-	rows, err := c.DB.QueryContext(ctx, c.Statements.PendingSpools, spool.QueuePrefix+"%")
+	rows, err := c.DB.QueryContext(ctx, c.Statements.Fullness)
 	if dialect.LacksTable(err) {
 		return nil, fmt.Errorf("list queues: %w: %w", spool.ErrNoTables, err)
 	}
@@ -21,11 +23,16 @@ func (c *Core) PendingQueues(ctx context.Context) ([]string, error) {
 	defer func() { _ = rows.Close() }()
 	var queues []string
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var id int64
+		var name sql.NullString
+		var messages bool
+		if err := rows.Scan(&id, &name, &messages); err != nil {
 			return nil, fmt.Errorf("list queues: %w", err)
 		}
-		queues = append(queues, strings.TrimPrefix(name, spool.QueuePrefix))
+		if queue, isQueue := strings.CutPrefix(name.String, spool.QueuePrefix); isQueue && messages {
+			queues = append(queues, queue)
+		}
 	}
+	slices.Sort(queues)
 	return queues, rows.Err()
 }

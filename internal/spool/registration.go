@@ -68,7 +68,7 @@ func (s *Spool) register(ctx context.Context, tx Querier) (int64, error) {
 		if err := Run(ctx, tx, s.Statements.RegisterSpool(s.name)); err != nil {
 			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
-		id, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
+		id, err = s.Find(ctx, tx, cmp.Or(s.Statements.FindNewSpool, s.Statements.FindSpool))
 	}
 	if err != nil {
 		return 0, s.OpenError(err)

@@ -88,15 +88,25 @@ func (t laneTrouble) finding() []finding {
 
 // laneTroubles returns what is wrong with lanes now.
 func (s *session) laneTroubles(ctx context.Context) (all []laneTrouble, err error) {
-	err = s.query(ctx, s.statements.IdleLanes, func(rows *sql.Rows) error {
-		var name string
-		var idle laneTrouble
-		err := rows.Scan(&name, &idle.idle)
-		idle.target = targetNamed(name)
-		all = append(all, idle)
-		return err
-	})
-	return all, err
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	targets, err := a.Targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, target := range targets {
+		lanes, members, err := a.Lanes(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		free := slices.DeleteFunc(lanes, func(l admin.Lane) bool { return l.Held })
+		if len(members) > 0 && len(free) > 0 {
+			all = append(all, laneTrouble{target, len(free)})
+		}
+	}
+	return all, nil
 }
 
 // states returns the states of outboxes and queues, and those of inboxes.

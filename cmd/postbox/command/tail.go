@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -176,7 +178,8 @@ func (t *tailing) done(ctx context.Context) (ended []tailRecord, err error) {
 
 func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 	var last int64
-	if err := t.db.QueryRowContext(ctx, t.statements.LastDeadLetter).Scan(&last); err != nil {
+	newest := t.statements.LetterBehind(0)
+	if err := t.db.QueryRowContext(ctx, newest.Text, newest.Args...).Scan(&last); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
 	filter := admin.Filter{

@@ -140,17 +140,6 @@ INSERT INTO postbox_spools (name) VALUES ($1) ON CONFLICT DO NOTHING
 -- FindSpool
 SELECT id FROM postbox_spools WHERE name = $1
 
--- FindNewSpool
-SELECT id FROM postbox_spools WHERE name = $1
-
--- SpoolByID
-SELECT name FROM postbox_spools WHERE id = $1
-
--- PendingSpools
-SELECT s.name FROM postbox_spools s
-WHERE s.name LIKE $1 AND EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id)
-ORDER BY s.name
-
 -- FillLanes
 INSERT INTO postbox_lanes (spool, lane)
 SELECT $1, lane FROM generate_series(0, 31) AS lane
@@ -308,10 +297,11 @@ SELECT attempt, failed_at, error, process
 FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT $2) f
 ORDER BY id
 
--- InsertDeadLetter
+-- InsertDeadLetter (subject, spool, consumer, topic, message_id, source, carried_id, key, key_hash, payload, metadata, attempts, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $12, $13, $14)
+VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9,
+        $10, $11, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $12, $13, $14)
 
 -- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -363,20 +353,11 @@ WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
 ORDER BY d.id DESC
 LIMIT $10
 
--- LastDeadLetter
-SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
-
--- SpoolOfLetter
-SELECT COALESCE(s.name, '') FROM postbox_dead_letters d LEFT JOIN postbox_spools s ON s.id = d.spool WHERE d.id = $1
-
--- RemoveDeadLetter
-DELETE FROM postbox_dead_letters WHERE id = $1 AND resolved_at IS NULL
+-- DeleteDeadLetter (id, resolved)
+DELETE FROM postbox_dead_letters WHERE id = $1 AND (resolved_at IS NULL OR $2 = 1)
 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
-
--- DeleteDeadLetter
-DELETE FROM postbox_dead_letters WHERE id = $1
 
 -- CountMessages
 SELECT m.topic, COUNT(*),
@@ -394,10 +375,6 @@ SELECT d.topic, 0, 0, 0, 0, 0,
 FROM postbox_dead_letters d
 WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = $2))
 GROUP BY d.topic
-
--- InFlight
-SELECT in_flight FROM postbox_members
-WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Claim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
@@ -425,8 +402,9 @@ DELETE FROM postbox_claims WHERE claim_key > $1 AND claim_key <= $2 AND claimed_
 -- AddChore
 INSERT INTO postbox_chores (name) VALUES ($1) ON CONFLICT DO NOTHING
 
--- TakeChore
-UPDATE postbox_chores SET holder = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 WHERE name = $3 AND (holder = $4 OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+-- TakeChore (holder, ttl, name)
+UPDATE postbox_chores SET holder = $1, expires_at = CASE WHEN $2::bigint > 0 THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 ELSE 0 END
+WHERE name = $3 AND (holder = $1 OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 
 -- ChoreCursor
 SELECT progress FROM postbox_chores WHERE name = $1
@@ -478,9 +456,6 @@ SELECT g.spool, s.name,
 FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $3) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- LeaveChore
-UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
-
 -- Spools
 SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
@@ -511,15 +486,6 @@ FROM (
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o
 WHERE o.stray IS NOT NULL
 
--- IdleLanes
-SELECT s.name, COUNT(*)
-FROM postbox_lanes l
-JOIN postbox_spools s ON s.id = l.spool
-WHERE NOT EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.holder = l.holder AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-  AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)
-GROUP BY s.name
-ORDER BY s.name
-
 -- LaneHolders
 SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_lanes l
@@ -533,11 +499,9 @@ SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND e
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 
--- PauseSpool
-UPDATE postbox_spools SET paused_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = $1 AND paused_at IS NULL
-
--- ResumeSpool
-UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NULL
+-- PauseSpool (pause, spool)
+UPDATE postbox_spools SET paused_at = CASE WHEN $1 = 1 THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint END
+WHERE id = $2 AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> $1
 
 -- LockSettings
 UPDATE postbox_spools SET settings = settings WHERE id = $1
@@ -567,11 +531,6 @@ DELETE FROM postbox_topic_pauses WHERE spool = $1 AND topic = $2
 
 -- PausedTopics
 SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = $1 ORDER BY paused_at, topic
-
--- ParkedOfKey
-SELECT m.id FROM postbox_waiting m
-WHERE m.spool = $1 AND m.key_hash = $2 AND m.ordering_key = $3 AND m.id > $4 AND m.state = 2 AND m.available_at >= 4611686018427387904
-ORDER BY m.id LIMIT $5
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -640,11 +599,11 @@ SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_lett
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
 
--- DoneMessage
+-- DoneMessage (spool, id, created_at)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
-WHERE h.spool = $1 AND h.id = $2
+WHERE h.spool = $1 AND h.id = $2 AND ($3::bigint = 0 OR h.created_at = $3)
 ORDER BY h.created_at DESC
 LIMIT 1
 
@@ -671,10 +630,6 @@ WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $2 OR h.created_at > $3)
   AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
 ORDER BY h.id, h.created_at
 LIMIT $9
-
--- DoneContent
-SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
-FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
 
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -718,15 +673,13 @@ SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::byte
 FROM (SELECT CASE WHEN $12::bigint > 0 THEN $13::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $14 ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 
--- FulfilReceipt
-UPDATE postbox_receipts SET state = 2, handled_at = $1, received_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE receipt_key = $2 AND state = $3
+-- ChangeReceipt (state, handled_at, key, was)
+UPDATE postbox_receipts SET state = $1, handled_at = $2, received_at = CASE WHEN $2::bigint IS NOT NULL THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint END
+WHERE receipt_key = $3 AND state = $4
 
 -- AddReceipt
 INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
 VALUES ($1, 2, $2, $3, $4, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $5, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
-
--- MissReceipt
-UPDATE postbox_receipts SET state = 1 WHERE receipt_key = $1 AND state = 0
 
 -- ReceiptPage
 SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts

@@ -77,17 +77,6 @@ INSERT OR IGNORE INTO postbox_spools (name) VALUES (?)
 -- FindSpool
 SELECT id FROM postbox_spools WHERE name = ?
 
--- FindNewSpool
-SELECT id FROM postbox_spools WHERE name = ?
-
--- SpoolByID
-SELECT name FROM postbox_spools WHERE id = ?
-
--- PendingSpools
-SELECT s.name FROM postbox_spools s
-WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id)
-ORDER BY s.name
-
 -- FillLanes
 INSERT OR IGNORE INTO postbox_lanes (spool, lane)
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
@@ -196,10 +185,11 @@ SELECT attempt, failed_at, error, process
 FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT ?) f
 ORDER BY id
 
--- InsertDeadLetter
+-- InsertDeadLetter (subject, spool, consumer, topic, message_id, source, carried_id, key, key_hash, payload, metadata, attempts, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
 
 -- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
@@ -251,20 +241,11 @@ WHERE d.id > ? AND d.id <= ?
 ORDER BY d.id DESC
 LIMIT ?
 
--- LastDeadLetter
-SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
-
--- SpoolOfLetter
-SELECT COALESCE(s.name, '') FROM postbox_dead_letters d LEFT JOIN postbox_spools s ON s.id = d.spool WHERE d.id = ?
-
--- RemoveDeadLetter
-DELETE FROM postbox_dead_letters WHERE id = ? AND resolved_at IS NULL
+-- DeleteDeadLetter (id, resolved)
+DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), resolution = ? WHERE id = ? AND resolved_at IS NULL
-
--- DeleteDeadLetter
-DELETE FROM postbox_dead_letters WHERE id = ?
 
 -- CountMessages
 SELECT m.topic, COUNT(*),
@@ -282,10 +263,6 @@ SELECT d.topic, 0, 0, 0, 0, 0,
 FROM postbox_dead_letters d
 WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = ?))
 GROUP BY d.topic
-
--- InFlight
-SELECT in_flight FROM postbox_members
-WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 
 -- Claim
 INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
@@ -313,8 +290,9 @@ DELETE FROM postbox_claims WHERE claim_key > ? AND claim_key <= ? AND claimed_at
 -- AddChore
 INSERT OR IGNORE INTO postbox_chores (name) VALUES (?) 
 
--- TakeChore
-UPDATE postbox_chores SET holder = ?, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? WHERE name = ? AND (holder = ? OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+-- TakeChore (holder, ttl, ttl, name, holder)
+UPDATE postbox_chores SET holder = ?, expires_at = CASE WHEN ? > 0 THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? ELSE 0 END
+WHERE name = ? AND (holder = ? OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 
 -- ChoreCursor
 SELECT progress FROM postbox_chores WHERE name = ?
@@ -366,9 +344,6 @@ SELECT g.spool, s.name,
 FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- LeaveChore
-UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
-
 -- Spools
 SELECT s.id, s.name, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
@@ -399,15 +374,6 @@ FROM (
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o
 WHERE o.stray IS NOT NULL
 
--- IdleLanes
-SELECT s.name, COUNT(*)
-FROM postbox_lanes l
-JOIN postbox_spools s ON s.id = l.spool
-WHERE NOT EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.holder = l.holder AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
-  AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1)
-GROUP BY s.name
-ORDER BY s.name
-
 -- LaneHolders
 SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
 FROM postbox_lanes l
@@ -421,11 +387,9 @@ SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND ex
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
 
--- PauseSpool
-UPDATE postbox_spools SET paused_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE id = ? AND paused_at IS NULL
-
--- ResumeSpool
-UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
+-- PauseSpool (pause, spool, pause)
+UPDATE postbox_spools SET paused_at = CASE WHEN ? = 1 THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) END
+WHERE id = ? AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> ?
 
 -- LockSettings
 UPDATE postbox_spools SET settings = settings WHERE id = ?
@@ -455,11 +419,6 @@ DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
 
 -- PausedTopics
 SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY paused_at, topic
-
--- ParkedOfKey
-SELECT m.id FROM postbox_messages m
-WHERE m.spool = ? AND m.key_hash = ? AND m.ordering_key = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
-ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -524,11 +483,11 @@ SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_lett
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
 
--- DoneMessage
+-- DoneMessage (spool, id, created_at, created_at)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
-WHERE h.spool = ? AND h.id = ?
+WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
 ORDER BY h.created_at DESC
 LIMIT 1
 
@@ -555,10 +514,6 @@ WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND (octet_length(?) = 0 OR h.message_id = ?)
 ORDER BY h.id, h.created_at
 LIMIT ?
-
--- DoneContent
-SELECT h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
-FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -600,15 +555,13 @@ SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
 FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 
--- FulfilReceipt
-UPDATE postbox_receipts SET state = 2, handled_at = ?, received_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE receipt_key = ? AND state = ?
+-- ChangeReceipt (state, handled_at, handled_at, key, was)
+UPDATE postbox_receipts SET state = ?, handled_at = ?, received_at = CASE WHEN ? IS NOT NULL THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) END
+WHERE receipt_key = ? AND state = ?
 
 -- AddReceipt
 INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
 VALUES (?, 2, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
-
--- MissReceipt
-UPDATE postbox_receipts SET state = 1 WHERE receipt_key = ? AND state = 0
 
 -- ReceiptPage
 SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts

@@ -126,7 +126,7 @@ func (q *queue) transact(
 ) error {
 	var removing error
 	w := inbox.Work{
-		Handle: handle, Guarded: spool.Guarded(batch),
+		Handle: handle, NoticesEnd: spool.NoticesEnd(batch),
 		Settle: func(inTx context.Context, tx *sql.Tx) error {
 			removing = spool.Settle(inTx, tx, q.core.InTx(), batch)
 			return removing

@@ -202,7 +202,7 @@ func (r *reader) trimEarly(params dialect.FetchParams, p *page) {
 	}
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
 		upTo, _ := p.complete(cursors[m.Ref.Lane], params)
-		if l := r.lanes.held[m.Ref.Lane]; l.later > 0 && upTo >= l.later-1 {
+		if l := r.lanes.held[m.Ref.Lane]; l.endsBefore > 0 && upTo >= l.endsBefore-1 {
 			upTo = math.MaxInt64
 		}
 		return m.Ref.State == dialect.StateScheduled && m.HasKey && upTo < m.Ref.ID

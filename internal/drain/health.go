@@ -34,8 +34,8 @@ func (c *core) Health() health.State {
 	return s
 }
 
-// hear notes the feed of the log beside which the drainer is idle, or nil if it is not.
-func (p *pulse) hear(feed *tail.Feed) {
+// setFeed notes the feed of the log beside which the drainer is idle, or nil if it is not.
+func (p *pulse) setFeed(feed *tail.Feed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.feed = feed

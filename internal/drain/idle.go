@@ -110,7 +110,7 @@ func (i *idler) stir(now time.Time) {
 		return
 	}
 	i.active = false
-	i.pulse.hear(nil)
+	i.pulse.setFeed(nil)
 	i.pace.by(now.Add(i.pollMost()))
 	i.pace.renewAt = i.renewed.Add(i.config.Renew)
 	i.control.checkedAt = now // the next poll or look at a snapshot brings the version
@@ -156,7 +156,7 @@ func (i *idler) look(ctx context.Context, sent time.Time) error {
 	i.lookAt = sent.Add(i.idleInterval(now))
 	i.pace.at, i.pace.renewAt, i.control.checkedAt = i.lookAt, i.lookAt, now
 	i.pace.by(now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond))
-	i.pulse.hear(i.tailing.feed)
+	i.pulse.setFeed(i.tailing.feed)
 	return nil
 }
 

@@ -17,7 +17,7 @@ type lane struct {
 	// hasMore is set if the last read returned as many messages as it asked for and the lane has
 	// more.
 	hasMore bool
-	// suspect is the lane's mark in the database, see crashguard.go.
+	// suspect is its mark in the database: it may have suspect messages, see crashguard.go.
 	suspect bool
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory
 	// the number of those in memory.
@@ -31,9 +31,9 @@ type lane struct {
 	// passed is the id up to which the lane had been read before it went back there, without what
 	// [leftOut] says.
 	passed int64
-	// later is the first id that belongs to the next scheduled time, where the lane ends until
+	// endsBefore is the first id that belongs to the next scheduled time, where the lane ends until
 	// then; 0 if there is none.
-	later int64
+	endsBefore int64
 	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool
 }

@@ -35,12 +35,12 @@ func (r *reader) excludedTopics() []string {
 // make room.
 func (r *reader) leaveOut() {
 	defer r.makeRoom()
-	left := r.scheduler.LeftOut(r.pageSize().messages)
+	leftOut := r.scheduler.LeftOut(r.pageSize().messages)
 	before := r.leavesOut()
-	if !before && len(left) == 0 {
+	if !before && len(leftOut) == 0 {
 		return
 	}
-	if missing(r.leftOut.byLimits, left) {
+	if missing(r.leftOut.byLimits, leftOut) {
 		r.notePassing()
 		for _, l := range r.lanes.held {
 			l.rereadLeftOut()
@@ -53,7 +53,7 @@ func (r *reader) leaveOut() {
 			l.leftOutFrom = l.cursor
 		}
 	}
-	if r.leftOut.byLimits = left; missing(r.leftOut.passing, left) {
+	if r.leftOut.byLimits = leftOut; missing(r.leftOut.passing, leftOut) {
 		return
 	}
 	for _, l := range r.lanes.held {

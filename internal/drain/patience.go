@@ -28,7 +28,7 @@ const mostPatience = spool.StatementTimeout / 2
 func (d *Drainer) learnServer(ctx context.Context) error {
 	text := d.spool.Statements.IsMariaDB
 	if text == "" {
-		d.reader.guarded = true
+		d.reader.noticesEnd = true
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
@@ -37,7 +37,7 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	if err := d.db.QueryRowContext(ctx, text).Scan(&mariaDB); err != nil {
 		return fmt.Errorf("read the features of the server of spool %q: %w", d.spool.Name(), err)
 	}
-	d.reader.guarded, d.settle.lockFirst = mariaDB, !mariaDB
+	d.reader.noticesEnd, d.settle.lockFirst = mariaDB, !mariaDB
 	if mariaDB {
 		d.settle.removal.limit = mostPatience
 	}

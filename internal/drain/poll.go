@@ -26,20 +26,20 @@ import (
 //	restored.go   a database that went back to an earlier state
 type reader struct {
 	*core
-	handler   Handler // excludes topics
-	lease     *lease
-	settle    *settler // has messages in memory, and hides keys
-	tailing   *tailing
-	watermark watermark
-	sweeping  sweep
-	stride    stride
-	ticks     ticks
-	leftOut   leftOut
-	last      lastRead
-	reads     []string      // prepared reads, the most recently used last
-	guarded   bool          // Guarded of each message
-	full      bool          // the memory is full: nothing is read until a message is settled
-	ready     chan struct{} // closed after the first read
+	handler    Handler // excludes topics
+	lease      *lease
+	settle     *settler // has messages in memory, and hides keys
+	tailing    *tailing
+	watermark  watermark
+	sweeping   sweep
+	stride     stride
+	ticks      ticks
+	leftOut    leftOut
+	last       lastRead
+	reads      []string      // prepared reads, the most recently used last
+	noticesEnd bool          // NoticesEnd of each message
+	full       bool          // the memory is full: nothing is read until a message is settled
+	ready      chan struct{} // closed after the first read
 }
 
 // lastRead is what the last read told for the next one.
@@ -298,8 +298,8 @@ func (r *reader) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := r.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor, params)
-		if l.later > 0 && upTo >= l.later-1 {
-			upTo, more = l.later-1, false
+		if l.endsBefore > 0 && upTo >= l.endsBefore-1 {
+			upTo, more = l.endsBefore-1, false
 		}
 		l.hasMore = more
 		if (l.unblocked || r.config.Unordered) && !more && !params.LeavesOut() && found.waited < params.Due {
@@ -311,7 +311,7 @@ func (r *reader) remember(params dialect.FetchParams, found *page, safe int64) {
 
 // prepareToLoad adds this process's own knowledge to a message.
 func (r *reader) prepareToLoad(m *spool.Message) {
-	m.Spool, m.Keep, m.Guarded, m.Apart = r.spool, r.config.History > 0, r.guarded, r.settle.setbacks.of(m) > 0
+	m.Spool, m.Keep, m.NoticesEnd, m.Apart = r.spool, r.config.History > 0, r.noticesEnd, r.settle.setbacks.of(m) > 0
 	switch {
 	case r.config.Gather == nil:
 	case r.ticking() && m.Ref.State == dialect.StateScheduled:

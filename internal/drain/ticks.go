@@ -51,8 +51,8 @@ func (r *reader) tick(found *page) bool {
 	t.at = now.Add(t.next.Sub(found.now))
 	again := false
 	for _, l := range r.lanes.held {
-		if come && l.later > 0 {
-			l.later, again = 0, true
+		if come && l.endsBefore > 0 {
+			l.endsBefore, again = 0, true
 		}
 	}
 	return again
@@ -65,20 +65,20 @@ func (r *reader) trimLater(found *page) {
 	}
 	for _, m := range found.messages {
 		l := r.lanes.held[m.Ref.Lane]
-		if m.Ref.State == dialect.StateReady && (l.later == 0 || m.Ref.ID < l.later) && r.config.Gather.Due(m.CreatedAt).After(found.now) {
-			l.later = m.Ref.ID
+		if m.Ref.State == dialect.StateReady && (l.endsBefore == 0 || m.Ref.ID < l.endsBefore) && r.config.Gather.Due(m.CreatedAt).After(found.now) {
+			l.endsBefore = m.Ref.ID
 		}
 	}
 	found.messages = slices.DeleteFunc(found.messages, func(m *spool.Message) bool {
 		l := r.lanes.held[m.Ref.Lane]
-		return m.Ref.State == dialect.StateReady && l.later > 0 && m.Ref.ID >= l.later
+		return m.Ref.State == dialect.StateReady && l.endsBefore > 0 && m.Ref.ID >= l.endsBefore
 	})
 }
 
 // before returns the id up to which a lane is read, given a bound or 0 for its end.
 func (l *lane) before(upTo int64) int64 {
-	if l.later > 1 && (upTo == 0 || upTo >= l.later) {
-		return l.later - 1
+	if l.endsBefore > 1 && (upTo == 0 || upTo >= l.endsBefore) {
+		return l.endsBefore - 1
 	}
 	return upTo
 }

@@ -50,8 +50,8 @@ type Work struct {
 	Handle func(ctx context.Context, intact func() error) error
 	// Settle runs the last statement of Postbox; nil for none.
 	Settle func(ctx context.Context, tx *sql.Tx) error
-	// Guarded: if the transaction has ended, Settle changes nothing and fails.
-	Guarded bool
+	// NoticesEnd: if the transaction has ended, Settle changes nothing and fails.
+	NoticesEnd bool
 }
 
 // Transact does work in a transaction of its own. The context of each part carries that
@@ -162,7 +162,7 @@ func (t transaction) handle(hooked context.Context, w Work) error {
 		return t.failed(err)
 	case t.live.Err() != nil: // the transaction learns of the end later than the handler, and would commit until then
 		return t.late()
-	case w.Guarded:
+	case w.NoticesEnd:
 		return t.check()
 	}
 	return t.intact()

@@ -40,10 +40,10 @@ type Message struct {
 	// Apart is set for a message that must be handled by itself, since it had a setback.
 	Apart bool
 	// Spool is the spool that stores the message. Keep is set if the message goes to the history
-	// when it is done. For Guarded see the function [Guarded].
-	Spool   *Spool
-	Keep    bool
-	Guarded bool
+	// when it is done. For NoticesEnd see the function [NoticesEnd].
+	Spool      *Spool
+	Keep       bool
+	NoticesEnd bool
 	// Due is the latest time at which a batch must take the message, by the database's clock; zero
 	// for never. Last is set for the messages of the last batch of a scheduled time.
 	Due  time.Time

@@ -43,11 +43,11 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	return nil
 }
 
-// Guarded reports whether [Settle] removes none of the messages if the transaction has ended
+// NoticesEnd reports whether [Settle] removes none of the messages if the transaction has ended
 // without the driver's knowledge. MySQL ends a transaction in a deadlock, and a statement cannot
 // detect that there: it would still remove the messages, in a transaction of its own. The messages
 // must belong to one spool.
-func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0].Guarded }
+func NoticesEnd(messages []*Message) bool { return len(messages) > 0 && messages[0].NoticesEnd }
 
 // Locked returns the ids of the messages whose rows another transaction has locked, after [Settle]
 // was refused. The messages must belong to one spool. Locked uses a transaction of its own, which

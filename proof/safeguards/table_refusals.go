@@ -51,7 +51,7 @@ var ofRefusals = []safeguard{
 		name: "MySQL is asked for the transaction before a message is removed", guarantees: "G4, F10",
 		edits: []edit{{
 			file: "internal/inbox/transact.go",
-			from: "	case w.Guarded:\n",
+			from: "	case w.NoticesEnd:\n",
 			to:   "	case w.Settle != nil:\n",
 		}},
 		packages: []string{module + "internal/inbox"}, tests: "deadlock_that_a_handler_swallows",

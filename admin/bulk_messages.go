@@ -224,14 +224,14 @@ func (b *pendingBulk) passes() [][2]int {
 // pass goes through the pages of a list.
 func (b *pendingBulk) pass(ctx context.Context) error {
 	for b.left() > 0 {
-		page, err := b.operator.Messages(ctx, b.act.Target, b.filter)
+		found, err := b.operator.Messages(ctx, b.act.Target, b.filter)
 		if err == nil {
-			err = b.page(ctx, page)
+			err = b.page(ctx, found.Messages)
 		}
-		if err != nil || len(page) < b.filter.Limit {
+		if err != nil || found.Next == nil {
 			return err
 		}
-		b.filter.After = page[len(page)-1].Place
+		b.filter.After = *found.Next
 	}
 	return nil
 }

@@ -20,14 +20,16 @@ type storedMessage struct {
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward
-// in this order, so a message that is pending all the time is on at least one of the pages.
-func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
-	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
-		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
-			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
-		}
-		return o.statements.Pending(spool, filter)
+// in this order, so a message that is pending all the time is on at least one of the pages. Those of
+// a key that failed are found by an index, and others by a search, whose pages may be short.
+func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) (foundMessages, error) {
+	if filter.Key == "" || filter.States != [2]int{dialect.StateRetrying, dialect.StateRetrying} {
+		return o.Search(ctx, name, filter, searchAmong)
+	}
+	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
+		return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
 	})
+	return paged(page, filter.Limit), err
 }
 
 // Done lists messages of the history, the latest first.
@@ -78,12 +80,12 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 		return nil, nil, failedTo(what, name, err)
 	}
 	lookup := dialect.Lookup{Spool: s.ID(), ID: id}
-	m, err := o.read(ctx, o.statements.PendingMessage(lookup))
+	m, err := o.read(ctx, o.db, o.statements.PendingMessage(lookup))
 	switch {
 	case err == nil:
 		m.UniqueKey, err = o.orderingKeyIfUnique(ctx, s, m)
 	case errors.Is(err, ErrNotFound): // messages move from pending to done, and never back
-		m, err = o.read(ctx, o.statements.DoneMessage(lookup, 0))
+		m, err = o.read(ctx, o.db, o.statements.DoneMessage(lookup, 0))
 	}
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
@@ -102,10 +104,10 @@ func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure,
 	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
 }
 
-func (o *operator) read(ctx context.Context, query dialect.Query) (*storedMessage, error) {
+func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query) (*storedMessage, error) {
 	m := &storedMessage{}
 	var metadata, carried []byte
-	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.SourceTopic, &carried)
+	err := m.scan(db.QueryRowContext(ctx, query.Text, query.Args...).Scan, (*spool.Payload)(&m.Payload), &metadata, &m.SourceTopic, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

@@ -109,16 +109,12 @@ func (a *Admin) Messages(ctx context.Context, filter Filter) (messages []Message
 	}
 	chosen.Limit = limit
 	var found foundMessages
-	var page []*storedMessage
-	switch name := filter.Target.stored(); {
-	case filter.Status == Done:
+	if name := filter.Target.stored(); filter.Status == Done {
+		var page []*storedMessage
 		page, err = a.operator.Done(ctx, name, chosen)
 		found = paged(page, limit)
-	case filter.Key != "" && chosen.States[0] == dialect.StateRetrying: // an index finds these
-		page, err = a.operator.Messages(ctx, name, chosen)
-		found = paged(page, limit)
-	default:
-		found, err = a.operator.Search(ctx, name, chosen, searchAmong)
+	} else {
+		found, err = a.operator.Messages(ctx, name, chosen)
 	}
 	if err != nil {
 		return nil, "", failed(err)
@@ -301,29 +297,35 @@ type locked struct {
 	attempts int
 }
 
-// lock locks a message. On PostgreSQL a message that fails for the first time while a statement
-// waits for it moves to another table. That statement does not find it there, but the next one
-// does.
-func (o *operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
-	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
-	found, err := lockBy(ctx, tx, query, id)
-	if errors.Is(err, ErrNotFound) {
-		found, err = lockBy(ctx, tx, query, id)
+// lockTries is how often a message is looked for that moves while a statement waits for it.
+const lockTries = 3
+
+// lock finds a message and locks it. A message that fails meanwhile moves to another place, where
+// it is found the next time.
+func (o *operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (found locked, err error) {
+	for range lockTries {
+		var m *storedMessage
+		if m, err = o.read(ctx, tx, o.statements.PendingMessage(dialect.Lookup{Spool: s.ID(), ID: id})); err != nil {
+			return found, err
+		}
+		if found, err = o.lockAt(ctx, tx, s, m.Place); !errors.Is(err, ErrNotFound) {
+			break
+		}
 	}
 	return found, err
 }
 
 // lockListed locks a message where it was listed, or where it is now.
 func (o *operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) (locked, error) {
-	found, err := lockBy(ctx, tx, o.statements.LockListed(s.ID(), at), at.ID)
+	found, err := o.lockAt(ctx, tx, s, at)
 	if errors.Is(err, ErrNotFound) {
 		return o.lock(ctx, tx, s, at.ID)
 	}
 	return found, err
 }
 
-func lockBy(ctx context.Context, tx *sql.Tx, query dialect.Query, id int64) (locked, error) {
-	found := locked{ref: dialect.Ref{ID: id}}
+func (o *operator) lockAt(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) (locked, error) {
+	query, found := o.statements.LockListed(s.ID(), at), locked{ref: dialect.Ref{ID: at.ID}}
 	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
 		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.at, &found.attempts)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -151,11 +151,10 @@ func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
 	err := spool.InTx(ctx, k.db.DB, k.statements, func(tx *sql.Tx) error {
-		if err := k.advanceFailures(ctx, tx, d); err != nil {
-			return err
-		}
-		if err := spool.Run(ctx, tx, k.statements.Advance(d.Microseconds())); err != nil {
-			return err
+		for _, query := range []dialect.Query{k.statements.AdvanceFailures(d.Microseconds()), k.statements.Advance(d.Microseconds())} {
+			if err := spool.Run(ctx, tx, query); err != nil {
+				return err
+			}
 		}
 		_, err := tx.ExecContext(ctx, k.statements.ChangeSpools)
 		return err
@@ -163,34 +162,6 @@ func (k *Kit) Advance(d time.Duration) {
 	if err != nil {
 		k.tb.Fatalf("postboxtest: advance: %s", err)
 	}
-}
-
-// advanceFailures changes the failures of the messages in the same way, since a failure refers to
-// its message also by the message's time of creation.
-func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) error {
-	rows, err := tx.QueryContext(ctx, k.statements.MessageTimes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	times := map[int64]int64{}
-	for rows.Next() {
-		var id, createdAt int64
-		if err := rows.Scan(&id, &createdAt); err != nil {
-			return err
-		}
-		times[id] = createdAt
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for id, createdAt := range times {
-		move := dialect.MoveFailuresParams{From: spool.MessageSubject(id, createdAt), To: spool.MessageSubject(id, createdAt-d.Microseconds())}
-		if err := spool.Run(ctx, tx, k.statements.MoveFailures(move)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // DeadLetters returns the complete dead letters that no operator has resolved, at most 1000.

@@ -58,7 +58,7 @@ func (s *Statements) ResumeTopic(spool int64, topic string) Query {
 	return Query{Text: s.resumeTopic, Args: []any{spool, topic}}
 }
 
-// PendingMessage returns the columns of [Statements.Pending], payload, metadata, source and carried
+// PendingMessage returns the columns of [Statements.Search], payload, metadata, source and carried
 // id of a message that is not done.
 func (s *Statements) PendingMessage(l Lookup) Query {
 	return Query{Text: s.pendingMessage, Args: []any{l.Spool, l.ID}}
@@ -70,19 +70,14 @@ func (s *Statements) DoneMessage(l Lookup, createdAt int64) Query {
 	return s.doneMessage.with(args{"spool": l.Spool, "id": l.ID, "created_at": createdAt})
 }
 
-// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if
-// it is parked, 1 if it is due, attempts.
-func (s *Statements) LockMessage(l Lookup) Query {
-	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
-}
-
-// LockListed is LockMessage for a message that was listed at a place. It returns nothing if the
+// LockListed locks a message that was listed at a place until the transaction ends. It returns
+// state, lane, created at, 1 if it is parked, 1 if it is due, due at, attempts, or nothing if the
 // message is no longer there.
 func (s *Statements) LockListed(spool int64, at Place) Query {
 	return Query{Text: s.lockListed, Args: []any{spool, at.State, at.Lane, at.ID}}
 }
 
-// The statements below are for a message that LockMessage has locked, so they need no token and no
+// The statements below are for a message that LockListed has locked, so they need no token and no
 // time of creation.
 
 // SetDue changes the due time of a waiting message. A parked message gets all its attempts again.

@@ -119,27 +119,19 @@ SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = {state ?} A
 		// For tests, which do not wait: the due time of every message comes nearer, and every
 		// message becomes older. A parked message stays parked. Drainers must read again, see
 		// ChangeSpools, because the creation time is part of a message's identity.
-		advance: `
-UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
+		advance: statement{text: `
+UPDATE {messages} SET available_at = available_at - :by, created_at = created_at - :by WHERE available_at < 4611686018427387904`},
 
-		// The failures of a message contain its time, so they must follow the messages that Advance
-		// changes.
-		MessageTimes: `
-SELECT id, created_at FROM {messages} WHERE available_at < 4611686018427387904`,
-
-		moveFailures: `
-UPDATE {failures} SET subject = ? WHERE subject = ?`,
+		// The failures of a message contain its time.
+		advanceFailures: statement{text: `
+UPDATE {failures} SET subject = (
+	SELECT {subject of m}
+	FROM (SELECT m.id, m.created_at - :by AS created_at, {subject of m} AS subject FROM {messages} m) m
+	WHERE m.subject = {failures}.subject)
+WHERE subject IN (SELECT {subject of m} FROM {messages} m WHERE m.available_at < 4611686018427387904)`},
 
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
-
-		// The condition contains the old number of starts: run twice, the statement changes the row
-		// once. The index is named since MariaDB otherwise looks for a message that is gone by any
-		// index, and waits for locked rows of others.
-		countStart: `
-UPDATE {messages} {by id} SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
-  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
 		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,

@@ -108,9 +108,6 @@ func printed(s *dialect.Statements) string {
 	query("Remove, one message", s.Remove(1, refs[:1]))
 	query("Remove, two messages", s.Remove(1, refs))
 	query("Keep", s.Keep(1, refs))
-	if s.Kind == dialect.PostgreSQL { // elsewhere the texts are the same
-		query("Keep, one message that waited", s.Keep(1, []dialect.Ref{{State: dialect.StateRetrying}}))
-	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
@@ -171,7 +168,6 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.TakeBackStarts(1, make([]dialect.Ref, 3)),
 			failed.Retry, failed.Bury, failed.Note, failed.Remove,
 			s.Release(1, "holder", []int{1, 2}),
-			s.Pending(1, dialect.MessageFilter{}),
 			search(s),
 			s.RetryingOfKey(dialect.KeyRef{}, dialect.MessageFilter{}),
 			s.Done(1, dialect.MessageFilter{}),

@@ -115,29 +115,10 @@ WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// A drainer that settles the message waits for the transaction that has locked it, and vice
 	// versa.
-	s.lockMessage = `
-SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM {messages} m
-WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
-
-	// The same at a known place, which is one look into the index instead of one for each state and
-	// lane.
 	s.lockListed = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m {by id}
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
-
-	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out
-	// are still read. SQLite reads the index entries of a lane from their beginning. MariaDB is
-	// told which index: it may find the one for the times better, cannot use it because of the
-	// order, and then reads all messages before the place.
-	s.pendingMessages.text = `
-SELECT ` + pendingColumns + `
-FROM {messages} m {by ready}
-WHERE m.spool = :spool AND {after place}
-  AND m.state <= :last_state AND ` + s.Kind.conditions() + `
-ORDER BY m.state, m.lane, m.id
-LIMIT :most`
 
 	// Returns the latest one, if the database has issued the id again, unless a time is given.
 	s.doneMessage.text = `
@@ -258,12 +239,6 @@ const (
 	ParkedOnly
 )
 
-// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts,
-// created at, due at, size and omitted bytes of each.
-func (s *Statements) Pending(spool int64, f MessageFilter) Query {
-	return s.pendingMessages.with(f.pending(spool))
-}
-
 // pending returns the arguments of a walk along pending messages, from the place of the filter up
 // to its last state, and of conditions.
 func (f MessageFilter) pending(spool int64) args {
@@ -288,7 +263,7 @@ func (f MessageFilter) pending(spool int64) args {
 	return values
 }
 
-// Done selects messages of the history, the latest first. Its columns are those of Pending, with
+// Done selects messages of the history, the latest first. Its columns are those of Search without the first, with
 // [StateDone], and with the time when the message was done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	last := f.After

@@ -13,7 +13,7 @@ type postgres struct {
 	appendOneText                                      string
 	appendReady, appendMixed, ingestReady, ingestMixed statement
 	removeOne, removeMany                              statement
-	keepReady, keepMixed                               statement
+	kept                                               statement
 	unique                                             uniqueTexts
 	fetches, sweeps                                    [2][variants]statement // by whether topics are excluded, and FetchParams.variant
 }
@@ -99,17 +99,6 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.settleFailed.text = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
-	// A walk in the order of the primary key, without an end. The filter is apart from it, so that
-	// the planner takes no other index and sorts nothing.
-	s.pendingMessages.text = `
-SELECT ` + pendingColumns + `
-FROM (
-	SELECT m.* FROM {messages} m
-	WHERE m.spool = :spool AND {after place} AND m.state <= :last_state
-	ORDER BY m.state, m.lane, m.id LIMIT (SELECT ` + never + `)) m
-WHERE ` + s.Kind.conditions() + `
-ORDER BY m.state, m.lane, m.id
-LIMIT :most`
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.usePostgresLog()
@@ -211,8 +200,8 @@ ON CONFLICT DO NOTHING`
 		appendOneText: text(insertReady), appendReady: marked(insert), appendMixed: marked(appendMixed),
 		ingestReady: marked(ingestReady), ingestMixed: marked(ingestMixed),
 		removeOne: marked(removeOne), removeMany: marked(remove),
-		unique:    postgresUnique().filled(text),
-		keepReady: marked(ready(keep)), keepMixed: marked(keep),
+		unique: postgresUnique().filled(text),
+		kept:   marked(keep),
 	}
 	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")+`
   AND `+onServer
@@ -341,11 +330,7 @@ func (p postgres) fetch(f FetchParams) Query {
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {
-	keep := p.keepMixed
-	if wereReady(refs) {
-		keep = p.keepReady
-	}
-	return keep.with(p.refs(spool, refs))
+	return p.kept.with(p.refs(spool, refs))
 }
 
 // refs returns states, lanes, tokens, ids and times, and no servers.

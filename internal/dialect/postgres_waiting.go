@@ -1,9 +1,6 @@
 package dialect
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // On PostgreSQL, waiting messages are in {waiting}, which inherits from {messages}: see the
 // migration that creates it. The state of a message decides in which of the two it is, so most
@@ -38,11 +35,6 @@ const (
 var appendMixed = `
 WITH r AS MATERIALIZED (` + packedMixed + `),
 w AS (` + insertRows("{waiting}", waits, `r`, ofWaiting) + `)` + insertRows("{messages}", isReady, `r`, ofReady)
-
-// ready restricts a statement on messages to the table of the ready ones.
-func ready(statement string) string {
-	return strings.ReplaceAll(statement, "{messages}", "ONLY {messages}")
-}
 
 // allReady reports whether all rows are ready.
 func allReady(rows []Row) bool {

@@ -87,12 +87,9 @@ type Statements struct {
 	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups];
 	// empty where the database knows of no such rows.
-	FreeWriters  string
-	advance      string
-	MessageTimes string // → id, created at of each message
-	moveFailures string
-	ChangeSpools string // lets the drainers of all spools notice
-	countStart   string
+	FreeWriters              string
+	advance, advanceFailures statement
+	ChangeSpools             string // lets the drainers of all spools notice
 
 	// Failures and dead letters: arguments_letters.go.
 
@@ -153,7 +150,6 @@ type Statements struct {
 	resumeTopic     string
 	PausedTopics    string // spool → topic, paused at
 	pendingMessage  string
-	pendingMessages statement // see Pending
 	searchPending   statement // see search.go, and the others too
 	searchEnd       statement // see mysql_search.go
 	searchUpTo      statement
@@ -163,7 +159,6 @@ type Statements struct {
 	doneMessage     statement
 	doneMessages    statement // see Done
 	doneInOrder     statement
-	lockMessage     string
 	lockListed      string
 	setDue          string
 	buryWaiting     string
@@ -252,14 +247,14 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
-		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart,
+		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.ChangeSpools,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
 		&s.resolve, &s.countMessages,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting,
 		&s.Spools, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
-		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
+		&s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.Ages,
@@ -275,8 +270,8 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
-		&s.deadLetters, &s.deadLetterErrors, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
-		&s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.deadLetters, &s.deadLetterErrors, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
+		&s.advance, &s.advanceFailures, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))

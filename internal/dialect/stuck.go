@@ -79,7 +79,7 @@ func (s *Statements) ofLanes(columns, from, where string) string {
 }
 
 // StuckHeads returns the retrying messages that have a key and no earlier retrying message of it,
-// in the order of their ids and up to a limit: the columns of [Statements.Pending], the hash of the
+// in the order of their ids and up to a limit: the columns of [Statements.Search], the hash of the
 // key, the time of the first failure or 0, and the text of the last one.
 func (s *Statements) StuckHeads(spool int64, limit int) Query {
 	var start int64

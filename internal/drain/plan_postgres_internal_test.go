@@ -316,7 +316,7 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0},
 		{"settle failed", s.SettleFailed(w.spool, "one", w.failed(mixed)).Together, 1, false, maxOfFailed * plannedRefs},
 		{"settle one failed", s.SettleFailed(w.spool, "one", w.failed(ready[:1])).Together, 1, false, 5 * maxOfOne}, // a plan of a few rows may look at more of them
-		{"count start", s.CountStart(dialect.CountStartParams{Spool: w.spool, Ref: ready[0], Add: 1, MostStarts: 9}), 1, true, maxOfOne},
+		{"count start", s.CountStarts(w.spool, []dialect.AsRead{{Ref: ready[0], MostStarts: 9}}), 1, true, maxOfOne},
 		{"load payload", s.LoadPayload(w.spool, ready[0]), 1, false, maxOfOne},
 		{"take back starts", s.TakeBackStarts(w.spool, mixed), plannedRefs, true, 3 * maxBuffers * plannedRefs},
 	}...)

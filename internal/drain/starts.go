@@ -109,9 +109,9 @@ func (g *crashGuard) countAlone(ctx context.Context, m *spool.Message) (counted 
 		if len(locked) > 0 {
 			return nil
 		}
-		changed, err := spool.Affected(spool.Directly(ctx, tx, g.spool.Statements.CountStart(dialect.CountStartParams{
-			Spool: m.Spool.ID(), Ref: m.Ref, Add: 1, MostStarts: m.Starts,
-		})))
+		changed, err := spool.Affected(spool.Directly(ctx, tx, g.spool.Statements.CountStarts(m.Spool.ID(), []dialect.AsRead{{
+			Ref: m.Ref, Attempts: m.Attempts, MostStarts: m.Starts,
+		}})))
 		counted = changed > 0
 		return err
 	})

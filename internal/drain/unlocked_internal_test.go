@@ -50,7 +50,7 @@ func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
 				"bury":       failed.Bury,
 				"note":       failed.Note,
 				"remove":     failed.Remove,
-				"start":      s.CountStart(dialect.CountStartParams{Spool: d.id.Load(), Ref: free.Ref, Add: 1}),
+				"start":      s.CountStarts(d.id.Load(), []dialect.AsRead{{Ref: free.Ref}}),
 				"take back":  s.TakeBackStarts(d.id.Load(), []dialect.Ref{free.Ref}),
 				"reschedule": s.SetDue(dialect.SetDueParams{Spool: d.id.Load(), Ref: free.Ref}),
 			} {

@@ -194,22 +194,18 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.la
 -- FreeWriters
 SELECT id FROM postbox_writers WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED
 
--- Advance
+-- Advance (by, by)
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
--- MessageTimes
-SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
-
--- MoveFailures
-UPDATE postbox_failures SET subject = ? WHERE subject = ?
+-- AdvanceFailures (by)
+UPDATE postbox_failures SET subject = (
+	SELECT CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0')))
+	FROM (SELECT m.id, m.created_at - ? AS created_at, CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) AS subject FROM postbox_messages m) m
+	WHERE m.subject = postbox_failures.subject)
+WHERE subject IN (SELECT CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
 
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
-
--- CountStart
-UPDATE postbox_messages FORCE INDEX (PRIMARY) SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?)
@@ -455,20 +451,6 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
--- PendingMessages (spool, state, state, lane, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, …)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
-FROM postbox_messages m FORCE INDEX (ready)
-WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
-  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
-ORDER BY m.state, m.lane, m.id
-LIMIT ?
-
 -- SearchEnd (spool, state, state, lane, state, lane, id, last_state, among)
 WITH p AS (
 	SELECT m.state, m.lane, m.id
@@ -547,11 +529,6 @@ WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND (OCTET_LENGTH(?) = 0 OR h.message_id = ?)
 ORDER BY h.id, h.created_at
 LIMIT ?
-
--- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM postbox_messages m
-WHERE m.spool = ? AND m.id = ? FOR UPDATE
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts

@@ -269,22 +269,18 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransacti
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'
 
--- Advance
-UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
+-- Advance (by)
+UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $1 WHERE available_at < 4611686018427387904
 
--- MessageTimes
-SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
-
--- MoveFailures
-UPDATE postbox_failures SET subject = $1 WHERE subject = $2
+-- AdvanceFailures (by)
+UPDATE postbox_failures SET subject = (
+	SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at)
+	FROM (SELECT m.id, m.created_at - $1 AS created_at, 'm'::bytea || int8send(m.id) || int8send(m.created_at) AS subject FROM postbox_messages m) m
+	WHERE m.subject = postbox_failures.subject)
+WHERE subject IN (SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
 
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
-
--- CountStart
-UPDATE postbox_messages SET starts = starts + $1
-WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts <= $7
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
@@ -540,22 +536,6 @@ WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))
 
--- PendingMessages (spool, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (
-	SELECT m.* FROM postbox_messages m
-	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id LIMIT (SELECT 9223372036854775807)) m
-WHERE m.available_at >= (SELECT ($6::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($6::json ->> 'due_before')::bigint)
-  AND m.attempts >= (SELECT ($6::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($6::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($6::json ->> 'created_before')::bigint)
-  AND ($7::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $7) > 0)
-  AND ($8::text = '' OR m.topic = $8)
-  AND (octet_length($9::bytea) = 0 OR m.ordering_key = $9)
-  AND (octet_length($10::bytea) = 0 OR m.message_id = $10)
-ORDER BY m.state, m.lane, m.id
-LIMIT $11
-
 -- SearchPending (spool, state, lane, id, last_state, among, bounds, error, topic, key, message_id, most)
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
@@ -630,13 +610,6 @@ WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $2 OR h.created_at > $3)
   AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
 ORDER BY h.id, h.created_at
 LIMIT $9
-
--- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM postbox_messages m
-WHERE m.spool = $1 AND m.id = $2
-  AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint)) FOR UPDATE
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -1302,20 +1275,6 @@ SELECT FROM (SELECT generate_series(1, CASE WHEN (SELECT $1::text IS NULL OR str
 	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END)) AS removed
 
 -- Keep (states, lanes, tokens, ids, times, spool)
-INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
-	AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.*
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
-	LIMIT 1) AS m
-WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
-ON CONFLICT DO NOTHING
-
--- Keep, one message that waited (states, lanes, tokens, ids, times, spool)
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))

@@ -157,22 +157,18 @@ FROM (
 	FROM json_each(?)) m
 WHERE m.attempt IS NOT NULL
 
--- Advance
+-- Advance (by, by)
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
--- MessageTimes
-SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
-
--- MoveFailures
-UPDATE postbox_failures SET subject = ? WHERE subject = ?
+-- AdvanceFailures (by)
+UPDATE postbox_failures SET subject = (
+	SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at))
+	FROM (SELECT m.id, m.created_at - ? AS created_at, unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) AS subject FROM postbox_messages m) m
+	WHERE m.subject = postbox_failures.subject)
+WHERE subject IN (SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
 
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
-
--- CountStart
-UPDATE postbox_messages SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
@@ -426,20 +422,6 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
--- PendingMessages (spool, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM postbox_messages m
-WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
-  AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
-  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (octet_length(?) = 0 OR m.ordering_key = ?)
-  AND (octet_length(?) = 0 OR m.message_id = ?)
-ORDER BY m.state, m.lane, m.id
-LIMIT ?
-
 -- SearchPending (spool, state, lane, id, last_state, among, spool, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, …)
 WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
@@ -514,11 +496,6 @@ WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND (octet_length(?) = 0 OR h.message_id = ?)
 ORDER BY h.id, h.created_at
 LIMIT ?
-
--- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM postbox_messages m
-WHERE m.spool = ? AND m.id = ?
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts

@@ -20,8 +20,8 @@ type storedMessage struct {
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward
-// in this order, so a message that is pending all the time is on at least one of the pages. Those of
-// a key that failed are found by an index, and others by a search, whose pages may be short.
+// in this order, so a message that is pending all the time is on at least one of the pages. Those
+// of a key that failed are found by an index, and others by a search, whose pages may be short.
 func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) (foundMessages, error) {
 	if filter.Key == "" || filter.States != [2]int{dialect.StateRetrying, dialect.StateRetrying} {
 		return o.Search(ctx, name, filter, searchAmong)

@@ -263,8 +263,8 @@ func (f MessageFilter) pending(spool int64) args {
 	return values
 }
 
-// Done selects messages of the history, the latest first. Its columns are those of Search without the first, with
-// [StateDone], and with the time when the message was done instead of due at.
+// Done selects messages of the history, the latest first. Its columns are those of Search without
+// the first, with [StateDone], and with the time when the message was done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	last := f.After
 	if last == (Place{}) {

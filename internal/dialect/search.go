@@ -53,9 +53,9 @@ SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {unseen ?}`
 }
 
 // Search selects pending messages, among so many of those after the place of the filter. Its first
-// column is 0, and the others are state, lane, id, topic, message id, key, attempts, created at, due
-// at, size and omitted bytes. One more row has as its first column how many messages were looked
-// at, unless there was none, and the place of the last of these.
+// column is 0, and the others are state, lane, id, topic, message id, key, attempts, created at,
+// due at, size and omitted bytes. One more row has as its first column how many messages were
+// looked at, unless there was none, and the place of the last of these.
 func (s *Statements) Search(spool int64, f MessageFilter, among int) Query {
 	values := f.pending(spool)
 	values["among"] = among

@@ -294,6 +294,14 @@ func turn(variant int, unblocked string) string {
 
 const variants = 8
 
+// anyTurn returns the same conditions with arguments instead of variants, for what is not executed
+// often.
+func anyTurn(unblocked string) string {
+	return `({unseen flag :unordered} OR ` + unblocked + `)
+	  AND (NOT {unseen flag :paused} OR ` + unpaused + `)
+	  AND ` + unheld
+}
+
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
 //
 // canBeTaken is true for a lane that belongs to no member. A member whose lease is over is deleted

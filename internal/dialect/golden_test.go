@@ -103,7 +103,6 @@ func printed(s *dialect.Statements) string {
 	query("Fetch, one lane, held keys", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Held: []int64{1},
 	}))
-	query("Sweep, held keys", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2), Held: []int64{1}}))
 	query("Sweep", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2)}))
 	query("Remove, one message", s.Remove(1, refs[:1]))
 	query("Remove, two messages", s.Remove(1, refs))

@@ -167,10 +167,10 @@ WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id > :after AND 
   AND {unknown}{topics}
   AND {turn}
 ORDER BY m.id LIMIT :page)`,
-		sweepText: newReplacer(
+		swept: statement{text: newReplacer(
 			"{ranges}", `JSON_TABLE(:ranges, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
 			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", "{numbers :known}", "{words}", words,
-		).Replace(repeatedSweep),
+		).Replace(repeatedSweep)},
 		due:    dueOf(StateRetrying) + unionAll + dueOf(StateScheduled),
 		topics: ` AND m.topic NOT IN (` + words + `)`,
 		unique: mysqlUnique(),
@@ -285,7 +285,7 @@ func mysqlFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
-		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?",
+		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?", "{unseen flag ?}", "?",
 		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{by due}", "FORCE INDEX (due)", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state IN (1, 2)", " {due order}", "",

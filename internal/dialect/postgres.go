@@ -15,7 +15,8 @@ type postgres struct {
 	removeOne, removeMany                              statement
 	kept                                               statement
 	unique                                             uniqueTexts
-	fetches, sweeps                                    [2][variants]statement // by whether topics are excluded, and FetchParams.variant
+	fetches                                            [2][variants]statement // by whether topics are excluded, and FetchParams.variant
+	swept                                              statement
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a
@@ -177,7 +178,7 @@ ON CONFLICT DO NOTHING`
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{unseen ?}", unseen,
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint", "{unseen ?}", unseen, "{unseen flag ?}", "(SELECT ?::boolean)",
 		"{after place}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at",
 		// Another index has the state.
@@ -201,7 +202,7 @@ ON CONFLICT DO NOTHING`
 		ingestReady: marked(ingestReady), ingestMixed: marked(ingestMixed),
 		removeOne: marked(removeOne), removeMany: marked(remove),
 		unique: postgresUnique().filled(text),
-		kept:   marked(keep),
+		kept:   marked(keep), swept: marked(postgresSweep),
 	}
 	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")+`
   AND `+onServer
@@ -212,7 +213,6 @@ ON CONFLICT DO NOTHING`
 		for variant := range variants {
 			parts := newReplacer("{wanted}", wanted, "{turn}", turn(variant, calm))
 			lists.fetches[i][variant] = marked(parts.Replace(fetch))
-			lists.sweeps[i][variant] = marked(parts.Replace(postgresSweep))
 		}
 	}
 	s.lists = lists

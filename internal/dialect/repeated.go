@@ -16,12 +16,10 @@ type repeated struct {
 	insertFirst           string // the first row of an insert, if that is another one
 	ready, due, meta      string // the three parts of a fetch
 	turns                 [variants]string
-	topics                string              // the condition that leaves out excluded topics
-	sweepText             string              // see repeatedSweep
-	sweeps                [variants]statement // by SweepParams.variant
+	topics                string // the condition that leaves out excluded topics
 	claimHead, claimRow   string
 	claimedHead           string
-	removed, kept         statement
+	removed, kept, swept  statement
 	unique                uniqueTexts
 	fetches               *sync.Map // statements by shape
 	portion               int       // maximum number of rows of an insert, a power of two; 0 means no limit
@@ -31,17 +29,16 @@ type repeated struct {
 func newRepeated(r repeated, fill replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
 	}
-	for _, s := range []*statement{&r.removed, &r.kept} {
-		*s = SQLite.marked(fill.Replace(strings.TrimSpace(s.text)))
+	for _, s := range []*statement{&r.removed, &r.kept, &r.swept} {
+		*s = SQLite.marked(fill.Replace(fill.Replace(strings.TrimSpace(s.text))))
 	}
 	r.unique = r.unique.filled(func(text string) string { return fill.Replace(fill.Replace(text)) })
 	for variant := range variants {
 		r.turns[variant] = fill.Replace(turn(variant, unblocked))
-		r.sweeps[variant] = SQLite.marked(newReplacer("{turn}", r.turns[variant]).Replace(r.sweepText))
 	}
 	r.fetches = new(sync.Map)
 	return r

@@ -96,10 +96,10 @@ CROSS JOIN {messages} m ON m.id IN (
 	  AND ` + nameInSQL + ` NOT IN (` + known + `){topics}
 	  AND {turn}
 	ORDER BY m.id LIMIT :page + 0)`,
-		sweepText: newReplacer(
+		swept: statement{text: newReplacer(
 			"{ranges}", "json_each(:ranges)", "{lane}", "c.value ->> 0", "{after}", "c.value ->> 1", "{up to}", "c.value ->> 2",
 			" {by ready}", "", "{numbers}", known, "{words}", unwanted,
-		).Replace(repeatedSweep),
+		).Replace(repeatedSweep)},
 		due: `
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
@@ -149,7 +149,7 @@ func sqliteFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?",
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?", "{unseen flag ?}", "?",
 		"{after place}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", "{of key}", "INDEXED BY "+names.Prefix+"messages_retrying", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",

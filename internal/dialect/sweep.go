@@ -22,10 +22,6 @@ type Range struct {
 	After, UpTo int64
 }
 
-func (p SweepParams) variant() int {
-	return FetchParams{Unordered: p.Unordered, PausedKeys: p.PausedKeys, Held: p.Held}.variant()
-}
-
 // Sweep returns the lane of each range, and the id of its first message that may be handled now, or
 // NULL.
 func (s *Statements) Sweep(p SweepParams) Query { return s.lists.sweep(p) }
@@ -37,17 +33,17 @@ SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY {messages} m
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest(:known::bigint[]))
-	  AND {wanted}
-	  AND {turn}
+	  AND m.id NOT IN (SELECT unnest(:known::bigint[])) AND m.topic NOT IN (SELECT unnest(:excluded::text[]))
+	  AND ` + anyTurn(calm) + `
 	ORDER BY m.id LIMIT 1) AS id
 FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)`
 
 func (p postgres) sweep(s SweepParams) Query {
 	lanes, afters, upTos := rangeArrays(s.Ranges)
-	return p.sweeps[min(len(s.Excluded), 1)][s.variant()].with(args{
+	return p.swept.with(args{
 		"spool": s.Spool, "lanes": lanes, "after": afters, "up_to": upTos,
-		"known": append(pq.Int64Array{}, s.Known...), "excluded": append(pq.StringArray{}, s.Excluded...), "held": pq.Int64Array(s.Held),
+		"known": append(pq.Int64Array{}, s.Known...), "excluded": append(pq.StringArray{}, s.Excluded...), "held": append(pq.Int64Array{}, s.Held...),
+		"unordered": s.Unordered, "paused": s.PausedKeys,
 	})
 }
 
@@ -62,12 +58,12 @@ func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
 
 // repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a
 // fetch, with an upper bound.
-const repeatedSweep = `
+var repeatedSweep = `
 SELECT {lane}, (
 	SELECT m.id FROM {messages} m {by ready}
 	WHERE m.spool = :spool AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
 	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
-	  AND {turn}
+	  AND ` + anyTurn(unblocked) + `
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM {ranges} c`
 
@@ -76,7 +72,8 @@ func (r repeated) sweep(s SweepParams) Query {
 	for i, r := range s.Ranges {
 		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
 	}
-	return r.sweeps[s.variant()].with(args{
+	return r.swept.with(args{
 		"spool": s.Spool, "ranges": List(ranges), "known": List(s.Known), "excluded": List(s.Excluded), "held": List(s.Held),
+		"unordered": s.Unordered, "paused": s.PausedKeys,
 	})
 }

@@ -1224,42 +1224,25 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Sweep, held keys (spool, known, held, lanes, after, up_to)
+-- Sweep (spool, known, excluded, unordered, paused, held, lanes, after, up_to)
 WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest($2::bigint[]))
-	  AND TRUE
-	  AND CASE
+	  AND m.id NOT IN (SELECT unnest($2::bigint[])) AND m.topic NOT IN (SELECT unnest($3::text[]))
+	  AND ((SELECT $4::boolean) OR CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($3::bigint[]) AS n))
+	ORDER BY b.id LIMIT 1) IS NULL) END)
+	  AND (NOT (SELECT $5::boolean) OR (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key)))
+	  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($6::bigint[]) AS n))
 	ORDER BY m.id LIMIT 1) AS id
-FROM unnest((SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[])) AS c(lane, after, up_to)
-
--- Sweep (spool, known, lanes, after, up_to)
-WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
-SELECT c.lane, (
-	SELECT m.id
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest($2::bigint[]))
-	  AND TRUE
-	  AND CASE
-	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
-		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-	ORDER BY m.id LIMIT 1) AS id
-FROM unnest((SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[])) AS c(lane, after, up_to)
+FROM unnest((SELECT $7::smallint[]), (SELECT $8::bigint[]), (SELECT $9::bigint[])) AS c(lane, after, up_to)
 
 -- Remove, one message (spool, lane, id, created_at, token, servers)
 DELETE FROM ONLY postbox_messages m

@@ -1,5 +1,7 @@
 package dialect
 
+import "strings"
+
 // ClaimsPageParams select a page of claims.
 type ClaimsPageParams struct {
 	After     []byte // the last key of the previous page
@@ -75,4 +77,35 @@ func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 // long and the spool has no drainer.
 func (s *Statements) NextWaiting(p NextWaitingParams) Query {
 	return Query{Text: s.nextWaiting, Args: []any{p.Age, p.Age, p.After}}
+}
+
+// purges sets the statements that delete the oldest rows of a table.
+func (s *Statements) purges() {
+	s.purgeDeadLetters = s.Kind.purge("{dead_letters}", "id", "spool = ? AND ", "died_at", "died_at")
+	s.purgeOthers = s.Kind.purge("{dead_letters}", "id", "spool IS NULL AND ", "died_at", "died_at")
+	s.purgeFailures = s.Kind.purge("{failures}", "id", "", "failed_at", "failed_at")
+	s.purgeHistory = s.Kind.purge("{history}", "(id, done_at)", "spool = ? AND ", "done_at", "done_at")
+	s.purgeAudit = s.Kind.purge("{audit}", "id", "", "acted_at", "acted_at")
+	s.purgeReceipts = s.Kind.purge("{receipts}", "receipt_key", "state = ? AND ", "due_at", "state, due_at, receipt_key")
+}
+
+// purge deletes the rows of a table with this key that are older than a time, as many as the limit
+// says, in the order of an index. On PostgreSQL the clock is in a subquery, which runs once: if the
+// time were compared with a volatile function, the index would be read to its end.
+func (k Kind) purge(table, key, of, time, order string) string {
+	switch old := ` FROM ` + table + ` WHERE ` + of + time; k {
+	case MySQL:
+		return `DELETE` + old + ` < {now} - ? ORDER BY ` + order + ` LIMIT ?`
+	case SQLite:
+		return deleteBy(table, key, old+` < {now} - ? ORDER BY `+order+` LIMIT ? + 0`)
+	default:
+		return deleteBy(table, key, old+` < (SELECT {now}) - ?::bigint ORDER BY `+order+` LIMIT ?`)
+	}
+}
+
+// deleteBy deletes the rows of a table whose keys are found.
+func deleteBy(table, key, found string) string {
+	return `
+DELETE FROM ` + table + ` WHERE ` + key + ` IN (
+	SELECT ` + strings.Trim(key, "()") + found + `)`
 }

@@ -250,6 +250,7 @@ UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),
 	}
+	s.purges()
 	s.operate()
 	s.audit()
 	s.receipts()

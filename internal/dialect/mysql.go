@@ -66,24 +66,6 @@ SELECT id FROM {spools} WHERE name = ? LOCK IN SHARE MODE`
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 
-	s.purgeDeadLetters = `
-DELETE FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
-
-	s.purgeOthers = `
-DELETE FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
-
-	s.purgeFailures = `
-DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
-
-	s.purgeAudit = `
-DELETE FROM {audit} WHERE acted_at < {now} - ? ORDER BY acted_at LIMIT ?`
-
-	s.purgeReceipts = `
-DELETE FROM {receipts} WHERE state = ? AND due_at < {now} - ? ORDER BY state, due_at, receipt_key LIMIT ?`
-
-	s.purgeHistory = `
-DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ?`
-
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
 	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for

@@ -53,32 +53,6 @@ WHERE spool = :spool AND lane IN (
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
 
-	// The clock is in a subquery, which runs once. If the time were compared with a volatile
-	// function, the index on it would be read to its end.
-	s.purgeDeadLetters = `
-DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
-
-	s.purgeOthers = `
-DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
-
-	s.purgeFailures = `
-DELETE FROM {failures} WHERE id IN (
-	SELECT id FROM {failures} WHERE failed_at < (SELECT {now}) - ?::bigint ORDER BY failed_at LIMIT ?)`
-
-	s.purgeAudit = `
-DELETE FROM {audit} WHERE id IN (
-	SELECT id FROM {audit} WHERE acted_at < (SELECT {now}) - ?::bigint ORDER BY acted_at LIMIT ?)`
-
-	s.purgeReceipts = `
-DELETE FROM {receipts} WHERE receipt_key IN (
-	SELECT receipt_key FROM {receipts} WHERE state = ? AND due_at < (SELECT {now}) - ?::bigint ORDER BY state, due_at, receipt_key LIMIT ?)`
-
-	s.purgeHistory = `
-DELETE FROM {history} WHERE (id, done_at) IN (
-	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < (SELECT {now}) - ?::bigint ORDER BY done_at LIMIT ?)`
-
 	s.migrateBegin = func(number string) string { return fmt.Sprintf(postgresMigrateBegin, s.VersionTable, number) }
 	s.CreateVersion = `
 CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (

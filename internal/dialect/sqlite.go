@@ -28,30 +28,6 @@ UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
 WHERE spool = :spool AND lane IN (
 	SELECT lane FROM {lanes} WHERE spool = :spool AND ` + canBeTaken + ` ORDER BY lane LIMIT :most + 0)`
 
-	s.purgeDeadLetters = `
-DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
-
-	s.purgeOthers = `
-DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
-
-	s.purgeFailures = `
-DELETE FROM {failures} WHERE id IN (
-	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
-
-	s.purgeAudit = `
-DELETE FROM {audit} WHERE id IN (
-	SELECT id FROM {audit} WHERE acted_at < {now} - ? ORDER BY acted_at LIMIT ? + 0)`
-
-	s.purgeReceipts = `
-DELETE FROM {receipts} WHERE receipt_key IN (
-	SELECT receipt_key FROM {receipts} WHERE state = ? AND due_at < {now} - ? ORDER BY state, due_at, receipt_key LIMIT ? + 0)`
-
-	s.purgeHistory = `
-DELETE FROM {history} WHERE (id, done_at) IN (
-	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
-
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
 	s.CreateVersion = `

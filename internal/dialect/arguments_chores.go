@@ -93,19 +93,15 @@ func (s *Statements) purges() {
 // says, in the order of an index. On PostgreSQL the clock is in a subquery, which runs once: if the
 // time were compared with a volatile function, the index would be read to its end.
 func (k Kind) purge(table, key, of, time, order string) string {
-	switch old := ` FROM ` + table + ` WHERE ` + of + time; k {
-	case MySQL:
-		return `DELETE` + old + ` < {now} - ? ORDER BY ` + order + ` LIMIT ?`
-	case SQLite:
-		return deleteBy(table, key, old+` < {now} - ? ORDER BY `+order+` LIMIT ? + 0`)
-	default:
-		return deleteBy(table, key, old+` < (SELECT {now}) - ?::bigint ORDER BY `+order+` LIMIT ?`)
+	old := ` FROM ` + table + ` WHERE ` + of + time + ` < `
+	if k == MySQL {
+		return `DELETE` + old + `{now} - ? ORDER BY ` + order + ` LIMIT ?`
 	}
-}
-
-// deleteBy deletes the rows of a table whose keys are found.
-func deleteBy(table, key, found string) string {
+	before, limit := `(SELECT {now}) - ?::bigint`, `?`
+	if k == SQLite {
+		before, limit = `{now} - ?`, `? + 0`
+	}
 	return `
 DELETE FROM ` + table + ` WHERE ` + key + ` IN (
-	SELECT ` + strings.Trim(key, "()") + found + `)`
+	SELECT ` + strings.Trim(key, "()") + old + before + ` ORDER BY ` + order + ` LIMIT ` + limit + `)`
 }

@@ -12,11 +12,9 @@ import (
 type postgres struct {
 	appendOneText                                      string
 	appendReady, appendMixed, ingestReady, ingestMixed statement
-	removeOne, removeMany                              statement
-	kept                                               statement
+	removeOne, removeMany, kept                        statement
 	unique                                             uniqueTexts
-	fetches                                            [2][variants]statement // by whether topics are excluded, and FetchParams.variant
-	swept                                              statement
+	fetchOrdered, fetchUnordered, fetchSome, swept     statement // see fetchOf
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a
@@ -124,7 +122,6 @@ CROSS JOIN LATERAL (
 	FROM ONLY {messages} m
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(:known::bigint[]))
-	  AND {wanted}
 	  AND {turn}
 	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
 UNION ALL
@@ -183,12 +180,9 @@ ON CONFLICT DO NOTHING`
 	s.lockAsRead.text, s.standingAsRead.text = "SELECT m.id"+foundAsRead(fromAsRead, "m.id", skipLocked), "SELECT m.id"+foundAsRead(fromAsRead, "m.id", "")
 	s.countStarts.text, s.takeBackStarts.text = count, takeBack
 	s.release.text = `UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane = ANY(:lanes::smallint[])`
-	for i, wanted := range wantedTopics {
-		for variant := range variants {
-			parts := newReplacer("{wanted}", wanted, "{turn}", turn(variant, calm))
-			lists.fetches[i][variant] = marked(parts.Replace(fetch))
-		}
-	}
+	read := func(turn string) statement { return marked(newReplacer("{turn}", turn).Replace(fetch)) }
+	lists.fetchOrdered, lists.fetchUnordered = read(calm), read("TRUE")
+	lists.fetchSome = read("m.topic NOT IN (SELECT unnest(:excluded::text[]))\n\t  AND " + anyTurn(calm))
 	s.lists = lists
 	return s.finish(fill, dollars)
 }
@@ -221,11 +215,6 @@ WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highe
 // rows much cheaper than a sort of all of them. Of a number that it sees it may expect all rows, if
 // its statistics are wrong.
 const unseen = "(SELECT ?::bigint)"
-
-// wantedTopics is true for a message whose topic is not excluded: first for no excluded topics,
-// then for some. The planner expects a list of topics to exclude half of the messages, whatever is
-// in it, and so to read twice as many.
-var wantedTopics = [2]string{`TRUE`, `m.topic NOT IN (SELECT unnest(:excluded::text[]))`}
 
 // writers lists the transactions that hold the lock that an INSERT takes on the table and keeps
 // until the transaction ends. A transaction that was prepared by another session has no session.
@@ -290,15 +279,28 @@ func (p postgres) append(spool int64, rows []Row) []Query {
 	}
 }
 
+// fetchOf returns the text of a read: with all conditions only if messages are left out. The
+// planner expects a list of topics or keys to exclude half of the messages, whatever is in it, and
+// so to read twice as many.
+func (p postgres) fetchOf(f FetchParams) statement {
+	if f.LeavesOut() {
+		return p.fetchSome
+	}
+	if f.Unordered {
+		return p.fetchUnordered
+	}
+	return p.fetchOrdered
+}
+
 func (p postgres) fetch(f FetchParams) Query {
 	n := len(f.Cursors)
 	lanes, afters, upTos := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	for i, c := range f.Cursors {
 		lanes[i], afters[i], upTos[i] = int64(c.Lane), c.After, c.upTo()
 	}
-	return p.fetches[min(len(f.Excluded), 1)][f.variant()].with(args{
+	return p.fetchOf(f).with(args{
 		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
-		"known": pq.Int64Array(signedNames(f.known())), "excluded": pq.StringArray(f.Excluded), "held": pq.Int64Array(f.Held),
+		"known": pq.Int64Array(signedNames(f.known())), "excluded": append(pq.StringArray{}, f.Excluded...), "held": append(pq.Int64Array{}, f.Held...),
 		"unordered": f.Unordered, "paused": f.PausedKeys,
 	})
 }

@@ -728,9 +728,6 @@ CREATE TABLE IF NOT EXISTS postbox_version (
 	tstamp     TIMESTAMP NULL DEFAULT NOW()
 )
 
--- VersionTable
-postbox_version
-
 -- Uptime
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
@@ -738,9 +735,6 @@ WHERE VARIABLE_NAME = 'Uptime'
 
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
-
--- ServerIn
-CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/')
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
@@ -847,7 +841,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
--- Fetch, one lane, unordered, paused keys
+-- Fetch, one lane, unordered
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -855,8 +849,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+  AND TRUE
 ORDER BY m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
@@ -866,7 +859,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
--- Fetch, one lane, excluded topics
+-- Fetch, one lane, excluded topics, paused and held keys
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -876,6 +869,9 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
   AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
@@ -945,26 +941,6 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
--- Fetch, one lane, held keys
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size,
-	CASE WHEN COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m FORCE INDEX (ready)
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? AND m.id <= ?
-  AND (FIND_IN_SET(((m.created_at << 20) | (m.id & 1048575)), ?) = 0)
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
-ORDER BY m.id LIMIT ?)
-UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
-	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
-/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
-
 -- Sweep (spool, known, excluded, unordered, paused, held, ranges)
 SELECT c.lane, (
 	SELECT m.id FROM postbox_messages m FORCE INDEX (ready)
@@ -983,12 +959,12 @@ DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = m.lane AND l.token = ?
 WHERE m.id = ? AND m.spool = ? AND m.lane = ? AND m.created_at = ? AND /*M! @@in_transaction = */ 1
 
--- Remove, two messages (refs, spool)
+-- Remove, two messages, on a server that was seen (refs, spool)
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1 AND LOCATE(CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id, COALESCE(@postbox_server, @postbox_server := UUID_SHORT() >> 24)), '/'), ?) > 0
 
 -- Keep (refs, spool)
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)

@@ -794,19 +794,12 @@ CREATE TABLE IF NOT EXISTS postbox_version (
 	tstamp     timestamp NOT NULL DEFAULT now()
 )
 
--- VersionTable
-postbox_version
-
 -- Uptime
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text
 
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
-
--- ServerIn
-'|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
-	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|'
 
 -- Notify
 SELECT pg_notify($1, $2)
@@ -1099,7 +1092,6 @@ CROSS JOIN LATERAL (
 	FROM ONLY postbox_messages m
 	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND TRUE
 	  AND CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
@@ -1123,7 +1115,7 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, unordered, paused keys (spool, lanes, after, up_to, inline, known, page, excluded, held, unordered, paused, due, mark)
+-- Fetch, one lane, unordered (spool, lanes, after, up_to, inline, known, page, excluded, held, unordered, paused, due, mark)
 WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
@@ -1135,8 +1127,6 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND TRUE
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
 	ORDER BY m.id LIMIT (SELECT $7::bigint)) f
 UNION ALL
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -1153,7 +1143,7 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
--- Fetch, one lane, excluded topics (spool, lanes, after, up_to, inline, known, excluded, page, held, unordered, paused, due, mark)
+-- Fetch, one lane, excluded topics, paused and held keys (spool, lanes, after, up_to, inline, known, excluded, unordered, paused, held, page, due, mark)
 WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
 SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
 CROSS JOIN LATERAL (
@@ -1165,57 +1155,24 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($7::text[]))
-	  AND CASE
+	  AND ((SELECT $8::boolean) OR CASE
 	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
+	ORDER BY b.id LIMIT 1) IS NULL) END)
+	  AND (NOT (SELECT $9::boolean) OR (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key)))
+	  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($10::bigint[]) AS n))
+	ORDER BY m.id LIMIT (SELECT $11::bigint)) f
 UNION ALL
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $7::text[], $9::bigint[], $10, $11, $12) m
-UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
-       CASE WHEN a.given >= 0 AND $13::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND w.sharing = 1)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1), COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
-	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
-
--- Fetch, one lane, held keys (spool, lanes, after, up_to, inline, known, held, page, excluded, unordered, paused, due, mark)
-WITH stuck AS MATERIALIZED (SELECT ordering_key, id FROM postbox_stuck($1, 16))
-SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[])) AS c(lane, after, up_to)
-CROSS JOIN LATERAL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM ONLY postbox_messages m
-	WHERE m.spool = (SELECT $1::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($6::bigint[]))
-	  AND TRUE
-	  AND CASE
-	WHEN CASE WHEN m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
-		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
-	THEN (m.ordering_key = ANY(ARRAY(SELECT ordering_key FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id
-	ORDER BY b.id LIMIT 1) IS NULL) END
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($7::bigint[]) AS n))
-	ORDER BY m.id LIMIT (SELECT $8::bigint)) f
-UNION ALL
-SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $9::text[], $7::bigint[], $10, $11, $12) m
+CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $7::text[], $10::bigint[], $8, $9, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1252,7 +1209,7 @@ WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id = $3 AND m.created_a
   AND (SELECT $6::text IS NULL OR strpos($6::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 
--- Remove, two messages (servers, spool, states, lanes, tokens, ids, times)
+-- Remove, two messages, on a server that was seen (servers, spool, states, lanes, tokens, ids, times)
 SELECT FROM (SELECT generate_series(1, CASE WHEN (SELECT $1::text IS NULL OR strpos($1::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END)) AS removed

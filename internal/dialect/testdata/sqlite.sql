@@ -668,9 +668,6 @@ CREATE TABLE IF NOT EXISTS postbox_version (
 	tstamp     TIMESTAMP DEFAULT (datetime('now'))
 )
 
--- VersionTable
-postbox_version
-
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
@@ -679,9 +676,6 @@ PRAGMA query_only = 0
 
 -- BeginAgain
 BEGIN
-
--- ServerIn
-COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0)
 
 -- DatabaseFile
 SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
@@ -768,7 +762,7 @@ SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Fetch, one lane, unordered, paused keys (inline, inline, cursors, spool, known, page, inline, inline, spool, lanes, known, due, spool, spool, spool, spool)
+-- Fetch, one lane, unordered (inline, inline, cursors, spool, known, page, inline, inline, spool, lanes, known, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -778,8 +772,7 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+	  AND TRUE
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -789,15 +782,14 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
-  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+  AND TRUE
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
--- Fetch, one lane, excluded topics (inline, inline, cursors, spool, known, excluded, page, inline, inline, spool, lanes, known, excluded, due, spool, spool, spool, spool)
+-- Fetch, one lane, excluded topics, paused and held keys (inline, inline, cursors, spool, known, excluded, held, page, inline, inline, spool, lanes, known, excluded, held, due, spool, spool, spool, spool)
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
@@ -809,6 +801,9 @@ CROSS JOIN postbox_messages m ON m.id IN (
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
 	ORDER BY m.id LIMIT ? + 0)
 UNION ALL
 SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -820,36 +815,8 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-ORDER BY m.available_at, m.id LIMIT ? + 0)
-UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.holder NOT IN (
-	SELECT w.holder FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND w.sharing = 1), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
-       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
-
--- Fetch, one lane, held keys (inline, inline, cursors, spool, known, held, page, inline, inline, spool, lanes, known, held, due, spool, spool, spool, spool)
-SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
-FROM json_each(?) c
-CROSS JOIN postbox_messages m ON m.id IN (
-	SELECT m.id FROM postbox_messages m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
-	ORDER BY m.id LIMIT ? + 0)
-UNION ALL
-SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
-	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash AND z.ordering_key = m.ordering_key))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value AS n FROM json_each(?)))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
@@ -877,12 +844,12 @@ DELETE FROM postbox_messages WHERE id IN (
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
--- Remove, two messages (refs, spool)
+-- Remove, two messages, on a server that was seen (refs, spool)
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3) AND COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0) >= ?
 
 -- Keep (refs, spool)
 INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)

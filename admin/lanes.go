@@ -96,11 +96,11 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 	if err != nil {
 		return nil, nil, err
 	}
-	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.MembersOf, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
+	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.Members, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
 		var member Member
 		var inFlight []byte
 		var until int64
-		if err := rows.Scan(&member.Name, &inFlight, &until); err != nil {
+		if err := rows.Scan(new(int64), &member.Name, &inFlight, &until); err != nil {
 			return err
 		}
 		beat, err := spool.DecodeHeartbeat(inFlight)

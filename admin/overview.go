@@ -87,7 +87,8 @@ func (o *overview) isInbox() bool {
 
 // spools returns the registered spools.
 func (o *operator) spools(ctx context.Context) ([]*overview, error) {
-	rows, err := o.db.QueryContext(ctx, o.statements.Spools)
+	query := o.statements.Spools(0)
+	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (o *operator) spools(ctx context.Context) ([]*overview, error) {
 		s := &overview{}
 		var paused sql.NullInt64
 		var settings string
-		if err := rows.Scan(&s.id, &s.Name, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
+		if err := rows.Scan(&s.id, &s.Name, new(int64), &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
 			return nil, err
 		}
 		if paused.Valid {
@@ -114,7 +115,7 @@ func (o *operator) spools(ctx context.Context) ([]*overview, error) {
 // countMembers counts live drainers, and adds up the messages they had in flight at their last
 // heartbeats.
 func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview) error {
-	rows, err := o.db.QueryContext(ctx, o.statements.LiveMembers)
+	rows, err := o.db.QueryContext(ctx, o.statements.Members, 0)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 		var id int64
 		var holder string
 		var text []byte
-		if err := rows.Scan(&id, &holder, &text); err != nil {
+		if err := rows.Scan(&id, &holder, &text, new(int64)); err != nil {
 			return err
 		}
 		s := spools[id]

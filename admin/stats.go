@@ -66,16 +66,14 @@ func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 }
 
 func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statements, id int64, topics map[string]*TopicStats) error {
-	rows, err := db.QueryContext(ctx, statements.MembersOf, id)
+	rows, err := db.QueryContext(ctx, statements.Members, id)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var holder string
 		var text []byte
-		var until int64
-		if err := rows.Scan(&holder, &text, &until); err != nil {
+		if err := rows.Scan(new(int64), new(string), &text, new(int64)); err != nil {
 			return err
 		}
 		beat, err := spool.DecodeHeartbeat(text)

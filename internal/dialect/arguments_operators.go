@@ -19,6 +19,10 @@ type SetDueParams struct {
 // KeepHistoryParams say how long a spool keeps done messages.
 type KeepHistoryParams struct{ Spool, Keep int64 }
 
+// Spools returns id, name, version, paused at, settings, paused keys and paused topics of a spool,
+// or with 0 of all.
+func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spool": spool}) }
+
 // SetSettings stores the settings of a spool. It changes no row if they are equal to the stored
 // ones.
 func (s *Statements) SetSettings(spool int64, settings string) Query {

@@ -107,12 +107,6 @@ UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 
 		limits: statement{text: limits}, addSlots: statement{text: addSlots}, changeSlots: statement{text: changeSlots},
 
-		Control: `
-SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
-FROM {spools} s
-WHERE s.id = ?`,
-
 		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = {state ?} AND lane = ? AND id = ? AND created_at = ?`,
 

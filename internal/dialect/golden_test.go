@@ -120,6 +120,9 @@ func printUnique(out *strings.Builder, s *dialect.Statements) {
 	for _, p := range []dialect.UniqueParams{{}, {Replace: true}, {Row: dialect.Row{State: dialect.StateScheduled}}} {
 		unique := s.AppendUnique(p)
 		for i, query := range slices.Concat(unique.Before, []dialect.Query{unique.Store}, unique.After) {
+			if strings.Contains(out.String(), "\n"+query.Text+"\n") { // it has the same for others
+				continue
+			}
 			fmt.Fprintf(out, "-- AppendUnique, replace %t, state %d, statement %d\n%s\n\n", p.Replace, p.Row.State, i+1, query.Text)
 		}
 		if free := unique.StoreFree.Text; free != "" && !p.Replace {

@@ -28,13 +28,16 @@ const (
 
 // operate sets the statements of operators. None of them is for a loop.
 func (s *Statements) operate() {
-	s.Spools = `
-SELECT s.id, s.name, s.paused_at, s.settings,
+	s.spools.text = `
+SELECT s.id, s.name, s.version, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
-FROM {spools} s`
+FROM {spools} s
+WHERE {int :spool} = 0 OR s.id = :spool`
 
-	s.LiveMembers = `
-SELECT spool, holder, in_flight FROM {members} WHERE expires_at > {now} AND sharing = 1`
+	s.Members = `
+SELECT spool, holder, in_flight, expires_at FROM {members}
+WHERE ? IN (0, spool) AND expires_at > {now} AND sharing = 1
+ORDER BY spool, holder`
 
 	// Counts all messages in one snapshot, so that a message that moves meanwhile is counted once.
 	s.Account = `
@@ -65,9 +68,6 @@ FROM {lanes} l
 LEFT JOIN {members} w ON w.spool = l.spool AND w.holder = l.holder
 WHERE l.spool = ?
 ORDER BY l.lane`
-
-	s.MembersOf = `
-SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_at > {now} AND sharing = 1 ORDER BY holder`
 
 	s.ChangeSpool = `
 UPDATE {spools} SET version = version + 1 WHERE id = ?`

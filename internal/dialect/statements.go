@@ -66,7 +66,6 @@ type Statements struct {
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
 	blockedLanes  statement
-	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
 
 	// Messages: arguments_messages.go.
 
@@ -131,13 +130,12 @@ type Statements struct {
 
 	// What operators see, and what they say: arguments_operators.go.
 
-	Spools          string // → id, name, paused at, settings, paused keys, paused topics
-	LiveMembers     string // → spool, holder, in flight
+	spools          statement
+	Members         string // spool, or 0 for all → spool, holder, in flight, end of the membership of each live member
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
 	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
 	LaneHolders     string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
-	MembersOf       string // spool → holder, in flight, end of the membership of each live member
 	ChangeSpool     string // spool: lets its drainers notice
 	pauseSpool      statement
 	LockSettings    string // spool; locks its row
@@ -246,13 +244,13 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect,
 		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.ChangeSpools,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
 		&s.resolve, &s.countMessages,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting,
-		&s.Spools, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
+		&s.Members, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
 		&s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
@@ -271,7 +269,7 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
 		&s.deadLetters, &s.deadLetterErrors, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
-		&s.advance, &s.advanceFailures, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
+		&s.spools, &s.advance, &s.advanceFailures, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
 		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))

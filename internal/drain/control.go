@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -94,9 +95,11 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 // read after the version: if operators change them in between, the next check finds another
 // version, and reads them again.
 func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
-	var paused, keys, topics int
-	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id.Load()).Scan(&found.version, &paused, &settings, &keys, &topics)
-	found.paused, found.pausedKeys = paused != 0, keys > 0
+	var paused sql.NullInt64
+	var keys, topics int
+	query := d.spool.Statements.Spools(d.id.Load())
+	err = d.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(new(int64), new(string), &found.version, &paused, &settings, &keys, &topics)
+	found.paused, found.pausedKeys = paused.Valid, keys > 0
 	switch {
 	case err != nil || topics == 0:
 	case found.version == d.control.version:

@@ -149,13 +149,13 @@ func TestLease_G6_is_extended_although_the_other_members_cannot_be_read(t *testi
 	d, end := newStepped(database.DB, newOutbox(t, database), 10)
 	t.Cleanup(end)
 	require.NoError(t, d.tryOpen(t.Context()))
-	statement := d.spool.Statements.MembersOf
-	d.spool.Statements.MembersOf, d.lease.members = "SELECT nothing", 2
+	statement := d.spool.Statements.Members
+	d.spool.Statements.Members, d.lease.members = "SELECT nothing", 2
 	require.True(t, d.scheduler.Snapshot().LeaseOver)
 	require.ErrorContains(t, d.upkeep(t.Context()), "read the members")
 	require.False(t, d.scheduler.Snapshot().LeaseOver)
 	require.Zero(t, d.lease.others.members, "they are read again")
-	d.spool.Statements.MembersOf = statement
+	d.spool.Statements.Members = statement
 	require.NoError(t, d.upkeep(t.Context()))
 	require.Equal(t, 2, d.lease.others.members)
 }

@@ -43,16 +43,14 @@ func (o *otherMembers) compare(ctx context.Context, le *lease) error {
 
 // otherWork returns what other members do with messages, if that differs from what this one does.
 func (le *lease) otherWork(ctx context.Context) (work []string, err error) {
-	rows, err := le.db.QueryContext(ctx, le.spool.Statements.MembersOf, le.id.Load())
+	rows, err := le.db.QueryContext(ctx, le.spool.Statements.Members, le.id.Load())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var holder string
 		var text []byte
-		var until int64
-		if err := rows.Scan(&holder, &text, &until); err != nil {
+		if err := rows.Scan(new(int64), new(string), &text, new(int64)); err != nil {
 			return nil, err
 		}
 		if beat, err := spool.DecodeHeartbeat(text); err == nil && beat.Work != "" && beat.Work != le.config.Work {

@@ -92,8 +92,8 @@ func (s *session) rights() []right {
 	of := func(text string) dialect.Query { return dialect.Query{Text: text, Args: []any{none}} }
 	member := dialect.Lookup{Spool: none, ID: none}
 	return []right{
-		{"SELECT", "spools", dialect.Query{Text: s.statements.Spools}},
-		{"SELECT", "members", dialect.Query{Text: s.statements.LiveMembers}},
+		{"SELECT", "spools", s.statements.Spools(none)},
+		{"SELECT", "members", of(s.statements.Members)},
 		{"SELECT", "messages", s.statements.PendingMessage(member)},
 		{"SELECT", "history", s.statements.DoneMessage(member, 0)},
 		{"SELECT", "dead_letters", of(s.statements.DeadLetter)},

@@ -145,12 +145,6 @@ WHERE l.spool = ? AND l.holder = ? AND l.suspect = 1 AND EXISTS (
 	SELECT 1 FROM postbox_messages r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
 		SELECT 1 FROM postbox_messages m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))
 
--- Control
-SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
-FROM postbox_spools s
-WHERE s.id = ?
-
 -- Impatient
 /*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ 
 
@@ -371,13 +365,16 @@ SELECT g.spool, s.name,
 FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- Spools
-SELECT s.id, s.name, s.paused_at, s.settings,
+-- Spools (spool, spool)
+SELECT s.id, s.name, s.version, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
+WHERE ? = 0 OR s.id = ?
 
--- LiveMembers
-SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND sharing = 1
+-- Members
+SELECT spool, holder, in_flight, expires_at FROM postbox_members
+WHERE ? IN (0, spool) AND expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND sharing = 1
+ORDER BY spool, holder
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -405,9 +402,6 @@ FROM postbox_lanes l
 LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
 WHERE l.spool = ?
 ORDER BY l.lane
-
--- MembersOf
-SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND sharing = 1 ORDER BY holder
 
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
@@ -768,16 +762,6 @@ SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
 WHERE digest = ? AND @postbox_waits = 0
 
--- AppendUnique, replace true, state 0, statement 1
-INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
-ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
-
--- AppendUnique, replace true, state 0, statement 2
-SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ? FOR UPDATE)
-FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-           + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
-INTO @postbox_waits, @postbox_id, @postbox_created
-
 -- AppendUnique, replace true, state 0, statement 3
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
 VALUES (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0))
@@ -788,24 +772,6 @@ DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id 
 -- AppendUnique, replace true, state 0, statement 5
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
 WHERE digest = ?
-
--- AppendUnique, replace false, state 1, statement 1
-INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
-ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
-
--- AppendUnique, replace false, state 1, statement 2
-SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ? FOR UPDATE)
-FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-           + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
-INTO @postbox_waits, @postbox_id, @postbox_created
-
--- AppendUnique, replace false, state 1, statement 3
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
-SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0) FROM DUAL WHERE @postbox_waits = 0
-
--- AppendUnique, replace false, state 1, statement 4
-UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
-WHERE digest = ? AND @postbox_waits = 0
 
 -- AwaitReceipts, one
 INSERT IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)

@@ -187,12 +187,6 @@ WHERE l.spool = $1 AND l.holder = $2 AND l.suspect = 1 AND EXISTS (
 	SELECT 1 FROM postbox_messages r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
 		SELECT 1 FROM postbox_messages m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))
 
--- Control
-SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
-FROM postbox_spools s
-WHERE s.id = $1
-
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = (SELECT $2::smallint) AND lane = $3 AND id = $4 AND created_at = $5
 
@@ -452,13 +446,16 @@ SELECT g.spool, s.name,
 FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $3) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- Spools
-SELECT s.id, s.name, s.paused_at, s.settings,
+-- Spools (spool)
+SELECT s.id, s.name, s.version, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
+WHERE $1::bigint = 0 OR s.id = $1
 
--- LiveMembers
-SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1
+-- Members
+SELECT spool, holder, in_flight, expires_at FROM postbox_members
+WHERE $1 IN (0, spool) AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1
+ORDER BY spool, holder
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -488,9 +485,6 @@ FROM postbox_lanes l
 LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
 WHERE l.spool = $1
 ORDER BY l.lane
-
--- MembersOf
-SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1 ORDER BY holder
 
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
@@ -1000,10 +994,6 @@ SELECT k.id, k.spool, k.lane, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0
        $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
 FROM k
 
--- AppendUnique, replace true, state 0, statement 1
-INSERT INTO postbox_unique_keys AS u (digest, spool, lane, id, created_at) VALUES ($1, $2, 0, 0, 0)
-ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
-
 -- AppendUnique, replace true, state 0, statement 2
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
@@ -1044,10 +1034,6 @@ INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, cr
 SELECT k.id, k.spool, k.lane, $4::smallint, $5::bigint, CASE WHEN $6::bigint > 0 THEN $7::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8::bigint END, k.created_at,
        $9::text, $10::bytea, $11::bytea, $12::bytea, $13::bytea
 FROM k
-
--- AppendUnique, replace false, state 1, statement 1
-INSERT INTO postbox_unique_keys AS u (digest, spool, lane, id, created_at) VALUES ($1, $2, 0, 0, 0)
-ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 
 -- AppendUnique, replace false, state 1, statement 2
 WITH k AS (

@@ -116,12 +116,6 @@ WHERE l.spool = ? AND l.holder = ? AND l.suspect = 1 AND EXISTS (
 	SELECT 1 FROM postbox_messages r WHERE r.spool = l.spool AND r.state = 2 AND r.lane = l.lane AND r.key_hash IS NOT NULL AND EXISTS (
 		SELECT 1 FROM postbox_messages m WHERE m.spool = l.spool AND m.state IN (0, 1, 2) AND m.lane = l.lane AND m.id > r.id))
 
--- Control
-SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
-FROM postbox_spools s
-WHERE s.id = ?
-
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
@@ -340,13 +334,16 @@ SELECT g.spool, s.name,
 FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- Spools
-SELECT s.id, s.name, s.paused_at, s.settings,
+-- Spools (spool, spool)
+SELECT s.id, s.name, s.version, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
+WHERE ? = 0 OR s.id = ?
 
--- LiveMembers
-SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND sharing = 1
+-- Members
+SELECT spool, holder, in_flight, expires_at FROM postbox_members
+WHERE ? IN (0, spool) AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND sharing = 1
+ORDER BY spool, holder
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -376,9 +373,6 @@ FROM postbox_lanes l
 LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
 WHERE l.spool = ?
 ORDER BY l.lane
-
--- MembersOf
-SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND sharing = 1 ORDER BY holder
 
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
@@ -709,25 +703,6 @@ DELETE FROM postbox_messages
 WHERE id = (SELECT u.id FROM postbox_unique_keys u WHERE u.digest = ?)
   AND created_at = (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ?)
   AND spool = ? AND state < 2
-
--- AppendUnique, replace true, state 0, statement 2
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?
-
--- AppendUnique, replace true, state 0, statement 3
-INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
-SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
-ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
-
--- AppendUnique, replace false, state 1, statement 1
-INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?
-WHERE NOT EXISTS (SELECT 1 FROM postbox_unique_keys u JOIN postbox_messages m ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-
--- AppendUnique, replace false, state 1, statement 2
-INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
-SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
-ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
 
 -- AwaitReceipts, one
 INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)

@@ -15,7 +15,7 @@ import (
 // come from one moment.
 func statsOf(ctx context.Context, db *sql.DB, statements *dialect.Statements, s *spool.Spool) ([]TopicStats, error) {
 	name, topics := s.Name(), map[string]*TopicStats{}
-	if err := countMessages(ctx, db, statements, name, topics); err != nil {
+	if err := countMessages(ctx, db, statements, s.ID(), topics); err != nil {
 		return nil, spool.Wrap("count messages of "+described(name), err)
 	}
 	if err := countInFlight(ctx, db, statements, s.ID(), topics); err != nil {
@@ -39,8 +39,8 @@ func entryOf(topics map[string]*TopicStats, topic string) *TopicStats {
 	return entry
 }
 
-func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string, topics map[string]*TopicStats) error {
-	query := statements.CountMessages(name)
+func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statements, id int64, topics map[string]*TopicStats) error {
+	query := statements.CountMessages(id)
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 // if no such spool is registered; and 1 if one of its messages could have been handled for that
 // long and the spool has no drainer.
 func (s *Statements) NextWaiting(p NextWaitingParams) Query {
-	return Query{Text: s.nextWaiting, Args: []any{p.Age, p.Age, p.After}}
+	return s.nextWaiting.with(args{"age": p.Age, "after": p.After})
 }
 
 // purges sets the statements that delete the oldest rows of a table.

@@ -82,6 +82,6 @@ func (s *Statements) Resolve(id int64, reason string) Query {
 
 // CountMessages counts the messages of a spool and the dead letters by topic: pending, due,
 // failing, parked, oldest age in µs, dead, dead of inboxes. A topic may have two rows.
-func (s *Statements) CountMessages(spool string) Query {
-	return Query{Text: s.countMessages, Args: []any{spool, spool}}
+func (s *Statements) CountMessages(spool int64) Query {
+	return s.countMessages.with(args{"spool": spool})
 }

@@ -26,7 +26,7 @@ func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spoo
 // SetSettings stores the settings of a spool. It changes no row if they are equal to the stored
 // ones.
 func (s *Statements) SetSettings(spool int64, settings string) Query {
-	return Query{Text: s.setSettings, Args: []any{settings, spool, settings}}
+	return s.setSettings.with(args{"spool": spool, "settings": settings})
 }
 
 // PauseSpool pauses a spool, or ends the pause. It changes no row if it is so already.
@@ -44,7 +44,7 @@ func number(yes bool) int {
 
 // PauseKey pauses a key, unless it is paused.
 func (s *Statements) PauseKey(k KeyRef) Query {
-	return Query{Text: s.pauseKey, Args: []any{k.Hash, k.Key, k.Spool, k.Hash, k.Key}}
+	return s.pauseKey.with(args{"spool": k.Spool, "hash": k.Hash, "key": k.Key})
 }
 
 // ResumeKey ends the pause of a key.
@@ -86,7 +86,7 @@ func (s *Statements) LockListed(spool int64, at Place) Query {
 
 // SetDue changes the due time of a waiting message. A parked message gets all its attempts again.
 func (s *Statements) SetDue(p SetDueParams) Query {
-	return Query{Text: s.setDue, Args: []any{p.At, p.At, p.Spool, p.State, p.Lane, p.ID}}
+	return s.setDue.with(args{"at": p.At, "spool": p.Spool, "state": p.State, "lane": p.Lane, "id": p.ID})
 }
 
 // BuryWaiting copies a message to the dead letters.
@@ -102,11 +102,11 @@ func (s *Statements) RemoveMessage(spool int64, r Ref) Query {
 // KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is
 // stored already.
 func (s *Statements) KeepBatches(spool int64, rule string) Query {
-	return Query{Text: s.keepBatches, Args: []any{rule, spool, rule}}
+	return s.keepBatches.with(args{"spool": spool, "rule": rule})
 }
 
 // KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored
 // already.
 func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
-	return Query{Text: s.keepHistory, Args: []any{p.Keep, p.Spool, p.Keep}}
+	return s.keepHistory.with(args{"spool": p.Spool, "history": p.Keep})
 }

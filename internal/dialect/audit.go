@@ -1,6 +1,9 @@
 package dialect
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // AuditRow is a row of the audit log.
 type AuditRow struct {
@@ -45,15 +48,15 @@ SELECT note FROM {audit} WHERE operation = ?`
 	// Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out
 	// are still read. The sums keep databases from reading all rows of a span by the index on the
 	// time, and sorting them.
-	s.auditRows = `
+	s.auditRows.text = `
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM {audit}
-WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
-  AND ({text ?} = '' OR actor = ?)
-  AND ({text ?} = '' OR action = ?)
-  AND ({text ?} = '' OR target = ?)
+WHERE id < :before AND id >= :least AND acted_at + 0 >= :from AND acted_at + 0 < :until
+  AND ({text :actor} = '' OR actor = :actor)
+  AND ({text :action} = '' OR action = :action)
+  AND ({text :target} = '' OR target = :target)
 ORDER BY id DESC
-LIMIT ?`
+LIMIT :most`
 
 	s.auditSearchEnd = `
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC LIMIT {unseen ?}) p`
@@ -72,21 +75,12 @@ func (s *Statements) RecordAct(r AuditRow) Query {
 // AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action,
 // target, subject, filter, number, note.
 func (s *Statements) AuditRows(f AuditFilter) Query {
-	until := f.Until
-	if until == 0 {
-		until = math.MaxInt64
-	}
-	return Query{Text: s.auditRows, Args: []any{
-		f.before(), f.Least, f.From, until, f.Actor, f.Actor, f.Action, f.Action, f.Target, f.Target, f.Limit,
-	}}
+	return s.auditRows.with(args{
+		"before": f.before(), "least": f.Least, "from": f.From, "until": cmp.Or(f.Until, math.MaxInt64), "actor": f.Actor, "action": f.Action, "target": f.Target, "most": f.Limit,
+	})
 }
 
-func (f AuditFilter) before() int64 {
-	if f.Before == 0 {
-		return math.MaxInt64
-	}
-	return f.Before
-}
+func (f AuditFilter) before() int64 { return cmp.Or(f.Before, math.MaxInt64) }
 
 // AuditSearchEnd returns how many of so many rows there are before that of the filter, and the id
 // of the last of these.

@@ -182,22 +182,22 @@ UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND r
 
 		// Counts each message of the spool and each dead letter in one snapshot, so that a message
 		// that becomes a dead letter meanwhile is counted once. For operators, not for a loop.
-		countMessages: `
+		countMessages: statement{text: `
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END),
        {now} - MIN(m.created_at), 0, 0
 FROM {messages} m
-WHERE m.spool = (SELECT id FROM {spools} WHERE name = ?)
+WHERE m.spool = :spool
 GROUP BY m.topic
 UNION ALL
 SELECT d.topic, 0, 0, 0, 0, 0,
        SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
 FROM {dead_letters} d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM {spools} WHERE name = ?))
-GROUP BY d.topic`,
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = :spool)
+GROUP BY d.topic`},
 
 		// A second claim of the same key waits for the transaction of the first and then changes no
 		// row.

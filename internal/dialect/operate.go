@@ -83,13 +83,13 @@ UPDATE {spools} SET settings = settings WHERE id = ?`
 	s.SettingsOf = `
 SELECT settings FROM {spools} WHERE id = ?`
 
-	s.setSettings = `
-UPDATE {spools} SET settings = ? WHERE id = ? AND settings <> ?`
+	s.setSettings.text = `
+UPDATE {spools} SET settings = :settings WHERE id = :spool AND settings <> :settings`
 
-	s.pauseKey = `
+	s.pauseKey.text = `
 INSERT INTO {pauses} (spool, key_hash, ordering_key, paused_at)
-SELECT s.id, {int ?}, {blob ?}, {now} FROM {spools} s
-WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM {pauses} z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)`
+SELECT s.id, {int :hash}, {blob :key}, {now} FROM {spools} s
+WHERE s.id = :spool AND NOT EXISTS (SELECT 1 FROM {pauses} z WHERE z.spool = s.id AND z.key_hash = :hash AND z.ordering_key = :key)`
 
 	s.resumeKey = `
 DELETE FROM {pauses} WHERE spool = ? AND key_hash = ? AND ordering_key = ?`
@@ -152,12 +152,12 @@ LIMIT :most`
 	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in
 	// this order, and later assignments see the new values.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
-	s.setDue = `
+	s.setDue.text = `
 UPDATE {messages} {by id} SET
 	attempts = ` + startOver + `attempts END,
 	starts = ` + startOver + `starts END,
-	available_at = CASE WHEN {int ?} > 0 THEN {int ?} WHEN available_at > {now} THEN {now} ELSE available_at END
-WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
+	available_at = CASE WHEN {int :at} > 0 THEN {int :at} WHEN available_at > {now} THEN {now} ELSE available_at END
+WHERE spool = :spool AND state = :state AND lane = :lane AND id = :id`
 
 	s.buryWaiting = `
 INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -167,16 +167,16 @@ SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ord
 FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?`
 
-	s.keepReceived = keepReceived
+	s.keepReceived.text = keepReceived
 
 	s.removeMessage = `
 DELETE FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 
-	s.keepHistory = `
-UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
+	s.keepHistory.text = `
+UPDATE {spools} SET history = :history WHERE id = :spool AND history <> :history`
 
-	s.keepBatches = `
-UPDATE {spools} SET batches = ? WHERE id = ? AND batches <> ?`
+	s.keepBatches.text = `
+UPDATE {spools} SET batches = :rule WHERE id = :spool AND batches <> :rule`
 
 	// The next two find the end of a group in the index, whatever its size.
 	s.NextOfLetters = nextGroup("{dead_letters}")
@@ -184,14 +184,14 @@ UPDATE {spools} SET batches = ? WHERE id = ? AND batches <> ?`
 
 	// CASE evaluates the cheapest condition first. It reads at most one message of each kind: the
 	// first ready one by the index, and one that is due.
-	s.nextWaiting = `
+	s.nextWaiting.text = `
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM {members} w WHERE w.spool = g.spool AND w.expires_at > {now}) THEN 0
             WHEN (SELECT m.created_at FROM {messages} m {by ready} WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
-                 < {now} - {int ?} THEN 1
-            WHEN EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT {now}) - {int ?}) THEN 1
+                 < {now} - {int :age} THEN 1
+            WHEN EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT {now}) - {int :age}) THEN 1
             ELSE 0 END
-FROM (SELECT MIN(spool) AS spool FROM {messages} WHERE spool > ?) g
+FROM (SELECT MIN(spool) AS spool FROM {messages} WHERE spool > :after) g
 LEFT JOIN {spools} s ON s.id = g.spool`
 }
 

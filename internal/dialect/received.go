@@ -9,8 +9,8 @@ package dialect
 // without the driver's knowledge, the claim is gone, and the statement keeps nothing.
 const keepReceived = `
 {insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
-FROM (SELECT CASE WHEN {int ?} > 0 THEN {int ?} ELSE {now} END AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
+SELECT n.clock - {int :since}, {int :spool}, {text :topic}, {blob :message_id}, {text :source}, {blob :carried_id}, {blob :key}, {blob :payload}, {blob :metadata}, n.clock - {int :since}, n.clock, 0, {int :omitted}
+FROM (SELECT CASE WHEN {int :clock} > 0 THEN {int :clock} ELSE {now} END AS clock FROM {claims} WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 {or ignore}`
 
 // Received is a message that an inbox has handled.
@@ -39,7 +39,8 @@ func (s *Statements) KeepReceived(r Received) Query {
 	if s.Kind != SQLite {
 		r.Clock = 0
 	}
-	return Query{Text: s.keepReceived, Args: []any{
-		r.Since, r.Spool, r.Topic, r.MessageID, r.Source, r.CarriedID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Clock, r.Clock, r.Claim,
-	}}
+	return s.keepReceived.with(args{
+		"claim": r.Claim, "spool": r.Spool, "topic": r.Topic, "message_id": r.MessageID, "source": r.Source, "carried_id": r.CarriedID, "key": r.Key,
+		"payload": r.Payload, "metadata": r.Metadata, "clock": r.Clock, "since": r.Since, "omitted": r.Omitted,
+	})
 }

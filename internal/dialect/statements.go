@@ -101,7 +101,7 @@ type Statements struct {
 	deadLetterErrors          statement
 	deleteDeadLetter          statement
 	resolve                   string
-	countMessages             string
+	countMessages             statement
 
 	// Claims: arguments_chores.go.
 
@@ -126,7 +126,7 @@ type Statements struct {
 	purgeReceipts    string
 	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
 	NextOfHistory    string // spool → the same for done messages
-	nextWaiting      string
+	nextWaiting      statement
 
 	// What operators see, and what they say: arguments_operators.go.
 
@@ -140,8 +140,8 @@ type Statements struct {
 	pauseSpool      statement
 	LockSettings    string // spool; locks its row
 	SettingsOf      string // spool → its settings
-	setSettings     string
-	pauseKey        string
+	setSettings     statement
+	pauseKey        statement
 	resumeKey       string
 	PausedKeys      string // spool → key, paused at
 	pauseTopic      string
@@ -158,12 +158,12 @@ type Statements struct {
 	doneMessages    statement // see Done
 	doneInOrder     statement
 	lockListed      string
-	setDue          string
+	setDue          statement
 	buryWaiting     string
 	removeMessage   string
-	keepHistory     string
-	keepBatches     string
-	keepReceived    string                  // see received.go
+	keepHistory     statement
+	keepBatches     statement
+	keepReceived    statement               // see received.go
 	awaitReceipts   [len(awaitSizes)]string // see receipts.go
 	changeReceipt   statement
 	addReceipt      string
@@ -178,7 +178,7 @@ type Statements struct {
 	waitingOfKeys   statement
 	countStuck      string
 	countFewStuck   string
-	auditRows       string
+	auditRows       statement
 	auditSearchEnd  string
 
 	// Numbers that cost little: count.go, arguments_count.go.
@@ -247,12 +247,12 @@ func (s *Statements) each(f func(*string)) {
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect,
 		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.ChangeSpools,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
-		&s.resolve, &s.countMessages,
+		&s.resolve,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
-		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting,
-		&s.Members, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
-		&s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepBatches, &s.keepReceived, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditRows, &s.auditSearchEnd,
+		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory,
+		&s.Members, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf,
+		&s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
+		&s.lockListed, &s.buryWaiting, &s.removeMessage, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.Ages,
@@ -269,6 +269,7 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
 		&s.deadLetters, &s.deadLetterErrors, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
+		&s.countMessages, &s.setSettings, &s.pauseKey, &s.keepHistory, &s.keepBatches, &s.nextWaiting, &s.setDue, &s.auditRows, &s.keepReceived,
 		&s.spools, &s.advance, &s.advanceFailures, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
 		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {

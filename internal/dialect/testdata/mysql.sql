@@ -274,21 +274,21 @@ DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), resolution = ? WHERE id = ? AND resolved_at IS NULL
 
--- CountMessages
+-- CountMessages (spool, spool)
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(m.created_at), 0, 0
 FROM postbox_messages m
-WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = ?)
+WHERE m.spool = ?
 GROUP BY m.topic
 UNION ALL
 SELECT d.topic, 0, 0, 0, 0, 0,
        SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
 FROM postbox_dead_letters d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = ?))
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = ?)
 GROUP BY d.topic
 
 -- Claim
@@ -355,7 +355,7 @@ SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- NextWaiting
+-- NextWaiting (age, age, after)
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) THEN 0
             WHEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
@@ -416,10 +416,10 @@ UPDATE postbox_spools SET settings = settings WHERE id = ?
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = ?
 
--- SetSettings
+-- SetSettings (settings, spool, settings)
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
--- PauseKey
+-- PauseKey (hash, key, spool, hash, key)
 INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
 SELECT s.id, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM postbox_spools s
 WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
@@ -529,7 +529,7 @@ SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >
 FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? FOR UPDATE
 
--- SetDue
+-- SetDue (at, at, spool, state, lane, id)
 UPDATE postbox_messages FORCE INDEX (PRIMARY) SET
 	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
 	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
@@ -547,17 +547,16 @@ WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
 -- RemoveMessage
 DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
 
--- KeepHistory
+-- KeepHistory (history, spool, history)
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
--- KeepBatches
+-- KeepBatches (rule, spool, rule)
 UPDATE postbox_spools SET batches = ? WHERE id = ? AND batches <> ?
 
--- KeepReceived
+-- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, since, omitted, clock, clock, claim)
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
 FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
-
 
 -- ChangeReceipt (state, handled_at, handled_at, key, was)
 UPDATE postbox_receipts SET state = ?, handled_at = ?, received_at = CASE WHEN ? IS NOT NULL THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END
@@ -633,7 +632,7 @@ FROM postbox_spools s
 WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
   AND (SELECT 1 FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT 1 OFFSET ?) IS NULL
 
--- AuditRows
+-- AuditRows (before, least, from, until, actor, actor, action, action, target, target, most)
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
 WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?

@@ -349,21 +349,21 @@ DELETE FROM postbox_dead_letters WHERE id = $1 AND (resolved_at IS NULL OR $2 = 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
 
--- CountMessages
+-- CountMessages (spool)
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
        (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
 FROM postbox_messages m
-WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = $1)
+WHERE m.spool = $1
 GROUP BY m.topic
 UNION ALL
 SELECT d.topic, 0, 0, 0, 0, 0,
        SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
 FROM postbox_dead_letters d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = $2))
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = $1)
 GROUP BY d.topic
 
 -- Claim
@@ -436,14 +436,14 @@ SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > $1) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
--- NextWaiting
+-- NextWaiting (age, after)
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint) THEN 0
             WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)
                  < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - $1::bigint THEN 1
-            WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint) THEN 1
+            WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint) THEN 1
             ELSE 0 END
-FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $3) g
+FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $2) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
 -- Spools (spool)
@@ -499,13 +499,13 @@ UPDATE postbox_spools SET settings = settings WHERE id = $1
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = $1
 
--- SetSettings
-UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $3
+-- SetSettings (settings, spool)
+UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $1
 
--- PauseKey
+-- PauseKey (hash, key, spool)
 INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
 SELECT s.id, $1::bigint, $2::bytea, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM postbox_spools s
-WHERE s.id = $3 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $4 AND z.ordering_key = $5)
+WHERE s.id = $3 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $1 AND z.ordering_key = $2)
 
 -- ResumeKey
 DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2 AND ordering_key = $3
@@ -610,12 +610,12 @@ SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 FOR UPDATE
 
--- SetDue
+-- SetDue (at, spool, state, lane, id)
 UPDATE postbox_messages SET
 	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
 	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
-	available_at = CASE WHEN $1::bigint > 0 THEN $2::bigint WHEN available_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE available_at END
-WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6
+	available_at = CASE WHEN $1::bigint > 0 THEN $1::bigint WHEN available_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE available_at END
+WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5
 
 -- BuryWaiting
 INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -628,16 +628,16 @@ WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7
 -- RemoveMessage
 DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
 
--- KeepHistory
-UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
+-- KeepHistory (history, spool)
+UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $1
 
--- KeepBatches
-UPDATE postbox_spools SET batches = $1 WHERE id = $2 AND batches <> $3
+-- KeepBatches (rule, spool)
+UPDATE postbox_spools SET batches = $1 WHERE id = $2 AND batches <> $1
 
--- KeepReceived
+-- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, omitted, clock, claim)
 INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $10::bigint, n.clock, 0, $11::bigint
-FROM (SELECT CASE WHEN $12::bigint > 0 THEN $13::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $14 ORDER BY claim_key LIMIT 1) n
+SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $1::bigint, n.clock, 0, $10::bigint
+FROM (SELECT CASE WHEN $11::bigint > 0 THEN $11::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $12 ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 
 -- ChangeReceipt (state, handled_at, key, was)
@@ -715,15 +715,15 @@ SELECT s.id AS spool,
        (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $2::bigint)) p)
 FROM unnest($3::bigint[]) AS s(id)
 
--- AuditRows
+-- AuditRows (before, least, from, until, actor, action, target, most)
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
 WHERE id < $1 AND id >= $2 AND acted_at + 0 >= $3 AND acted_at + 0 < $4
-  AND ($5::text = '' OR actor = $6)
-  AND ($7::text = '' OR action = $8)
-  AND ($9::text = '' OR target = $10)
+  AND ($5::text = '' OR actor = $5)
+  AND ($6::text = '' OR action = $6)
+  AND ($7::text = '' OR target = $7)
 ORDER BY id DESC
-LIMIT $11
+LIMIT $8
 
 -- AuditSearchEnd
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p

@@ -32,6 +32,9 @@ import (
 // need the table wait behind it. It tries again a second later, and returns an error after ten
 // minutes.
 //
+// Migrate also makes the functions of PostgreSQL anew if they are missing, or do not work on these
+// tables, as after ALTER SCHEMA … RENAME. It needs the right to, as their owner, only then.
+//
 // Migrate also deletes the entries of the audit log that are older than a year: no other role than
 // that of the owner has to have the right to. It leaves them for the next time while the clock of
 // the database is more than a day ahead of that of this process.
@@ -57,12 +60,17 @@ func Migrate(ctx context.Context, db Database) (err error) {
 		} else if err != nil { // such as a new file of SQLite that another process is just making
 			return err
 		}
-		if err := statements.CheckTables(ctx, db.DB); errors.Is(err, dialect.ErrUnfit) {
+		err := statements.CheckTables(ctx, db.DB)
+		mend := errors.Is(err, dialect.ErrFunctions)
+		if errors.Is(err, dialect.ErrUnfit) && !mend {
 			return finalError{err}
-		} else if err != nil {
+		} else if err != nil && !mend {
 			return err
 		}
-		return migrate(ctx, db.DB, statements, files)
+		if err := migrate(ctx, db.DB, statements, files); err != nil || !mend {
+			return err
+		}
+		return makeFunctions(ctx, db.DB, statements)
 	})
 	var final finalError
 	if errors.As(err, &final) {
@@ -94,6 +102,16 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 		return err
 	}
 	return forgetActs(ctx, db, statements)
+}
+
+// makeFunctions makes the functions of the tables anew.
+func makeFunctions(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	script, err := statements.Functions()
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, script)
+	return err
 }
 
 // actsFor is how long the actions of operators are kept: the audit of a whole year can look at

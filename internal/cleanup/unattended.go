@@ -35,6 +35,7 @@ var (
 // watch is the search for messages that no process will handle.
 type watch struct {
 	after time.Duration
+	begun bool           // the forwarder beside this cleaner has had time to join the members
 	spool int64          // the last spool of this round
 	told  map[int64]bool // spools that have been logged
 	still map[int64]bool // spools found in this round
@@ -46,6 +47,10 @@ func newWatch(after time.Duration) *watch {
 
 // work checks the next spool. There is no pause within a round.
 func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
+	if !w.begun {
+		w.begun = true
+		return 0, min(unattendedPause, c.config.Interval), nil
+	}
 	var id sql.NullInt64
 	var name sql.NullString
 	var unattended bool

@@ -69,6 +69,23 @@ func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 	})
 }
 
+// After an outage, messages have waited for long when a forwarder starts, and its cleaner looks
+// before it is a member. Nobody should be called for that.
+func TestCleaner_lets_the_forwarder_beside_it_join_before_it_looks(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, enginetest.Draft("1", ""))
+		log := &enginetest.Journal{}
+		cleaner := cleanup.New(database.DB, b.Statements, "cleaner", watchConfig(time.Microsecond), log)
+		require.True(t, cleaner.Round(t.Context()))
+		b.drain("one", taker{excluded: []string{"orders"}}, 0)
+		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_members") == 1 }, "it has joined")
+		require.True(t, cleaner.Round(t.Context()))
+		require.Empty(t, log.At(watermill.ErrorLogLevel))
+	})
+}
+
 func TestCleaner_does_not_log_messages_that_have_not_waited_for_long(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -14,6 +14,9 @@ import (
 // which the database is opened. Waiting does not help.
 var ErrUnfit = errors.New("the database cannot be used like this")
 
+// ErrFunctions is the [ErrUnfit] of functions that [Statements.Functions] makes anew.
+var ErrFunctions = fmt.Errorf("%w", ErrUnfit)
+
 // driverKinds maps a driver to its kind of database. It does not contain drivers that wrap another
 // one, for example for tracing.
 var driverKinds = map[string]Kind{
@@ -226,8 +229,11 @@ var reasons = map[string]string{
 		"let it implement what the driver inside implements",
 	"earlier": "its tables are of a state from before the first release, which this version cannot use: drop the tables of Postbox, " +
 		"or give these tables another Prefix, and call postbox.Migrate",
+	"functions": "the functions of these tables are missing, or work on the tables of another schema, as after ALTER SCHEMA … RENAME or a restore: " +
+		"call postbox.Migrate as the owner of the tables, which makes them anew",
+	"execute": "this role may not execute the functions of these tables: GRANT EXECUTE ON FUNCTION, see docs/security.md",
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
-		"ALTER SEQUENCE … CACHE 1, then restart all producers, since their sessions use up the ids that they have taken in advance, " +
+		"ALTER SEQUENCE {sequence} CACHE 1, then restart all producers, since their sessions use up the ids that they have taken in advance, " +
 		"and start forwarders and queues only after that",
 }
 
@@ -238,6 +244,9 @@ func (s *Statements) CheckReason(reason string) error {
 	if reason == "" {
 		return nil
 	}
-	explained := strings.Replace(reasons[reason], "…", s.Names.Table("messages")+"_id_seq", 1)
-	return fmt.Errorf("%w: %s", ErrUnfit, explained)
+	err := ErrUnfit
+	if reason == "functions" {
+		err = ErrFunctions
+	}
+	return fmt.Errorf("%w: %s", err, strings.Replace(reasons[reason], "{sequence}", s.Names.Table("messages")+"_id_seq", 1))
 }

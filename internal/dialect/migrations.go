@@ -63,6 +63,31 @@ func (s *Statements) migrations(change func(number, text string) string) (fs.FS,
 	return filled, nil
 }
 
+// Functions returns the statements that make the functions of the migrations anew, one process at a
+// time. Their bodies name the tables, so they do not follow when a schema is renamed or copied.
+func (s *Statements) Functions() (string, error) {
+	files, err := s.PlainMigrations()
+	if err != nil {
+		return "", err
+	}
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return "", err
+	}
+	script := []string{"SELECT pg_advisory_xact_lock(hashtext('" + s.Names.Table("remove") + "'));\n"}
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", err
+		}
+		for _, begun := range strings.Split(string(text), "-- +goose StatementBegin\n")[1:] {
+			function, _, _ := strings.Cut(begun, "-- +goose StatementEnd")
+			script = append(script, function)
+		}
+	}
+	return strings.Join(script, ""), nil
+}
+
 // MigrationText removes the annotations for goose from a migration, so that plain SQL remains.
 func MigrationText(file string) string {
 	lines := strings.Split(file, "\n")

@@ -61,7 +61,12 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 	s.UnfitTables = `
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')),
-       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('{lanes}') AND attname = 'expires_at' AND NOT attisdropped), '')`
+       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('{lanes}') AND attname = 'expires_at' AND NOT attisdropped),
+       (SELECT CASE
+		WHEN to_regclass(substring(p.prosrc FROM 'FROM ([^ ]*waiting) ')) IS DISTINCT FROM to_regclass('{waiting}') THEN 'functions'
+		WHEN NOT has_function_privilege(p.oid, 'EXECUTE') THEN 'execute' END AS reason
+	FROM (VALUES ('{remove}'), ('{due}'), ('{stuck}')) AS f(name) LEFT JOIN pg_proc p ON p.oid = to_regproc(f.name)
+	WHERE to_regclass('{waiting}') IS NOT NULL ORDER BY reason DESC NULLS LAST LIMIT 1), '')`
 	s.Behind = behind
 	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted

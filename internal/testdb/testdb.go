@@ -176,6 +176,14 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 // bodies of functions.
 func (d *Database) RunScript(tb testing.TB, text string) {
 	tb.Helper()
+	for _, statement := range ScriptStatements(tb, text) {
+		d.Exec(tb, statement)
+	}
+}
+
+// ScriptStatements returns the statements of a script.
+func ScriptStatements(tb testing.TB, text string) (all []string) {
+	tb.Helper()
 	var statement strings.Builder
 	body := false // of a function, which has semicolons of its own
 	for line := range strings.Lines(text) {
@@ -187,11 +195,12 @@ func (d *Database) RunScript(tb testing.TB, text string) {
 			body = !body
 		}
 		if before, ended := strings.CutSuffix(strings.TrimSpace(statement.String()), ";"); ended && !body {
-			d.Exec(tb, before)
+			all = append(all, before)
 			statement.Reset()
 		}
 	}
 	require.Empty(tb, strings.TrimSpace(statement.String()))
+	return all
 }
 
 // Exec runs statements of a test.

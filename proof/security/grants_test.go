@@ -62,7 +62,7 @@ func grants(t *testing.T, role string) []string {
 // foreign finds what a database does not have.
 var foreign = map[postbox.Dialect]*regexp.Regexp{
 	postbox.PostgreSQL: regexp.MustCompile(` postbox_writers `),
-	postbox.MySQL:      regexp.MustCompile(` SEQUENCE | postbox_waiting `),
+	postbox.MySQL:      regexp.MustCompile(` SEQUENCE | FUNCTION | postbox_waiting `),
 }
 
 // to finds the role in a statement.

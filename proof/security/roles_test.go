@@ -64,6 +64,10 @@ type play struct {
 func (p *play) migrate(t *testing.T) {
 	t.Helper()
 	db := p.migrator(t)
+	if p.database.Dialect == postbox.PostgreSQL { // as an administrator may have set it
+		_, err := db.ExecContext(t.Context(), "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+		require.NoError(t, err)
+	}
 	for range 2 { // the second finds nothing to do
 		require.NoError(t, postbox.Migrate(t.Context(), p.database.On(db)))
 	}

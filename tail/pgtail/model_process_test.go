@@ -121,7 +121,7 @@ func (p *modelProcess) stop() {
 	select {
 	case err := <-p.ended:
 		p.leave()
-		_ = p.db.Close() // an error if the model has cut one of its connections
+		_ = p.db.Close()          // an error if the model has cut one of its connections
 		if !p.judge.isKilled(p) { // by a message, meanwhile
 			require.NoError(p, err, p.name)
 		}

@@ -114,7 +114,12 @@ WHERE spool = $3 AND name = $4 AND slot IN (SELECT unnest($5::bigint[]) AS n) AN
 
 -- UnfitTables
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')),
-       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('postbox_lanes') AND attname = 'expires_at' AND NOT attisdropped), '')
+       (SELECT 'earlier' FROM pg_attribute WHERE attrelid = to_regclass('postbox_lanes') AND attname = 'expires_at' AND NOT attisdropped),
+       (SELECT CASE
+		WHEN to_regclass(substring(p.prosrc FROM 'FROM ([^ ]*waiting) ')) IS DISTINCT FROM to_regclass('postbox_waiting') THEN 'functions'
+		WHEN NOT has_function_privilege(p.oid, 'EXECUTE') THEN 'execute' END AS reason
+	FROM (VALUES ('postbox_remove'), ('postbox_due'), ('postbox_stuck')) AS f(name) LEFT JOIN pg_proc p ON p.oid = to_regproc(f.name)
+	WHERE to_regclass('postbox_waiting') IS NOT NULL ORDER BY reason DESC NULLS LAST LIMIT 1), '')
 
 -- Behind
 SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (

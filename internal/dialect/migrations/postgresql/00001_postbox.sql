@@ -101,8 +101,8 @@ CREATE INDEX {prefix}waiting_retrying ON {waiting} (spool, key_hash, id) WHERE s
 INSERT INTO {messages} (id, spool, state, lane, available_at, created_at, topic, message_id, metadata)
 SELECT n, 0, 0, 0, 0, 0, '', '', decode(repeat('00', 1950), 'hex') FROM generate_series(-512, -1) AS n;
 INSERT INTO {waiting} (id, spool, state, lane, available_at, created_at, topic, message_id, metadata)
-SELECT id, spool, 1, lane, available_at, created_at, topic, message_id, metadata FROM {messages};
-DELETE FROM {messages};
+SELECT id, spool, 1, lane, available_at, created_at, topic, message_id, metadata FROM {messages} WHERE id < 0;
+DELETE FROM {messages} WHERE id < 0;
 
 -- One row a failed attempt. The subject is a stored message or an inbox's claim, as the code
 -- encodes it.

@@ -1,9 +1,9 @@
 // Package dialect contains the SQL text of Postbox. It executes only what recognises a server and
 // checks that it fits.
 //
-// Statements are written with ? for each argument and {name} for each table. Both are replaced
-// once, when a [Statements] is made. common.go contains the statements that all databases share.
-// Each database's own file contains its clock, its migrations and the statements in which it
+// Statements are written with ? or :name for each argument and {name} for each table. All are
+// replaced once, when a [Statements] is made. common.go contains the statements that all databases
+// share. Each database's own file contains its clock, its migrations and the statements in which it
 // differs. Times are microseconds since 1970 in UTC, as integers, on every database: no driver
 // setting, session time zone or summer time can change their meaning.
 package dialect

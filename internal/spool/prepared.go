@@ -68,7 +68,7 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	if p == nil {
 		return db.ExecContext(ctx, query.Text, query.Args...)
 	}
-	stmt, err := p.Get(ctx, query.Text)
+	stmt, err := p.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
 		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
 	}
-	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...)
+	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with tx
 	if err != nil && !dialect.Coded(err) {
 		// The error does not come from the server. It may come from database/sql, because the
 		// transaction belongs to another handle on the database, where the statement is not

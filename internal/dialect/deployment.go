@@ -30,18 +30,18 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 ) error {
 	var stored string
 	if err := db.QueryRowContext(ctx, s.Deployment).Scan(&stored); err != nil {
-		return fmt.Errorf("read the deployment of tables %q: %w", s.Names.Table("*"), err)
+		return fmt.Errorf("read the deployment of tables %s: %w", s.Names.Table("*"), err)
 	}
 	configured := s.Names.Deployment
 	switch stored {
 	case configured:
 		return nil
 	case "":
-		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once, "+
+		return fmt.Errorf("%w: tables %s have no name and the configuration names %q: call postbox.Migrate with this name once, "+
 			"or, if another tool migrates the tables, insert the name as docs/security.md says",
 			ErrDeployment, s.Names.Table("*"), configured)
 	default:
-		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send the messages that wait there; "+
+		return fmt.Errorf("%w: tables %s are those of %q and the configuration names %q: if this is a copy of that database, it must not send the messages that wait there; "+
 			"docs/security.md says how to take a copy over, and otherwise set Deployment to %q",
 			ErrDeployment, s.Names.Table("*"), stored, configured, stored)
 	}

@@ -23,47 +23,71 @@ type start struct {
 	err     error
 }
 
-// countStart counts the start of a suspect before it is handed out. It reports false if the lane
-// was lost, or if a trigger of the user keeps the row unchanged.
-func (g *crashGuard) countStart(ctx context.Context, m *spool.Message) (bool, error) {
-	if !m.Exposed && !m.Suspect() {
+// countBatch counts the starts of the suspects of a batch at once, before any of them is handed
+// out: each one by itself would cost round trips. What is not handed out then is taken back.
+func (g *crashGuard) countBatch(ctx context.Context, batch []*schedule.Entry) map[*spool.Message]*start {
+	var starts []*start
+	byMessage := map[*spool.Message]*start{}
+	for _, e := range batch {
+		if m := e.Message; m.Doomed == nil && (m.Exposed || m.Suspect()) {
+			s := &start{message: m}
+			starts, byMessage[m] = append(starts, s), s
+		}
+	}
+	if len(starts) > 0 {
+		g.countInGroup(ctx, starts)
+	}
+	return byMessage
+}
+
+// countStart says whether the start of a message of a batch is counted, or need not be. What could
+// not be counted with others is counted alone. It reports false if the lane was lost, or if a
+// trigger of the user keeps the row unchanged.
+func (g *crashGuard) countStart(ctx context.Context, s *start) (bool, error) {
+	if s == nil {
 		return true, nil
 	}
-	s := &start{message: m}
-	g.countInGroup(ctx, s)
 	if s.alone {
-		s.counted, s.err = g.countAlone(ctx, m)
+		s.counted, s.err = g.countAlone(ctx, s.message)
+		s.note()
 	}
-	m.Counted = s.counted
-	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // with an unknown commit the start may be counted
-		m.Started = 1
-	}
+	s.message.Counted = s.counted
 	return s.counted, s.err
 }
 
-// countInGroup returns when s has been counted, or the try has failed. The worker that gets the
-// lock first counts for all that wait.
-func (g *crashGuard) countInGroup(ctx context.Context, s *start) {
+// note tells the message that its start is counted, as it may be with an unknown commit.
+func (s *start) note() {
+	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) {
+		s.message.Started = 1
+	}
+}
+
+// countInGroup returns when these have been counted, or the try has failed. The worker that gets
+// the lock first counts for all that wait.
+func (g *crashGuard) countInGroup(ctx context.Context, mine []*start) {
 	g.mu.Lock()
-	g.waiting = append(g.waiting, s)
+	g.waiting = append(g.waiting, mine...)
 	g.mu.Unlock()
 
 	g.counting.Lock()
 	defer g.counting.Unlock()
-	if s.tried {
+	if mine[0].tried {
 		return
 	}
 	g.mu.Lock()
 	group := g.waiting
 	g.waiting = nil
 	g.mu.Unlock()
-	counted, err := g.countTogether(ctx, group)
-	for _, s := range group {
-		s.tried, s.counted = true, counted[s.message.Ref.ID]
-		if errors.Is(err, postbox.ErrCommitUnknown) {
-			s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
-		} else {
-			s.alone = !s.counted
+	for part := range slices.Chunk(group, maxSettle) {
+		counted, err := g.countTogether(ctx, part)
+		for _, s := range part {
+			s.tried, s.counted = true, counted[s.message.Ref.ID]
+			if errors.Is(err, postbox.ErrCommitUnknown) {
+				s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
+			} else {
+				s.alone = !s.counted
+			}
+			s.note()
 		}
 	}
 }

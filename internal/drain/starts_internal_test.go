@@ -63,7 +63,7 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.d.crashGuard.counting.Lock()
 	for i, m := range c.suspects {
 		workers.Go(func() {
-			ok, err := c.d.crashGuard.countStart(context.WithoutCancel(c.Context()), m)
+			ok, err := c.countOne(context.WithoutCancel(c.Context()), m)
 			if err != nil && !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 				c.Error(err)
 			}
@@ -77,6 +77,11 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	}, time.Minute, time.Millisecond)
 	c.d.crashGuard.counting.Unlock()
 	return results, workers.Wait
+}
+
+// countOne counts a message as a worker does.
+func (c *counter) countOne(ctx context.Context, m *spool.Message) (bool, error) {
+	return c.d.crashGuard.countStart(ctx, c.d.crashGuard.countBatch(ctx, []*schedule.Entry{schedule.NewEntry(m)})[m])
 }
 
 // starts is how many messages have been started once; none may have been twice.
@@ -96,6 +101,30 @@ func TestStarts_F5_counts_each_waiting_message_once(t *testing.T) {
 		require.Equal(t, counted, c.starts())
 		for _, m := range c.suspects {
 			require.Equal(t, 1, m.Started)
+		}
+	})
+}
+
+// After a crash each message of a backlog is a suspect. One round trip for each would slow a batch
+// down more than its handler does.
+func TestStarts_G8_a_batch_of_suspects_is_counted_at_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		far, distance := database.OpenDistant(t)
+		near := c.d.db
+		c.d.db = far
+		defer func() { c.d.db = near }()
+		batch := make([]*schedule.Entry, len(c.suspects))
+		for i, m := range c.suspects {
+			batch[i] = schedule.NewEntry(m)
+		}
+		c.d.workers.handle(t.Context(), batch, make([]spool.Outcome, len(batch)))
+		require.Less(t, distance.Trips(), counted)
+		require.Equal(t, counted, c.starts())
+		for _, m := range c.suspects {
+			require.Equal(t, 1, m.Started)
+			require.True(t, m.Counted)
 		}
 	})
 }
@@ -150,7 +179,7 @@ func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 		require.Zero(t, c.suspects[7].Started)
 		require.Equal(t, counted-1, c.starts())
 		require.NoError(t, tx.Rollback())
-		again, err := c.d.crashGuard.countStart(t.Context(), c.suspects[7])
+		again, err := c.countOne(t.Context(), c.suspects[7])
 		require.NoError(t, err)
 		require.True(t, again)
 		require.Equal(t, counted, c.starts())

@@ -101,13 +101,14 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 // took the lane.
 func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
+	starts := w.crashGuard.countBatch(ctx, batch)
 	closed := spool.ClosedKeys{} // with a message that is neither handed out nor done
 	for i, e := range batch {
 		if closed.Has(e.Message) {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		outcome, is := w.prepare(ctx, e.Message)
+		outcome, is := w.prepare(ctx, e.Message, starts[e.Message])
 		if is {
 			fit = append(fit, e.Message)
 			continue
@@ -138,11 +139,11 @@ func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 	}
 }
 
-// prepare counts the start of a suspect before it loads the payload, because a large payload may be
-// the reason of the crash.
-func (w *workers) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
+// prepare needs the start of a suspect counted before it loads the payload, because a large payload
+// may be the reason of the crash.
+func (w *workers) prepare(ctx context.Context, m *spool.Message, s *start) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
-		if counted, err := w.crashGuard.countStart(ctx, m); !counted {
+		if counted, err := w.crashGuard.countStart(ctx, s); !counted {
 			locked := errors.Is(err, spool.ErrRowLocked)
 			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
 		}

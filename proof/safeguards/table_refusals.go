@@ -105,8 +105,8 @@ var ofRefusals = []safeguard{
 		name: "a start that was not counted is not taken back", guarantees: "F5",
 		edits: []edit{{
 			file: "internal/drain/starts.go",
-			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // with an unknown",
-			to:   "	if s.counted || s.err != nil { // with an unknown",
+			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) {\n",
+			to:   "	if s.counted || s.err != nil {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},

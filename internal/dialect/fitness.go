@@ -230,7 +230,7 @@ var reasons = map[string]string{
 	"earlier": "its tables are of a state from before the first release, which this version cannot use: drop the tables of Postbox, " +
 		"or give these tables another Prefix, and call postbox.Migrate",
 	"functions": "the functions of these tables are missing, or work on the tables of another schema, as after ALTER SCHEMA … RENAME or a restore: " +
-		"call postbox.Migrate as the owner of the tables, which makes them anew",
+		"call postbox.Migrate with the same Schema, as the owner of the tables, which makes them anew",
 	"execute": "this role may not execute the functions of these tables: GRANT EXECUTE ON FUNCTION, see docs/security.md",
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
 		"ALTER SEQUENCE {sequence} CACHE 1, then restart all producers, since their sessions use up the ids that they have taken in advance, " +

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // ofRefusals are those that rest on what the database has really done, where it reports no error.
 var ofRefusals = []safeguard{
 	{
@@ -109,5 +111,32 @@ var ofRefusals = []safeguard{
 			to:   "	if s.counted || s.err != nil {\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
+	},
+	{
+		name: "functions that work on other tables are refused", guarantees: "G1 G4",
+		edits: []edit{{
+			file: "internal/dialect/postgres.go",
+			from: "to_regclass('{waiting}') THEN 'functions'",
+			to:   "to_regclass('{waiting}') THEN ''",
+		}},
+		packages: []string{strings.TrimSuffix(module, "/")}, tests: "mends_functions",
+	},
+	{
+		name: "the SQL of the migrations deletes its own rows alone", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/migrations/postgresql/00001_postbox.sql",
+			from: "DELETE FROM {messages} WHERE id < 0;",
+			to:   "DELETE FROM {messages};",
+		}},
+		packages: []string{strings.TrimSuffix(module, "/")}, tests: "a_second_run_keeps",
+	},
+	{
+		name: "the suspects of a batch are counted at once", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/drain/starts.go",
+			from: "slices.Chunk(group, maxSettle)",
+			to:   "slices.Chunk(group, 1)",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "batch_of_suspects",
 	},
 }

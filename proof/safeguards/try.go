@@ -67,7 +67,7 @@ func (s safeguard) test(ctx context.Context, folder, overlay string, output io.W
 // packageFolder returns where a package is. Go runs there, so it takes the module that the package
 // belongs to.
 func packageFolder(root, path string) string {
-	return filepath.Join(root, strings.TrimPrefix(path, module))
+	return filepath.Join(root, strings.TrimPrefix(path+"/", module))
 }
 
 // failures reads what `go test -json` prints, and returns the tests that failed, by their first

@@ -37,8 +37,8 @@ type turn struct {
 }
 
 // Defer stores a message in a queue, once, for a subscriber. A message without a UUID is stored
-// under the key's message id. Delays set with Watermill's components/delay are applied. A delay that
-// cannot be read is a [postbox.Permanent] error.
+// under the key's message id. Delays set with Watermill's components/delay are applied. A delay
+// that cannot be read is a [postbox.Permanent] error.
 func (s *memoryStore) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
 	if err := spool.CheckQueue(queue); err != nil {
 		return false, fmt.Errorf("memory: defer message: %w", err)

@@ -13,8 +13,8 @@ import (
 )
 
 // memorySubscriber gives the messages of a store's queues to handlers. It is a subscriber like any
-// other of Watermill. Messages with the same ordering key are handled one after the other, oldest first;
-// all others run concurrently. Ack means done, Nack means another attempt after a pause, and
+// other of Watermill. Messages with the same ordering key are handled one after the other, oldest
+// first; all others run concurrently. Ack means done, Nack means another attempt after a pause, and
 // queue.Fail says why. Several subscriptions to one queue share its messages.
 type memorySubscriber struct {
 	store *memoryStore

@@ -70,7 +70,7 @@ func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 }
 
 // After an outage, messages have waited for long when a forwarder starts, and its cleaner looks
-// before it is a member. Nobody should be called for that.
+// before it is a member. That must not be logged as an error.
 func TestCleaner_lets_the_forwarder_beside_it_join_before_it_looks(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -215,7 +215,7 @@ func (d *Drainer) tryToStop(live context.Context, works ...func(context.Context)
 	err := d.inTurn(live, works)
 	switch {
 	case err == nil:
-		d.trouble = trouble{} // nobody has tried whether what failed before works again
+		d.trouble = trouble{} // a stop does not show that reads work again
 	case d.forGood(err) || isClosed(live, d.db):
 		d.notStopped(err)
 		return false

@@ -19,7 +19,8 @@ func newIdle(t *testing.T) *tailed {
 	return w
 }
 
-// becomesIdle lets the drainer become idle. Transactions of other tests keep a mark pending for a while.
+// becomesIdle lets the drainer become idle. Transactions of other tests keep a mark pending for a
+// while.
 func (w *tailed) becomesIdle() {
 	w.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -72,11 +72,10 @@ func resultOf(result any) sql.Result {
 // An inbox records failures in this transaction too. So commit it after an error of the inbox as
 // well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
 //
-// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages
-// can also be published in a transaction of another library, in any way in which that executes a
-// statement (see [Executor]). An inbox and postbox.InTx cannot work in such a transaction, and
-// return [ErrNoTransaction]. The connection of a gorm.DB is a *sql.Tx unless gorm prepares
-// statements.
+// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx, bun and gorm do.
+// Messages can also be published in a transaction of another library, in any way in which that
+// executes a statement (see [Executor]). An inbox and postbox.InTx cannot work in such a
+// transaction, and return [ErrNoTransaction].
 //
 // If tx is nil, of whatever type, the new context carries no transaction, even if ctx does: a
 // Publisher returns [ErrNoTransaction], and an inbox or postbox.InTx opens a transaction of its

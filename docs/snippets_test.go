@@ -14,8 +14,12 @@ import (
 // example or a test.
 func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 	t.Parallel()
-	sources, err := filepath.Glob("examples/migrate-*/*.go")
-	require.NoError(t, err)
+	var sources []string
+	for _, pattern := range []string{"examples/migrate-*/*.go", "proof/transactions/*.go"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		sources = append(sources, found...)
+	}
 	var compiled strings.Builder
 	for _, source := range append(sources, "readme_example_test.go", "forwarder/silent_test.go") {
 		text, err := os.ReadFile(source) //nolint:gosec // found by this test
@@ -23,7 +27,7 @@ func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 		compiled.WriteString(withoutIndentation(string(text)) + "\n")
 	}
 	var guides []byte
-	for _, page := range []string{"docs/adopt.md", "docs/databases.md"} {
+	for _, page := range []string{"docs/adopt.md", "docs/databases.md", "docs/transactions.md"} {
 		guide, err := os.ReadFile(page) //nolint:gosec // of this repository
 		require.NoError(t, err)
 		guides = append(guides, guide...)

@@ -24,6 +24,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/proof/transactions/ent"
 )
 
 // transaction is one that a library has begun.
@@ -76,14 +77,26 @@ var libraries = map[string]func(t *testing.T, database *testdb.Database) transac
 			commit: tx.Commit, rollback: tx.Rollback,
 		}
 	},
-	"ent": func(t *testing.T, database *testdb.Database) transaction {
+	"the driver of ent": func(t *testing.T, database *testdb.Database) transaction {
 		t.Helper()
 		tx, err := entsql.OpenDB(dialect.Postgres, database.DB).Tx(t.Context())
 		require.NoError(t, err)
-		// What the generated Tx.ExecContext does, with the feature sql/execquery.
 		return transaction{
 			tx:     tx.(*entsql.Tx),
 			insert: func(ctx context.Context, text string) error { return tx.Exec(ctx, insert, []any{text}, nil) },
+			commit: tx.Commit, rollback: tx.Rollback,
+		}
+	},
+	"ent, generated": func(t *testing.T, database *testdb.Database) transaction {
+		t.Helper()
+		tx, err := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, database.DB))).Tx(t.Context())
+		require.NoError(t, err)
+		return transaction{
+			tx: tx,
+			insert: func(ctx context.Context, text string) error {
+				_, err := tx.ExecContext(ctx, insert, text)
+				return err
+			},
 			commit: tx.Commit, rollback: tx.Rollback,
 		}
 	},
@@ -224,6 +237,30 @@ func (b broker) Publish(_ string, messages ...*message.Message) error {
 }
 
 func (broker) Close() error { return nil }
+
+// InTx joins a transaction of a library that embeds a *sql.Tx, and refuses to work beside others.
+func TestTransactions_G1_InTx_joins_or_refuses_those_of_other_libraries(t *testing.T) {
+	t.Parallel()
+	for name, begin := range libraries {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testdb.Postgres(t)
+			database.Exec(t, "CREATE TABLE business (text VARCHAR(20) NOT NULL)")
+			opened := begin(t, database)
+			err := postbox.InTx(postbox.ContextWithTx(t.Context(), opened.tx), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, insert, "1")
+				return err
+			})
+			if name == "pgx" || name == "ent without a feature" || name == "ent, generated" {
+				require.ErrorIs(t, err, postbox.ErrNoTransaction)
+			} else {
+				require.NoError(t, err)
+			}
+			require.NoError(t, opened.rollback())
+			require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM business"))
+		})
+	}
+}
 
 // A pool of a library stands where the transaction should be: each message would be committed by
 // itself.

@@ -1,0 +1,165 @@
+package transactions_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
+	"github.com/postbox-go/watermill-postbox/router"
+)
+
+// OrderPlaced is an event.
+type OrderPlaced struct{ OrderID string }
+
+// shop is a service that works with a library. docs/transactions.md shows parts of these methods.
+type shop interface {
+	// place stores an order in a transaction of the library, and publishes in it.
+	place(ctx context.Context, bus eventBus, id string) error
+	// pay stores a payment in a transaction of Postbox.
+	pay(ctx context.Context, tx *sql.Tx, id string) error
+}
+
+type eventBus interface {
+	Publish(ctx context.Context, event any) error
+}
+
+// shops open the database once, with a library, and return the *sql.DB for Postbox too.
+var shops = map[string]func(t *testing.T, database *testdb.Database) (shop, *sql.DB){
+	"database/sql":                  openPlain,
+	"gorm":                          openGorm(false),
+	"gorm with prepared statements": openGorm(true),
+	"bun":                           openBun,
+	"bun with a resolver":           openBunWithResolver,
+	"ent":                           openEnt,
+	"sqlx":                          openSqlx,
+	"sqlc":                          openSqlc,
+	"pgx through database/sql":      openPgx,
+}
+
+func eachShop(t *testing.T, test func(t *testing.T, database *testdb.Database, shop shop, db *sql.DB)) {
+	t.Helper()
+	for name, open := range shops {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testdb.Postgres(t).Migrate(t)
+			database.RunScript(t, "CREATE TABLE orders (id text PRIMARY KEY);\n"+
+				"CREATE TABLE payments (id bigserial PRIMARY KEY, order_id text NOT NULL, payment_refunds bigint REFERENCES payments);")
+			shop, db := open(t, database)
+			test(t, database, shop, db)
+		})
+	}
+}
+
+// An order and its event are there together or not at all.
+func TestShops_G1_publish_in_the_transaction_of_the_library(t *testing.T) {
+	t.Parallel()
+	eachShop(t, func(t *testing.T, database *testdb.Database, shop shop, db *sql.DB) {
+		t.Helper()
+		outbox, err := forwarder.NewPublisher(database.On(db), forwarder.PublisherConfig{}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, outbox.Close()) })
+		bus, err := cqrs.NewEventBusWithConfig(outbox, cqrs.EventBusConfig{
+			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
+			Marshaler:            cqrs.JSONMarshaler{},
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, shop.place(t.Context(), failing{bus}, "1"), errPlanned)
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM orders"))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+		require.NoError(t, shop.place(t.Context(), bus, "1"))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM orders"))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	})
+}
+
+var errPlanned = errors.New("planned")
+
+// failing publishes, and then fails.
+type failing struct{ eventBus }
+
+func (f failing) Publish(ctx context.Context, event any) error {
+	return errors.Join(f.eventBus.Publish(ctx, event), errPlanned)
+}
+
+// A handler writes with the library in the transaction of an inbox or of a queue, and publishes. It
+// fails at first after all that, and the message comes twice: there is one payment and one answer.
+func TestShops_G4_handle_in_the_transaction_of_Postbox(t *testing.T) {
+	t.Parallel()
+	for way, add := range map[string]func(*router.Router, message.Subscriber, message.HandlerFunc) error{
+		"inbox": func(r *router.Router, broker message.Subscriber, handler message.HandlerFunc) error {
+			_, err := r.AddInboxHandler("payments", "orders", broker, "answers", handler, middleware.InboxConfig{Retry: soon})
+			return err
+		},
+		"queue": func(r *router.Router, broker message.Subscriber, handler message.HandlerFunc) error {
+			_, err := r.AddQueueHandler("payments", "orders", broker, "answers", handler, router.QueueConfig{Worker: queue.Config{Retry: soon}})
+			return err
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			eachShop(t, func(t *testing.T, database *testdb.Database, shop shop, db *sql.DB) {
+				t.Helper()
+				handleTwice(t, database, shop, database.On(db), add)
+			})
+		})
+	}
+}
+
+var soon = postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}
+
+func handleTwice(t *testing.T, database *testdb.Database, shop shop, tables postbox.Database,
+	add func(*router.Router, message.Subscriber, message.HandlerFunc) error,
+) {
+	t.Helper()
+	store, err := inboxstore.New(tables, inboxstore.Config{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	outbox, err := forwarder.NewPublisher(tables, forwarder.PublisherConfig{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, outbox.Close()) })
+	r, err := router.New(nil, router.Config{Store: store, Outbox: outbox}, nil)
+	require.NoError(t, err)
+	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	visible, attempts := 0, 0
+	require.NoError(t, add(r, broker, func(msg *message.Message) ([]*message.Message, error) {
+		tx, found := postbox.TxFromContext(msg.Context())
+		if !found {
+			return nil, postbox.ErrNoTransaction
+		}
+		if err := shop.pay(msg.Context(), tx, string(msg.Payload)); err != nil {
+			return nil, err
+		}
+		visible += database.Count(t, "SELECT COUNT(*) FROM payments") // on another connection
+		if attempts++; attempts == 1 {
+			return nil, errPlanned
+		}
+		return message.Messages{message.NewMessage(postbox.NewMessageID(), nil)}, nil
+	}))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(context.WithoutCancel(t.Context())) }()
+	<-r.Running()
+	for range 2 {
+		require.NoError(t, broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
+	}
+	require.Eventually(t, func() bool { return database.Count(t, "SELECT COUNT(*) FROM payments") > 0 }, time.Minute, testdb.PollPause)
+	require.NoError(t, r.Close())
+	require.NoError(t, <-ended)
+	require.Equal(t, 2, attempts)
+	require.Zero(t, visible, "a write has escaped the transaction")
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM payments"))
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'answers'"))
+}

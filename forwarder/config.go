@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -57,7 +58,7 @@ type Config struct {
 	// ever. Defaults to 30 days.
 	DeadLetterRetention time.Duration
 
-	// Sources are tables of other outboxes to take messages from.
+	// Sources are tables of other outboxes to take messages from: see package sources.
 	Sources []Source
 
 	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot
@@ -71,7 +72,7 @@ type Config struct {
 	postbox.Tuning
 }
 
-func (c *Config) setDefaults(kind postbox.Dialect) {
+func (c *Config) setDefaults() {
 	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
 	c.BatchSize = cmp.Or(c.BatchSize, defaultBatchSize)
 	c.FailuresInRow = cmp.Or(c.FailuresInRow, defaultFailuresInRow)
@@ -87,9 +88,6 @@ func (c *Config) setDefaults(kind postbox.Dialect) {
 	} else {
 		c.Classify = postbox.Classifiers(c.Classify, postbox.ClassifyNetwork)
 	}
-	for i := range c.Sources {
-		c.Sources[i].setDefaults(kind)
-	}
 }
 
 // validate returns all that is wrong with the configuration for a database of that kind.
@@ -103,7 +101,9 @@ func (c Config) validate(kind postbox.Dialect) error {
 		problems = append(problems, fmt.Errorf("Tail: the log of %s cannot be read: leave Tail empty, since only that of PostgreSQL can", kind))
 	}
 	for i, source := range c.Sources {
-		if err := source.validate(kind); err != nil {
+		if given.Nil(source) {
+			problems = append(problems, fmt.Errorf("Sources[%d]: is nil", i))
+		} else if err := source.Check(kind); err != nil {
 			problems = append(problems, fmt.Errorf("Sources[%d]: %w", i, err))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +61,8 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 		return nil, errors.New("forwarder: the publisher is nil")
 	}
 	config.Limits.Topics = maps.Clone(config.Limits.Topics)
-	config.Sources = append([]Source(nil), config.Sources...) // setDefaults must not write into the caller's
-	config.setDefaults(db.Dialect)
+	config.Sources = slices.Clone(config.Sources)
+	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
 	if err := errors.Join(err, config.validate(db.Dialect)); err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
@@ -161,14 +162,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	beside.Go(func() { f.watch(ctx) })
 	for _, source := range f.config.Sources {
-		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.MetadataOrderingKey, f.logger)
-		beside.Go(func() {
-			select {
-			case <-f.drainer.Ready(): // the database can be used
-				transfer.Run(ctx)
-			case <-ctx.Done():
-			}
-		})
+		beside.Go(func() { f.takeOver(ctx, source) })
 	}
 	cleaner := cleanup.New(f.db, f.statements, spool.ProcessName()+" "+postbox.NewMessageID(), cleanup.Config{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,

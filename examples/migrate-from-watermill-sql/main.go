@@ -28,6 +28,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 func main() {
@@ -112,7 +113,7 @@ func (a app) migrate(ctx context.Context) error {
 	// whose rows it moves to the outbox. KeyFrom tells which events must stay in order; without it,
 	// that is all of a topic.
 	fwd, err := forwarder.New(a.tables, a.broker, forwarder.Config{
-		Sources: []forwarder.Source{{
+		Sources: []forwarder.Source{sources.WatermillSQL{
 			Topic: oldTopic, Envelope: true,
 			KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get(customerKey) },
 		}},

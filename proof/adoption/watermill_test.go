@@ -16,6 +16,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 // forwarderTopic is that of Watermill's forwarder, and so names the table.
@@ -78,7 +79,7 @@ func TestAdopt_watermills_forwarder_there_and_back(t *testing.T) {
 		// Step 2: the daemon.
 		stopDaemon()
 		w.place(20, old.publish)
-		config := forwarder.Config{Sources: []forwarder.Source{{Topic: forwarderTopic, Envelope: true, PollMax: tick}}}
+		config := forwarder.Config{Sources: []forwarder.Source{sources.WatermillSQL{Topic: forwarderTopic, Envelope: true, PollMax: tick}}}
 		stopForwarder := w.forward(to, config)
 		w.place(20, old.publish)
 		w.arrived(to, "the source takes over what the old daemon has left, and what old producers write")

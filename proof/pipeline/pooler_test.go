@@ -21,6 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 // pooled are the ways in which docs/poolers.md says to open a database behind a pooler in
@@ -151,7 +152,7 @@ func (b *behindPooler) run(t *testing.T) {
 	t.Helper()
 	fwd, err := forwarder.New(b.db, b, forwarder.Config{
 		Concurrency: 4,
-		Sources: []forwarder.Source{{
+		Sources: []forwarder.Source{sources.WatermillSQL{
 			Topic: "orders", Table: `"` + b.db.Schema + `".watermill_orders`, OffsetsTable: `"` + b.db.Schema + `".watermill_offsets_orders`,
 		}},
 	}, b.logger)

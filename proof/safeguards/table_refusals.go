@@ -20,7 +20,16 @@ var ofRefusals = []safeguard{
 			from: "	if err == nil && stored == 0 {\n",
 			to:   "	if err == nil && stored < 0 {\n",
 		}},
-		packages: []string{module + "internal/drain", module + "inboxstore", module + "forwarder"}, tests: "dead_letter_is_not_stored",
+		packages: []string{module + "internal/drain", module + "inboxstore"}, tests: "dead_letter_is_not_stored",
+	},
+	{
+		name: "a row of a source that is buried leaves a dead letter", guarantees: "G2, G9",
+		edits: []edit{{
+			file: "sources/page.go",
+			from: "		if stored == 0 {\n",
+			to:   "		if stored < 0 {\n",
+		}},
+		packages: []string{module + "sources"}, tests: "dead_letter_is_not_stored",
 	},
 	{
 		name: "what is not removed is not kept in the history", guarantees: "G9",

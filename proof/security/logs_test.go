@@ -22,6 +22,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 // What no line at info level or above may hold, nor a failure record.
@@ -175,7 +176,7 @@ func (f *flows) source(t *testing.T) {
 		msg.Payload = []byte(payload)
 		require.NoError(t, old.Publish("events", msg))
 	}
-	f.forward(t, "taken over", 4, forwarder.Source{Topic: "events", Envelope: true, PollMin: time.Millisecond})
+	f.forward(t, "taken over", 4, sources.WatermillSQL{Topic: "events", Envelope: true, PollMin: time.Millisecond})
 }
 
 // inbox runs handlers that fail, panic and cannot read where a message comes from, in Watermill's

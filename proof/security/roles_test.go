@@ -23,6 +23,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/receipts"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 // Each role does its whole work with the rights that docs/security.md grants it, one after the
@@ -96,7 +97,7 @@ func (p *play) takeOver(t *testing.T) {
 	require.NoError(t, old.Publish("events", message.NewMessage("old", nil)))
 	db := p.as(t, "", "sources", "forwarder", "sources")
 	fwd, err := forwarder.New(p.database.On(db), sink{}, forwarder.Config{
-		Sources: []forwarder.Source{{Topic: "events", PollMin: time.Millisecond}},
+		Sources: []forwarder.Source{sources.WatermillSQL{Topic: "events", PollMin: time.Millisecond}},
 	}, p.logger)
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {

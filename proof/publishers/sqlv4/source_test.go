@@ -17,6 +17,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/sources"
 )
 
 // notes is a broker, and a handler, that notes the ids of what comes.
@@ -105,7 +106,7 @@ func TestSource_takes_over_a_table_of_watermill_sql_v4_and_gives_it_back(t *test
 func forward(t *testing.T, database *testdb.Database, to message.Publisher) (stop func()) {
 	t.Helper()
 	fwd, err := forwarder.New(database.Postbox(), to, forwarder.Config{
-		Sources: []forwarder.Source{{Topic: "orders", PollMax: 20 * time.Millisecond}},
+		Sources: []forwarder.Source{sources.WatermillSQL{Topic: "orders", PollMax: 20 * time.Millisecond}},
 	}, watermill.NopLogger{})
 	require.NoError(t, err)
 	ended := make(chan error, 1)

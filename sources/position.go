@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"cmp"
@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // snapshot is the result of PostgreSQL's pg_current_snapshot: transactions below next had begun,
@@ -62,9 +60,12 @@ func (s *snapshot) runs(transaction int64) bool {
 // The table's rows carry the transaction that wrote them; on MySQL they do not. There, after is the
 // offset up to which the old daemon has forwarded, and each read begins there: InnoDB removes
 // deleted index entries within moments.
-type position dialect.SourceRange
+type position struct {
+	After rowID
+	Late  []rowID
+}
 
-func compareRows(a, b dialect.SourceRow) int {
+func compareRows(a, b rowID) int {
 	if a.Transaction != b.Transaction {
 		return cmp.Compare(a.Transaction, b.Transaction)
 	}
@@ -72,16 +73,16 @@ func compareRows(a, b dialect.SourceRow) int {
 }
 
 // raise returns the position where everything up to floor is known to be gone, late rows included.
-func (p position) raise(floor dialect.SourceRow) position {
+func (p position) raise(floor rowID) position {
 	if compareRows(p.After, floor) < 0 {
 		p.After = floor
 	}
-	var late []dialect.SourceRow
+	var late []rowID
 	for _, l := range p.Late {
 		if l.Transaction > floor.Transaction {
 			late = append(late, l)
 		} else if l.Transaction == floor.Transaction {
-			late = append(late, dialect.SourceRow{Transaction: l.Transaction, Offset: max(l.Offset, floor.Offset)})
+			late = append(late, rowID{Transaction: l.Transaction, Offset: max(l.Offset, floor.Offset)})
 		}
 	}
 	p.Late = late
@@ -90,7 +91,7 @@ func (p position) raise(floor dialect.SourceRow) position {
 
 // lowest is the row up to which everything is gone and no row can appear any more: the next process
 // may start there.
-func (p position) lowest() dialect.SourceRow {
+func (p position) lowest() rowID {
 	if len(p.Late) > 0 {
 		return p.Late[0]
 	}
@@ -100,14 +101,14 @@ func (p position) lowest() dialect.SourceRow {
 // advance returns the position after a read from p. The read took the rows up to last. If it was
 // cut, it took nothing beyond last; otherwise it took all rows. The snapshot is one from before the
 // read, so the read saw all rows of the transactions that had ended by then.
-func (p position) advance(s *snapshot, last *dialect.SourceRow, cut bool) position {
+func (p position) advance(s *snapshot, last *rowID, cut bool) position {
 	if s == nil {
 		return p
 	}
 	if cut && compareRows(*last, p.After) <= 0 {
 		return p.advanceLate(s, *last)
 	}
-	end := dialect.SourceRow{Transaction: s.next, Offset: -1}
+	end := rowID{Transaction: s.next, Offset: -1}
 	if cut && compareRows(*last, end) < 0 {
 		end = *last
 	}
@@ -117,14 +118,14 @@ func (p position) advance(s *snapshot, last *dialect.SourceRow, cut bool) positi
 	}
 	for _, id := range s.running {
 		if id < next.After.Transaction {
-			next.Late = append(next.Late, dialect.SourceRow{Transaction: id, Offset: -1})
+			next.Late = append(next.Late, rowID{Transaction: id, Offset: -1})
 		}
 	}
 	return next
 }
 
 // advanceLate is advance for a read that was cut among late rows.
-func (p position) advanceLate(s *snapshot, last dialect.SourceRow) position {
+func (p position) advanceLate(s *snapshot, last rowID) position {
 	next := position{After: p.After}
 	for _, l := range p.Late {
 		switch {

@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/takeover"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -30,7 +31,7 @@ type oldWorld struct {
 	statements *dialect.Statements
 	schema     wmsql.SchemaAdapter
 	offsets    wmsql.OffsetsAdapter
-	source     Source
+	source     WatermillSQL
 }
 
 // eachOldWorld runs the test on every database that watermill-sql v3 has a schema for.
@@ -42,7 +43,7 @@ func eachOldWorld(t *testing.T, test func(w *oldWorld)) {
 // newOldWorld makes the tables of both.
 func newOldWorld(t *testing.T, database *testdb.Database) *oldWorld {
 	t.Helper()
-	w := &oldWorld{t: t, database: database.Migrate(t), source: Source{Topic: "events", PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
+	w := &oldWorld{t: t, database: database.Migrate(t), source: WatermillSQL{Topic: "events", PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
 	binary := func(string) string { return "BYTEA" }
 	if database.Dialect == postbox.MySQL {
 		binary = func(string) string { return "LONGBLOB" }
@@ -112,7 +113,7 @@ func (w *oldWorld) transfer(db *sql.DB, logger watermill.LoggerAdapter) *transfe
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
-	transfer := newTransfer(db, w.statements, spool.New(w.statements, defaultOutbox), source, postbox.MetadataOrderingKey, logger)
+	transfer := newTransfer(takeover.Outbox{DB: db, Statements: w.statements, Spool: spool.New(w.statements, spool.DefaultOutbox), Logger: logger}, source)
 	w.t.Cleanup(transfer.announcer.Close)
 	return transfer
 }

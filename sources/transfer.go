@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/takeover"
 )
 
 // transferTimeout bounds one transaction. It is far longer than one takes, and ends the wait when a
@@ -24,17 +25,17 @@ const transferTimeout = 30 * time.Second
 // again later.
 type transfer struct {
 	db         *sql.DB
-	statements *dialect.Statements
-	tables     *dialect.SourceStatements
-	broken     error // the reason why there are no tables
+	statements *dialect.Statements // of the outbox
+	tables     *statements         // of the source
 	target     *spool.Spool
-	source     Source
+	source     WatermillSQL
 	decoder    decoder
 	announcer  *spool.Announcer
 	logger     watermill.LoggerAdapter
 
 	// The rest belongs to the goroutine of Run.
-	checked    bool // the table is one that can be read
+	broken     error // the reason why the table can never be read
+	checked    bool  // the table is one that can be read
 	registered bool
 	position   position
 	limit      int           // rows in a page: fewer while they are large
@@ -47,15 +48,13 @@ type transfer struct {
 
 // newTransfer returns a transfer, which does nothing until Run. The source has its defaults and is
 // valid.
-func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool, source Source, orderingKey string,
-	logger watermill.LoggerAdapter,
-) *transfer {
-	tables, err := statements.Source(source.Table, source.OffsetsTable)
+func newTransfer(into takeover.Outbox, source WatermillSQL) *transfer {
 	return &transfer{
-		db: db, statements: statements, tables: tables, broken: err, target: target, source: source,
-		decoder:   decoder{source: source, orderingKey: orderingKey},
-		announcer: spool.NewAnnouncer(target, db, logger),
-		logger:    logger.With(watermill.LogFields{"source": source.Table}),
+		db: into.DB, statements: into.Statements, target: into.Spool, source: source,
+		tables:    statementsFor(into.Statements.Kind, into.Statements.Names, source.Table, source.OffsetsTable),
+		decoder:   decoder{source: source, orderingKey: postbox.MetadataOrderingKey},
+		announcer: spool.NewAnnouncer(into.Spool, into.DB, into.Logger),
+		logger:    into.Logger.With(watermill.LogFields{"source": source.Table}),
 		limit:     source.PageSize, maxBytes: maxPageBytes, more: true, pause: source.PollMin,
 	}
 }
@@ -179,8 +178,8 @@ func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 		}
 		t.checked = true
 	}
-	var stored dialect.SourceRow
-	query := t.tables.Peek(t.source.Table, dialect.SourceRange(t.position))
+	var stored rowID
+	query := t.tables.Peek(t.source.Table, t.position)
 	err = t.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found, &stored.Transaction, &stored.Offset)
 	if errors.Is(err, sql.ErrNoRows) {
 		return true, t.register(ctx)
@@ -195,7 +194,7 @@ func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 
 // register enters the source; a process that comes second finds it there.
 func (t *transfer) register(ctx context.Context) error {
-	if _, err := t.db.ExecContext(ctx, t.tables.Register, t.source.Table); err != nil {
+	if _, err := t.db.ExecContext(ctx, t.tables.register, t.source.Table); err != nil {
 		return fmt.Errorf("register source %s: %w", t.source.Table, err)
 	}
 	t.registered, t.position = true, position{}
@@ -216,7 +215,7 @@ var errOtherGroups = errors.New("other consumer groups read the table")
 
 // group looks for our consumer group, and for others.
 func (t *transfer) group(ctx context.Context) (groupState, error) {
-	rows, err := t.db.QueryContext(ctx, t.tables.Groups, t.source.ConsumerGroup)
+	rows, err := t.db.QueryContext(ctx, t.tables.groups, t.source.ConsumerGroup)
 	if err != nil {
 		if dialect.LacksTable(err) {
 			return noTable, nil

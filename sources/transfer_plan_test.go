@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"context"
@@ -47,8 +47,7 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 	w := newOldWorld(t, testdb.Postgres(t)).initialize()
 	w.database.Exec(t, fmt.Sprintf(`INSERT INTO %s (uuid, payload, metadata, transaction_id)
 		SELECT n, '{}', '{}', (1000 + n / 3)::text::xid8 FROM generate_series(1, %d) AS n`, w.schemaTable(), planRows))
-	tables, err := w.statements.Source(w.schemaTable(), w.offsetsTable())
-	require.NoError(t, err)
+	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
 	require.NoError(t, w.transfer(w.database.DB, nil).register(t.Context()))
 
 	for _, analyzed := range []bool{false, true} {
@@ -58,19 +57,19 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			for name, after := range map[string]int64{"start": 0, "middle": 9_000, "end": 17_600, "beyond": 99_999_999} {
 				what := fmt.Sprintf("%s, %s, analyzed %t", name, mode, analyzed)
-				late := []dialect.SourceRow{{Transaction: 1100, Offset: -1}, {Transaction: 2200, Offset: -1}, {Transaction: 5000, Offset: 12_002}}
-				for _, within := range []dialect.SourceRange{
-					{After: dialect.SourceRow{Transaction: after, Offset: -1}},
-					{After: dialect.SourceRow{Transaction: after, Offset: -1}, Late: late},
+				late := []rowID{{Transaction: 1100, Offset: -1}, {Transaction: 2200, Offset: -1}, {Transaction: 5000, Offset: 12_002}}
+				for _, within := range []position{
+					{After: rowID{Transaction: after, Offset: -1}},
+					{After: rowID{Transaction: after, Offset: -1}, Late: late},
 				} {
 					page := tables.Page(within, planPage)
 					w.requireCheap(page, mode, what+", page")
 					w.requireCheap(tables.Peek(w.schemaTable(), within), mode, what+", peek")
 				}
 			}
-			var rows []dialect.SourceRow
+			var rows []rowID
 			for n := int64(20_001); n <= 20_000+planPage; n++ {
-				rows = append(rows, dialect.SourceRow{Transaction: 1000 + n/3, Offset: n})
+				rows = append(rows, rowID{Transaction: 1000 + n/3, Offset: n})
 			}
 			if analyzed { // without statistics any list may be longer than the table
 				w.requireCheap(tables.Remove(rows), mode, mode+", remove")
@@ -102,12 +101,11 @@ func TestTransfer_F4_an_open_transaction_makes_no_page_more_expensive(t *testing
 		require.Equal(t, planPage, w.step(transfer))
 	}
 	fill()
-	tables, err := w.statements.Source(w.schemaTable(), w.offsetsTable())
-	require.NoError(t, err)
+	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
 	require.NotEmpty(t, transfer.position.Late)
-	w.requireCheap(tables.Page(dialect.SourceRange(transfer.position), planPage), "auto", "page")
+	w.requireCheap(tables.Page(transfer.position, planPage), "auto", "page")
 	w.database.Exec(t, "ANALYZE "+w.schemaTable()) // autovacuum may have done so before, or not
-	w.requireCheap(tables.Page(dialect.SourceRange(transfer.position), planPage), "auto", "page, with statistics")
+	w.requireCheap(tables.Page(transfer.position, planPage), "auto", "page, with statistics")
 	require.NoError(t, late.Commit())
 	require.Equal(t, planPage, w.step(transfer))
 	require.Equal(t, "late", w.movedIDs()[100*planPage])
@@ -165,10 +163,9 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog_mysql(t *testing.T) {
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
 		SELECT a.i, '{}', '{}' FROM n a CROSS JOIN n b WHERE b.i <= %d`, w.schemaTable(), planRows/1000))
 	require.Equal(t, planRows, w.left())
-	tables, err := w.statements.Source(w.schemaTable(), w.offsetsTable())
-	require.NoError(t, err)
+	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
 	require.NoError(t, w.transfer(w.database.DB, nil).register(t.Context()))
-	rows := make([]dialect.SourceRow, planPage)
+	rows := make([]rowID, planPage)
 	for i := range rows {
 		rows[i].Offset = int64(30_000 + i)
 	}
@@ -177,7 +174,7 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog_mysql(t *testing.T) {
 			w.database.Exec(t, "ANALYZE TABLE "+w.schemaTable())
 		}
 		for _, after := range []int64{0, 25_000, 99_999_999} {
-			within := dialect.SourceRange{After: dialect.SourceRow{Offset: after}}
+			within := position{After: rowID{Offset: after}}
 			what := fmt.Sprintf("after %d, analyzed %t", after, analyzed)
 			require.LessOrEqual(t, w.rowsRead(tables.Page(within, planPage)), planPage+5, what)
 			require.LessOrEqual(t, w.rowsRead(tables.Peek(w.schemaTable(), within)), 10, what)

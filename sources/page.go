@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func (p *page) run(ctx context.Context) error {
 			return err
 		}
 	}
-	var last *dialect.SourceRow
+	var last *rowID
 	if len(p.rows) > 0 {
 		last = &p.rows[len(p.rows)-1].id
 	}
@@ -73,9 +73,9 @@ func (p *page) run(ctx context.Context) error {
 }
 
 // lock takes the turn. It returns the stored position and the snapshot in which it was read.
-func (p *page) lock(ctx context.Context) (stored dialect.SourceRow, seen *snapshot, err error) {
+func (p *page) lock(ctx context.Context) (stored rowID, seen *snapshot, err error) {
 	var text string
-	err = p.tx.QueryRowContext(ctx, p.transfer.tables.Lock, p.transfer.source.Table).Scan(&stored.Transaction, &stored.Offset, &text)
+	err = p.tx.QueryRowContext(ctx, p.transfer.tables.lock, p.transfer.source.Table).Scan(&stored.Transaction, &stored.Offset, &text)
 	if errors.Is(err, sql.ErrNoRows) {
 		p.busy = true
 		return stored, nil, nil
@@ -101,13 +101,13 @@ func (p *page) fence(ctx context.Context) error {
 		return nil
 	}
 	if p.group == noGroup {
-		if _, err := p.tx.ExecContext(ctx, tables.AddGroup, source.ConsumerGroup); err != nil {
+		if _, err := p.tx.ExecContext(ctx, tables.addGroup, source.ConsumerGroup); err != nil {
 			return fmt.Errorf("register consumer group %q: %w", source.ConsumerGroup, err)
 		}
 	}
-	var acked dialect.SourceRow
+	var acked rowID
 	var next int64
-	err := p.tx.QueryRowContext(ctx, tables.Fence, source.ConsumerGroup).Scan(&acked.Offset, &acked.Transaction, &next)
+	err := p.tx.QueryRowContext(ctx, tables.fence, source.ConsumerGroup).Scan(&acked.Offset, &acked.Transaction, &next)
 	if errors.Is(err, sql.ErrNoRows) {
 		p.busy, p.held = true, true
 		return nil
@@ -126,7 +126,7 @@ func (p *page) fence(ctx context.Context) error {
 
 // read reads rows until the page has enough of them, or of their bytes.
 func (p *page) read(ctx context.Context) error {
-	query := p.transfer.tables.Page(dialect.SourceRange(p.position), p.transfer.limit)
+	query := p.transfer.tables.Page(p.position, p.transfer.limit)
 	rows, err := p.tx.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return fmt.Errorf("read a page: %w", err)
@@ -205,7 +205,7 @@ func (p *page) letter(dead deadRow, target int64) (dialect.Letter, error) {
 // remove deletes the rows that were read, all or none: the process that deletes a row owns its
 // message.
 func (p *page) remove(ctx context.Context) error {
-	ids := make([]dialect.SourceRow, len(p.rows))
+	ids := make([]rowID, len(p.rows))
 	for i, row := range p.rows {
 		ids[i] = row.id
 	}
@@ -225,7 +225,7 @@ func (p *page) remove(ctx context.Context) error {
 }
 
 // save stores the position from which the next process may start.
-func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
+func (p *page) save(ctx context.Context, stored rowID) error {
 	lowest := p.position.lowest()
 	if lowest == stored {
 		return nil

@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"context"
@@ -20,7 +20,7 @@ var errForeignTable = errors.New("it is not a table of DefaultPostgreSQLSchema o
 // (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) keeps rows that are acked or not
 // due.
 func (t *transfer) checkTable(ctx context.Context) error {
-	rows, err := t.db.QueryContext(ctx, t.tables.Columns)
+	rows, err := t.db.QueryContext(ctx, t.tables.columns)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.source.Table, err)
 	}

@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"cmp"
@@ -14,20 +14,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 func TestSource_defaults(t *testing.T) {
 	t.Parallel()
-	source := Source{Topic: "events"}
+	source := WatermillSQL{Topic: "events"}
 	source.setDefaults(postbox.PostgreSQL)
-	require.Equal(t, Source{
+	require.Equal(t, WatermillSQL{
 		Topic: "events", Table: `"watermill_events"`, OffsetsTable: `"watermill_offsets_events"`, Destination: "events",
 		PageSize: 2000, PollMin: 5 * time.Millisecond, PollMax: time.Second,
 	}, source)
 	require.NoError(t, source.validate(postbox.PostgreSQL))
 
-	enveloped := Source{Topic: "events", Envelope: true}
+	enveloped := WatermillSQL{Topic: "events", Envelope: true}
 	enveloped.setDefaults(postbox.MySQL)
 	require.Equal(t, "`watermill_events`", enveloped.Table)
 	require.Equal(t, "`watermill_offsets_events`", enveloped.OffsetsTable)
@@ -39,17 +38,17 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		dialect postbox.Dialect
-		source  Source
+		source  WatermillSQL
 		want    string
 	}{
-		"SQLite":      {postbox.SQLite, Source{Topic: "events"}, "no schema for SQLite"},
-		"no topic":    {postbox.PostgreSQL, Source{}, "Topic:"},
-		"odd topic":   {postbox.PostgreSQL, Source{Topic: `events"; DROP TABLE x`}, "Topic:"},
-		"both":        {postbox.PostgreSQL, Source{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: set Destination or Envelope"},
-		"destination": {postbox.PostgreSQL, Source{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
-		"page":        {postbox.MySQL, Source{Topic: "events", PageSize: 10_001}, "PageSize:"},
-		"poll":        {postbox.MySQL, Source{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
-		"group":       {postbox.MySQL, Source{Topic: "events", ConsumerGroup: strings.Repeat("x", 256)}, "ConsumerGroup:"},
+		"SQLite":      {postbox.SQLite, WatermillSQL{Topic: "events"}, "no schema for SQLite"},
+		"no topic":    {postbox.PostgreSQL, WatermillSQL{}, "Topic:"},
+		"odd topic":   {postbox.PostgreSQL, WatermillSQL{Topic: `events"; DROP TABLE x`}, "Topic:"},
+		"both":        {postbox.PostgreSQL, WatermillSQL{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: set Destination or Envelope"},
+		"destination": {postbox.PostgreSQL, WatermillSQL{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
+		"page":        {postbox.MySQL, WatermillSQL{Topic: "events", PageSize: 10_001}, "PageSize:"},
+		"poll":        {postbox.MySQL, WatermillSQL{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
+		"group":       {postbox.MySQL, WatermillSQL{Topic: "events", ConsumerGroup: strings.Repeat("x", 256)}, "ConsumerGroup:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +58,7 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 	}
 }
 
-func decoderFor(source Source) decoder {
+func decoderFor(source WatermillSQL) decoder {
 	source.setDefaults(postbox.PostgreSQL)
 	return decoder{source: source, orderingKey: postbox.MetadataOrderingKey}
 }
@@ -69,7 +68,7 @@ func TestDecoder_keys(t *testing.T) {
 	plain := sourceRow{uuid: []byte("1"), payload: []byte(`{}`), metadata: []byte(`{"tenant":"a"}`)}
 	keyed := sourceRow{uuid: []byte("2"), payload: []byte(`{}`), metadata: []byte(`{"partition_key":"k"}`)}
 
-	byDefault := decoderFor(Source{Topic: "events", Destination: "orders"})
+	byDefault := decoderFor(WatermillSQL{Topic: "events", Destination: "orders"})
 	draft, err := byDefault.draft(plain)
 	require.NoError(t, err)
 	require.Equal(t, "orders", draft.Topic)
@@ -79,7 +78,7 @@ func TestDecoder_keys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "k", draft.Key)
 
-	byTenant := decoderFor(Source{Topic: "events", KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get("tenant") }})
+	byTenant := decoderFor(WatermillSQL{Topic: "events", KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get("tenant") }})
 	draft, err = byTenant.draft(plain)
 	require.NoError(t, err)
 	require.Equal(t, "a", draft.Key)
@@ -91,7 +90,7 @@ func TestDecoder_keys(t *testing.T) {
 
 func TestDecoder_envelope(t *testing.T) {
 	t.Parallel()
-	d := decoderFor(Source{Topic: "events", Envelope: true})
+	d := decoderFor(WatermillSQL{Topic: "events", Envelope: true})
 	draft, err := d.draft(sourceRow{uuid: []byte("outer"), metadata: []byte("null"), payload: []byte(
 		`{"destination_topic":"orders","uuid":"inner","payload":"aGVsbG8=","metadata":{"a":"b"}}`)})
 	require.NoError(t, err)
@@ -110,19 +109,19 @@ func TestDecoder_F12_names_what_is_wrong_with_a_row(t *testing.T) {
 	t.Parallel()
 	panicking := func(string, *message.Message) string { panic("no tenant") }
 	for name, test := range map[string]struct {
-		source  Source
+		source  WatermillSQL
 		payload string
 		extra   string
 		want    string
 	}{
-		"metadata":        {Source{}, `{}`, `{"n":1}`, "not a JSON object of strings"},
-		"not JSON":        {Source{Envelope: true}, `hello`, `{}`, "not an envelope"},
-		"another object":  {Source{Envelope: true}, `{"id":1}`, `{}`, "names no destination topic"},
-		"bad base64":      {Source{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "not an envelope"},
-		"long topic":      {Source{Envelope: true}, `{"destination_topic":"` + strings.Repeat("x", 256) + `"}`, `{}`, "256 bytes"},
-		"NUL in a topic":  {Source{Envelope: true}, `{"destination_topic":"a\u0000"}`, `{}`, "NUL"},
-		"KeyFrom panics":  {Source{KeyFrom: panicking}, `{}`, `{}`, "KeyFrom panics: no tenant"},
-		"metadata a list": {Source{}, `{}`, `[]`, "not a JSON object of strings"},
+		"metadata":        {WatermillSQL{}, `{}`, `{"n":1}`, "not a JSON object of strings"},
+		"not JSON":        {WatermillSQL{Envelope: true}, `hello`, `{}`, "not an envelope"},
+		"another object":  {WatermillSQL{Envelope: true}, `{"id":1}`, `{}`, "names no destination topic"},
+		"bad base64":      {WatermillSQL{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "not an envelope"},
+		"long topic":      {WatermillSQL{Envelope: true}, `{"destination_topic":"` + strings.Repeat("x", 256) + `"}`, `{}`, "256 bytes"},
+		"NUL in a topic":  {WatermillSQL{Envelope: true}, `{"destination_topic":"a\u0000"}`, `{}`, "NUL"},
+		"KeyFrom panics":  {WatermillSQL{KeyFrom: panicking}, `{}`, `{}`, "KeyFrom panics: no tenant"},
+		"metadata a list": {WatermillSQL{}, `{}`, `[]`, "not a JSON object of strings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,11 +195,11 @@ func (m *model) work(steps int) {
 }
 
 // page is what the page statement reads.
-func (m *model) page(p position, gone map[dialect.SourceRow]bool, limit int) (rows []dialect.SourceRow) {
+func (m *model) page(p position, gone map[rowID]bool, limit int) (rows []rowID) {
 	for _, tx := range m.all {
 		for offset := range tx.rows {
-			row := dialect.SourceRow{Transaction: tx.id, Offset: offset}
-			late := slices.ContainsFunc(p.Late, func(l dialect.SourceRow) bool { return l.Transaction == tx.id && offset > l.Offset })
+			row := rowID{Transaction: tx.id, Offset: offset}
+			late := slices.ContainsFunc(p.Late, func(l rowID) bool { return l.Transaction == tx.id && offset > l.Offset })
 			if !tx.open && !tx.aborted && !gone[row] && (late || compareRows(row, p.After) > 0) {
 				rows = append(rows, row)
 			}
@@ -218,8 +217,8 @@ func TestPosition_G3_reads_every_row_in_causal_order(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same numbers each time are wanted
 		m := &model{random: random, next: 3}
-		gone, turn := map[dialect.SourceRow]bool{}, map[dialect.SourceRow]int{}
-		var stored dialect.SourceRow
+		gone, turn := map[rowID]bool{}, map[rowID]int{}
+		var stored rowID
 		positions := [2]position{}
 		for step := range 80 {
 			m.work(random.IntN(4))
@@ -239,7 +238,7 @@ func TestPosition_G3_reads_every_row_in_causal_order(t *testing.T) {
 			limit := 1 + random.IntN(6)
 			before := positions[who].raise(stored)
 			rows := m.page(before, gone, limit)
-			var last *dialect.SourceRow
+			var last *rowID
 			for i := range rows {
 				require.False(t, gone[rows[i]])
 				gone[rows[i]] = true
@@ -266,13 +265,13 @@ func TestPosition_G3_reads_every_row_in_causal_order(t *testing.T) {
 	}
 }
 
-func (m *model) check(t *testing.T, turn map[dialect.SourceRow]int, what string) {
+func (m *model) check(t *testing.T, turn map[rowID]int, what string) {
 	t.Helper()
 	last := map[int64]int{}
 	first := map[int64]int{}
 	for _, tx := range m.all {
 		for offset := range tx.rows {
-			at, found := turn[dialect.SourceRow{Transaction: tx.id, Offset: offset}]
+			at, found := turn[rowID{Transaction: tx.id, Offset: offset}]
 			if tx.open || tx.aborted {
 				require.False(t, found, what)
 				continue

@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -312,7 +313,7 @@ func TestTransfer_wakes_the_drainer(t *testing.T) {
 	w.initialize()
 	w.publish(w.database.DB, ids("m", 0, 100)...)
 	published := &oldBroker{}
-	fwd, err := New(w.database.Postbox(), published, Config{Sources: []Source{w.source}}, nil)
+	fwd, err := forwarder.New(w.database.Postbox(), published, forwarder.Config{Sources: []forwarder.Source{w.source}}, nil)
 	require.NoError(t, err)
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -1,4 +1,4 @@
-package forwarder
+package sources
 
 import (
 	"encoding/binary"
@@ -9,18 +9,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // sourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a
-// [Source], if that could not be read.
+// [WatermillSQL], if that could not be read.
 const sourceMetadata = "postbox_source_metadata"
 
 // sourceRow is a row as watermill-sql wrote it.
 type sourceRow struct {
-	id                      dialect.SourceRow
+	id                      rowID
 	uuid, payload, metadata []byte
 }
 
@@ -36,7 +35,7 @@ type envelope struct {
 
 // decoder turns rows of a source into messages.
 type decoder struct {
-	source      Source
+	source      WatermillSQL
 	orderingKey string
 }
 

@@ -36,7 +36,7 @@ func (lim *limiter) takeFromLimits(ctx context.Context) error {
 	if at.IsZero() || at.After(asked) || !lim.lease.joined {
 		return nil
 	}
-	slots, now, err := lim.readLimits(ctx)
+	slots, now, err := lim.slotsFor(ctx, asks)
 	for name := range slots {
 		if !slices.ContainsFunc(asks, func(a schedule.Ask) bool { return a.Topic == name }) {
 			asks = append(asks, schedule.Ask{Topic: name}) // a limit that is gone
@@ -53,6 +53,19 @@ func (lim *limiter) takeFromLimits(ctx context.Context) error {
 	}
 	lim.scheduler.Grant(asks, asked)
 	return nil
+}
+
+// slotsFor reads the limits. Slots that these ask for, and that have no row yet, are added first.
+func (lim *limiter) slotsFor(ctx context.Context, asks []schedule.Ask) (slots map[string][]dialect.Slot, now int64, err error) {
+	slots, now, err = lim.readLimits(ctx)
+	for _, a := range asks {
+		if absent := absentSlots(a, slots[a.Topic]); err == nil && len(absent) > 0 {
+			if _, err = lim.changeLimits(ctx, lim.spool.Statements.AddSlots(lim.limit(a), absent)); err == nil {
+				slots, now, err = lim.readLimits(ctx)
+			}
+		}
+	}
+	return slots, now, err
 }
 
 // readLimits returns the slots of each limit in the order of their numbers, without gaps, and the
@@ -75,12 +88,36 @@ func (lim *limiter) readLimits(ctx context.Context) (slots map[string][]dialect.
 	return slots, now, rows.Err()
 }
 
-// takeFrom asks one limit, whose slots were read at this time of the database. Slots that are not
-// there are added, and read by the next step.
+// limit names the limit that is asked.
+func (lim *limiter) limit(a schedule.Ask) dialect.Limit {
+	return dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}
+}
+
+// absentSlots returns the slots that a limit can be asked for, and that have no row yet.
+func absentSlots(a schedule.Ask, slots []dialect.Slot) (absent []int64) {
+	free := 0
+	for _, slot := range slots {
+		if slot.State == "free" && slot.Number > 0 {
+			free++
+		}
+	}
+	if len(slots) == 0 {
+		absent = append(absent, 0) // the rate
+	}
+	for n := max(len(slots), 1); n <= a.Limit.MaxConcurrent && free < a.Slots; n++ {
+		absent, free = append(absent, int64(n)), free+1
+	}
+	return absent
+}
+
+// takeFrom asks one limit, whose slots were read at this time of the database.
 func (lim *limiter) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
-	limit := dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}
+	if len(slots) == 0 { // another process is adding them
+		return nil
+	}
+	limit := lim.limit(*a)
 	var free, back []dialect.Slot
-	for _, slot := range slots[min(len(slots), 1):] { // behind the rate
+	for _, slot := range slots[1:] { // behind the rate
 		switch {
 		case slot.State == "mine":
 			a.Stored++
@@ -89,15 +126,6 @@ func (lim *limiter) takeFrom(ctx context.Context, a *schedule.Ask, slots []diale
 			}
 		case slot.State == "free" && len(free) < a.Slots && slot.Number <= int64(a.Limit.MaxConcurrent):
 			free = append(free, slot)
-		}
-	}
-	var absent []int64
-	for n := len(slots); n == 0 || n <= a.Limit.MaxConcurrent && len(free)+len(absent) < a.Slots; n++ {
-		absent = append(absent, int64(n))
-	}
-	if len(absent) > 0 {
-		if _, err := lim.changeLimits(ctx, lim.spool.Statements.AddSlots(limit, absent)); err != nil || len(slots) == 0 {
-			return err
 		}
 	}
 	left, err := lim.changeSlots(ctx, limit, nil, newToken(), back)

@@ -126,14 +126,25 @@ func TestDrainer_G11_a_new_limit_begins_at_the_time_of_the_database(t *testing.T
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d := New(database.DB, newOutbox(t, database), nil, Config{Identity: Identity{Holder: "one"}}, watermill.NopLogger{})
 		d.databaseAhead = time.Hour
-		read, now, err := d.limits.readLimits(t.Context())
-		require.NoError(t, err)
 		ask := schedule.Ask{Limit: postbox.Limit{PerSecond: 1}, Most: 1, Least: 1}
+		read, now, err := d.limits.slotsFor(t.Context(), []schedule.Ask{ask})
+		require.NoError(t, err)
 		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
 		require.Zero(t, ask.Tokens)
-		read, now, err = d.limits.readLimits(t.Context())
-		require.NoError(t, err)
 		require.Len(t, read[""], 1)
 		require.WithinDuration(t, time.UnixMicro(now), time.UnixMicro(read[""][0].Token), time.Minute)
+	})
+}
+
+// Slots that are added have no pause before they are taken.
+func TestDrainer_a_new_limit_is_taken_in_the_step_that_adds_it(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		d := New(database.DB, newOutbox(t, database), nil, Config{Identity: Identity{Holder: "one"}}, watermill.NopLogger{})
+		ask := schedule.Ask{Limit: postbox.Limit{MaxConcurrent: 5}, Slots: 3}
+		read, now, err := d.limits.slotsFor(t.Context(), []schedule.Ask{ask})
+		require.NoError(t, err)
+		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
+		require.Equal(t, []int64{1, 2, 3}, ask.Got)
 	})
 }

@@ -74,3 +74,6 @@ func (n Names) replacer(extra ...string) replacer {
 	}
 	return newReplacer(pairs...)
 }
+
+// Fill puts the names of the tables into a text of a package of its own.
+func (s *Statements) Fill(text string) string { return s.Names.replacer().Replace(text) }

@@ -45,7 +45,7 @@ WHERE spool = :spool AND lane IN (
 		WHERE l.spool = :spool ORDER BY l.lane LIMIT :most FOR UPDATE OF l SKIP LOCKED)
 	SELECT lane FROM mine)`
 
-	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
+	s.ServerIn = `'|' || ` + PostgresIncarnation + ` || '|'`
 
 	// This lock excludes Acquire, but not Release.
 	s.holdLane = `
@@ -79,7 +79,7 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	s.uniqueKeys(postgresUniqueKeyGone)
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
-	s.usePostgresLog()
+	s.idleLook.text = idleLook
 	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
 
 	insert := insertRows("{messages}", isReady, `(`+packedReady+`) AS r`, "")
@@ -136,7 +136,7 @@ CROSS JOIN LATERAL {due}(w.spool, :lanes::smallint[], :known::bigint[], :exclude
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND :mark::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
-       ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
+       ` + spoolVersion + `, ` + PostgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SELECT 0 * s.last_value FROM {messages}_id_seq s)) AS given OFFSET 0) a`
 
 	keep := `
@@ -192,10 +192,10 @@ ON CONFLICT DO NOTHING`
 	return s.finish(fill, dollars)
 }
 
-// postgresIncarnation identifies a server among all that have or had these tables, and a table
+// PostgresIncarnation identifies a server among all that have or had these tables, and a table
 // among those that replaced it. A standby has another start time than its primary, and a restore
 // creates or fills another file.
-const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{messages}')`
+const PostgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{messages}')`
 
 // postgresStart is when the server was started, or recovered from the crash of one of its
 // processes: then the postmaster goes on, and the server's statistics begin anew. No session

@@ -65,7 +65,7 @@ const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(ar
 
 // onServer is true if the server is one of a list, or if there is no list: see
 // [Statements.RemoveWhere]. It is asked once, and not for each message.
-const onServer = `(SELECT :servers::text IS NULL OR strpos(:servers::text, '|' || ` + postgresIncarnation + ` || '|') > 0)`
+const onServer = `(SELECT :servers::text IS NULL OR strpos(:servers::text, '|' || ` + PostgresIncarnation + ` || '|') > 0)`
 
 // removeOne removes one message that was ready, with less work than the function.
 const removeOne = `

@@ -228,17 +228,9 @@ type Statements struct {
 
 	notify string // wake-ups; empty where the database has none
 
-	// The log: log.go. All of them are empty where no log is tailed.
+	// Empty where no log is tailed.
 
-	LogServer   string    // → incarnation, name of the slot, oids of the table of messages and of those that tell of changes; it takes no arguments, since a session that sends the log cannot
-	Publication string    // name → whether it sends inserts alone, whether it includes the table of messages, whether it sends all its rows and columns, its version, which told tables it lacks, number of its tables
-	idleLook    statement // log_idle.go
-
-	// What the server has: log_state.go.
-
-	LogServerState string // → version, wal_level, whether it is a standby, slots and those in use, senders and those in use
-	LogSlotState   string // slot → temporary, still being made, active, process that reads, its role and address, bytes that it keeps
-	LogRights      string // role of the reader → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there, schema of the table, whether the reader may look into it
+	idleLook statement // idle.go
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -257,7 +249,6 @@ func (s *Statements) each(f func(*string)) {
 		&s.countStuck, &s.countFewStuck,
 		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.LogServer, &s.Publication, &s.LogServerState, &s.LogSlotState, &s.LogRights,
 	} {
 		f(text)
 	}

@@ -65,7 +65,7 @@ func explainRole(role string, err error) error {
 	var wrong *setupError
 	var from *pgconn.PgError
 	if errors.As(err, &wrong) && errors.As(err, &from) && (from.Code == codeNoRight || from.Code == codeNoLogin) {
-		wrong.fix = fmt.Sprintf("give it LOGIN and REPLICATION (%s), and let pg_hba.conf admit it to this database", dialect.MakeReader(role))
+		wrong.fix = fmt.Sprintf("give it LOGIN and REPLICATION (%s), and let pg_hba.conf admit it to this database", makeReader(role))
 	}
 	return err
 }
@@ -80,10 +80,10 @@ func (s *session) explainTable(ctx context.Context, db *sql.DB, statements *dial
 	}
 	var schema string
 	may := true
-	again := db.QueryRowContext(ctx, statements.LogRights, s.role).Scan(new(string), new(string), new(bool), new(string), new(bool), &schema, &may)
+	again := db.QueryRowContext(ctx, statements.Fill(selectRights), s.role).Scan(new(string), new(string), new(bool), new(string), new(bool), &schema, &may)
 	if again == nil && !may {
 		return &setupError{ // without the code of the server, which says that the table is missing
-			"the role of DSN may not look into the schema " + schema, dialect.GrantSchema(schema, s.role), errors.New(from.Message),
+			"the role of DSN may not look into the schema " + schema, grantSchema(schema, s.role), errors.New(from.Message),
 		}
 	}
 	if from.Code == codeUndefinedTable {

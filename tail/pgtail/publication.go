@@ -30,7 +30,7 @@ func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 		fix = `run pgtail.Remove and pgtail.Setup, or "postbox log remove" and "postbox log setup"`
 	case !has.inserts:
 		lacks = fmt.Sprintf("the publication %s must publish inserts alone", publication)
-		fix = statements.PublishInserts(publication)
+		fix = publishInserts(publication)
 	}
 	if lacks != "" {
 		return has, &setupError{what: lacks, fix: fix}
@@ -63,7 +63,7 @@ func (c contents) missing() []string {
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
 func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	var lacks string
-	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version, &lacks, &has.tables)
+	err = db.QueryRowContext(ctx, statements.Fill(selectPublication), publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version, &lacks, &has.tables)
 	if err != nil {
 		err = fmt.Errorf("read the publication %s: %w", publication, err)
 	}

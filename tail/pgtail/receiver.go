@@ -158,7 +158,7 @@ func (p *place) columns() []any {
 
 // identify learns the place to which a database of a forwarder leads.
 func identify(ctx context.Context, db *sql.DB, statements *dialect.Statements) (here place, err error) {
-	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(here.columns()...); err != nil {
+	if err := db.QueryRowContext(ctx, statements.Fill(selectPlace)).Scan(here.columns()...); err != nil {
 		return here, fmt.Errorf("identify the server of the forwarder: %w", err)
 	}
 	return here, nil
@@ -192,7 +192,7 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 		return nil, explainRole(config.User, fmt.Errorf("connect to read the log: %w", err))
 	}
 	s := &session{conn: conn, role: config.User}
-	if _, err := s.query(ctx, dialect.WaitLong()); err != nil {
+	if _, err := s.query(ctx, waitLong); err != nil {
 		s.close(ctx)
 		return nil, fmt.Errorf("connect to read the log: %w", err)
 	}
@@ -209,7 +209,7 @@ func (s *session) close(ctx context.Context) {
 func (s *session) identify(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.query(ctx, statements.LogServer)
+	rows, err := s.query(ctx, statements.Fill(selectPlace))
 	if err != nil {
 		return s.explainTable(ctx, db, statements, fmt.Errorf("identify the server: %w", err))
 	}
@@ -249,8 +249,8 @@ var errOtherServer = errors.New("DSN leads to another server than the one that t
 
 // createSlot makes the slot. The server waits until all transactions have ended that are open, so
 // there is no time limit.
-func (s *session) createSlot(ctx context.Context, statements *dialect.Statements) error {
-	if _, err := s.query(ctx, statements.CreateSlot(s.slot)); err != nil {
+func (s *session) createSlot(ctx context.Context) error {
+	if _, err := s.query(ctx, createSlot(s.slot)); err != nil {
 		return explain(fmt.Errorf("make the slot %s: %w", s.slot, err))
 	}
 	return nil

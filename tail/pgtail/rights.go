@@ -16,7 +16,7 @@ import (
 func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	var role, owner, database string
 	var owns, creates bool
-	err := db.QueryRowContext(ctx, statements.LogRights, nil).Scan(&role, &owner, &owns, &database, &creates, new(string), new(bool))
+	err := db.QueryRowContext(ctx, statements.Fill(selectRights), nil).Scan(&role, &owner, &owns, &database, &creates, new(string), new(bool))
 	if err != nil {
 		return fmt.Errorf("look at the rights of this role: %w", err)
 	}
@@ -26,12 +26,12 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 		lacks = append(lacks, &setupError{
 			what: fmt.Sprintf("the role %s does not own the table %s", role, table),
 			fix: fmt.Sprintf("run this as the owner of the table %s, %s, or as a member of that role (%s)",
-				table, owner, dialect.GrantOwner(owner, role)),
+				table, owner, grantOwner(owner, role)),
 		})
 	}
 	if !creates {
 		lacks = append(lacks, &setupError{
-			what: fmt.Sprintf("the role %s may not make publications in the database %s", role, database), fix: dialect.GrantCreate(database, role),
+			what: fmt.Sprintf("the role %s may not make publications in the database %s", role, database), fix: grantCreate(database, role),
 		})
 	}
 	return errors.Join(lacks...)

@@ -19,7 +19,7 @@ type serverState struct {
 }
 
 func readServer(ctx context.Context, db *sql.DB, statements *dialect.Statements) (s serverState, err error) {
-	err = db.QueryRowContext(ctx, statements.LogServerState).Scan(&s.version, &s.level, &s.standby, &s.slots, &s.usedSlots, &s.senders, &s.connected)
+	err = db.QueryRowContext(ctx, statements.Fill(selectServer)).Scan(&s.version, &s.level, &s.standby, &s.slots, &s.usedSlots, &s.senders, &s.connected)
 	if err != nil {
 		return s, fmt.Errorf("look at the server: %w", err)
 	}

@@ -53,13 +53,13 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 		if err := mayPublish(ctx, db, statements); err != nil {
 			return false, err
 		}
-		text = statements.CreatePublication(publication)
+		text = createPublication(statements.Names, publication)
 	case err != nil:
 		return false, err
 	case len(missing) == 0:
 		return false, nil
 	default:
-		text = statements.AddToPublication(publication, missing)
+		text = addToPublication(statements.Names, publication, missing)
 	}
 	err = audited(ctx, db, statements, audit.NewAct(audit.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
@@ -104,10 +104,10 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
-	text := statements.DropPublication(publication)
-	ours := slices.DeleteFunc(dialect.PublishedTables(), func(table string) bool { return slices.Contains(has.lacks, table) })
+	text := dropPublication(publication)
+	ours := slices.DeleteFunc(publishedTables(), func(table string) bool { return slices.Contains(has.lacks, table) })
 	if has.tables > len(ours) {
-		text = statements.DropFromPublication(publication, ours)
+		text = dropFromPublication(statements.Names, publication, ours)
 	}
 	err = audited(ctx, db.DB, statements, audit.NewAct(audit.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
@@ -148,8 +148,8 @@ func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 }
 
 // madeByHand is the error for a slot that has the name of those that readers make.
-func madeByHand(slot string, statements *dialect.Statements) error {
-	return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own", slot), fix: statements.DropSlot(slot)}
+func madeByHand(slot string) error {
+	return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own", slot), fix: dropSlot(slot)}
 }
 
 // untaken returns errTaken if another process has the slot.
@@ -164,7 +164,7 @@ func untaken(ctx context.Context, db *sql.DB, statements *dialect.Statements) er
 	case err != nil || !slot.Exists:
 		return err
 	case !slot.temporary:
-		return madeByHand(slot.Name, statements)
+		return madeByHand(slot.Name)
 	}
 	return errTaken
 }

@@ -104,7 +104,7 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 	}
 	switch {
 	case slot.Exists && !slot.temporary:
-		findings = append(findings, problem(tail.AboutSlot, madeByHand(slot.Name, statements)))
+		findings = append(findings, problem(tail.AboutSlot, madeByHand(slot.Name)))
 	case slot.Incomplete:
 		findings = append(findings, Finding{
 			About: tail.AboutReader, What: fmt.Sprintf("no process reads the log yet: to make the slot %s, process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
@@ -151,7 +151,7 @@ func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements) 
 // readSlot looks at a slot, which need not exist.
 func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) (Slot, error) {
 	slot := Slot{Name: name, Exists: true}
-	err := db.QueryRowContext(ctx, statements.LogSlotState, name).Scan(
+	err := db.QueryRowContext(ctx, statements.Fill(selectSlot), name).Scan(
 		&slot.temporary, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.Address, &slot.Retained)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Slot{Name: name}, nil

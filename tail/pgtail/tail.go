@@ -78,10 +78,10 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	defer cancel(nil)
-	if err := s.createSlot(within, outbox.Statements); err != nil {
+	if err := s.createSlot(within); err != nil {
 		return cause(within, err)
 	}
-	if err := s.start(within, outbox.Statements.StartReplication(s.slot, t.config.Publication, s.version() >= binaryVersion)); err != nil {
+	if err := s.start(within, startReplication(s.slot, t.config.Publication, s.version() >= binaryVersion)); err != nil {
 		return cause(within, err)
 	}
 	started(s.slot)

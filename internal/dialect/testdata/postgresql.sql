@@ -803,23 +803,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- Notify
 SELECT pg_notify($1, $2)
 
--- LogServer
-SELECT COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
-	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages'), 'postbox_' || d.oid::text || '_' || t.id, t.id,
-       'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::text, 'postbox_members'::regclass::oid::text
-FROM pg_database d, (SELECT 'postbox_messages'::regclass::oid::text AS id) t WHERE d.datname = current_database()
-
--- Publication
-SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
-       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin),
-       array_to_string(ARRAY(
-	SELECT t.name FROM (VALUES ('waiting', to_regclass('postbox_waiting')), ('audit', to_regclass('postbox_audit')), ('members', to_regclass('postbox_members'))) AS t(name, id)
-	WHERE NOT EXISTS (SELECT 1 FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid = t.id)), ' '),
-       (SELECT COUNT(*) FROM pg_publication_rel q WHERE q.prpubid = p.oid)
-FROM pg_publication p
-LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass
-WHERE p.pubname = $1
-
 -- IdleLook (in_flight, ttl, spool, holder, lanes, after, up_to)
 WITH renewed AS (
 	UPDATE postbox_members SET in_flight = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 WHERE spool = $3 AND holder = $4
@@ -836,24 +819,6 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
-
--- LogServerState
-SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'), pg_is_in_recovery(),
-       current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
-       current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication)
-
--- LogSlotState
-SELECT s.temporary, s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0),
-       COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
-       COALESCE(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn), 0)::bigint
-FROM pg_replication_slots s
-LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
-WHERE s.slot_name = $1
-
--- LogRights
-SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE'),
-       c.relnamespace::regnamespace::text, has_schema_privilege(COALESCE($1::name, current_user), c.relnamespace, 'USAGE')
-FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)

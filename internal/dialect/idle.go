@@ -11,7 +11,7 @@ const idleLook = `
 WITH renewed AS (
 	UPDATE {members} SET in_flight = :in_flight, expires_at = {now} + :ttl WHERE spool = :spool AND holder = :holder
 	RETURNING 1)
-SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `, ` + postgresIncarnation + `,
+SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `, ` + PostgresIncarnation + `,
        COALESCE((
 	SELECT TRUE FROM unnest(:lanes::smallint[], :after::bigint[], :up_to::bigint[]) AS c(lane, after, up_to)
 	CROSS JOIN LATERAL (
@@ -22,10 +22,6 @@ SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `
 	SELECT TRUE FROM ONLY {messages} m WHERE m.spool = :spool AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at LIMIT 1), ` + never + `) - {now}`
-
-// toldNames are the tables whose rows tell that something has changed, beside the messages that are
-// ready: messages that wait for their time, what operators do, and processes that join.
-var toldNames = []string{"waiting", "audit", "members"}
 
 // IdleParams are the parameters of a look.
 type IdleParams struct {

@@ -84,8 +84,8 @@ type Config struct {
 	//
 	// The pool needs a connection for each running handler, and one more to renew the lease while
 	// all handlers run. With fewer connections the result is still correct: a message whose lease
-	// was lost is rolled back and handled again. Where database/sql has another pool behind it, as
-	// pgxpool, set SetMaxOpenConns to the size of that one.
+	// was lost is rolled back and handled again. Where database/sql has another pool behind it, set
+	// SetMaxOpenConns to the size of that one, as package pgxbox does for pgxpool.
 	Transactional bool
 	// MicroBatch is the number of messages that are handled one after the other in one transaction,
 	// to share its commit. If one of them fails, all are rolled back and handled one by one, so

@@ -1,0 +1,111 @@
+package pgxbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// conn is a connection of the pool, as database/sql sees it.
+type conn struct {
+	*stdlib.Conn
+	// Inner is the same connection. Postbox asks it for the state of a transaction, and finds it
+	// because it is exported and has this type.
+	Inner driver.Conn
+
+	tx    pgx.Tx // the transaction that is open
+	unfit bool   // the session cannot write
+}
+
+// operation is an argument in place of those of a statement: it is called with the connection of a
+// transaction. database/sql then sees to it that the transaction is open, and that nothing else
+// uses the connection: no statement, and no rollback because a context has ended.
+type operation func(c *conn) error
+
+// ExecContext executes a statement, or an operation.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) == 1 {
+		if operate, ok := args[0].Value.(operation); ok {
+			return driver.ResultNoRows, c.noted(operate(c))
+		}
+	}
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	return result, c.noted(err)
+}
+
+// QueryContext executes a query.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	return rows, c.noted(err)
+}
+
+// readOnly is the code of PostgreSQL's error for a write in a session that cannot write.
+const readOnly = "25006"
+
+// noted notes an error that says that the session cannot write, such as one on a server that was
+// the primary.
+func (c *conn) noted(err error) error {
+	var said *pgconn.PgError
+	c.unfit = c.unfit || errors.As(err, &said) && said.Code == readOnly
+	return err
+}
+
+// IsValid says that database/sql should not keep the connection. So each one goes back to the pool
+// after each use, and all who wait for one there take turns, whatever SetMaxIdleConns says.
+func (c *conn) IsValid() bool { return false }
+
+// Close gives the connection back to the pool. A session that cannot write ends, since the pool
+// would keep it: it answers.
+func (c *conn) Close() error {
+	if c.unfit {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // its end is not worth waiting for
+		_ = c.Conn.Conn().Close(ctx)
+	}
+	return c.Conn.Close()
+}
+
+// isolations are those that PostgreSQL has.
+var isolations = map[sql.IsolationLevel]pgx.TxIsoLevel{
+	sql.LevelDefault: "", sql.LevelReadUncommitted: pgx.ReadUncommitted, sql.LevelReadCommitted: pgx.ReadCommitted,
+	sql.LevelRepeatableRead: pgx.RepeatableRead, sql.LevelSnapshot: pgx.RepeatableRead, sql.LevelSerializable: pgx.Serializable,
+}
+
+// BeginTx begins a transaction as the driver of pgx does, which would keep the pgx.Tx to itself.
+func (c *conn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	if c.Conn.Conn().IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	isolation, known := isolations[sql.IsolationLevel(options.Isolation)]
+	if !known {
+		return nil, fmt.Errorf("PostgreSQL has no isolation level %s", sql.IsolationLevel(options.Isolation))
+	}
+	wanted := pgx.TxOptions{IsoLevel: isolation}
+	if options.ReadOnly {
+		wanted.AccessMode = pgx.ReadOnly
+	}
+	tx, err := c.Conn.Conn().BeginTx(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	c.tx = tx
+	return ending{ctx, tx}, nil
+}
+
+// ending ends a transaction with the context with which it began, since database/sql has no other.
+type ending struct {
+	ctx context.Context //nolint:containedctx // see above
+	tx  pgx.Tx
+}
+
+// Commit commits the transaction.
+func (e ending) Commit() error { return e.tx.Commit(e.ctx) }
+
+// Rollback rolls it back. If its context has ended, it ends the connection.
+func (e ending) Rollback() error { return e.tx.Rollback(e.ctx) }

@@ -81,6 +81,7 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/postbox-go/watermill-postbox/dashboard v0.0.0 // indirect
+	github.com/postbox-go/watermill-postbox/receipts v0.0.0
 	github.com/postbox-go/watermill-postbox/sources v0.0.0
 	github.com/pressly/goose/v3 v3.27.0 // indirect
 	github.com/prometheus/client_golang v1.23.0 // indirect
@@ -113,3 +114,5 @@ require (
 replace github.com/postbox-go/watermill-postbox/dashboard => ../dashboard
 
 replace github.com/postbox-go/watermill-postbox/sources => ../sources
+
+replace github.com/postbox-go/watermill-postbox/receipts => ../receipts

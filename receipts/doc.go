@@ -9,8 +9,7 @@
 // On the producer's side, a [Receiver] takes the receipts from their topic and keeps them for a
 // while. The producer can also say which consumers have to handle a topic, and within which time:
 // set Receipts in forwarder.PublisherConfig. What does not come in time is counted, and reported by
-// [Config.OnMissing]. The method AddReceiver of router.Router adds a receiver with both of its
-// parts to a router.
+// [Config.OnMissing]. [AddReceiver] adds a receiver with both of its parts to a router.
 //
 // The method Receipts of admin.Admin, and the commands "postbox receipts",
 // answer which consumers have had a message, and which receipts are missing.

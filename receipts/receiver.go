@@ -29,17 +29,18 @@ import (
 //
 // Its two parts are independent. [Receiver.Handle] stores receipts. [Receiver.Run] looks for
 // overdue receipts and deletes old ones: run it in at least one process, or the table of receipts
-// grows without bound. AddReceiver of package router adds both to a router. After a crash both go
+// grows without bound. [AddReceiver] adds both to a router. After a crash both go
 // on where they were, with some receipts twice.
 type Receiver struct {
-	db         *sql.DB
-	config     Config
-	statements *dialect.Statements
-	place      *spool.Place
-	metrics    metrics.Recorder
-	fit        atomic.Bool // set once the database has proved usable
-	life       lifecycle.Once
-	logger     watermill.LoggerAdapter
+	db          *sql.DB
+	config      Config
+	statements  *dialect.Statements
+	place       *spool.Place
+	metrics     metrics.Recorder
+	tellTimeout time.Duration // for how long a step tells of overdue receipts
+	fit         atomic.Bool   // set once the database has proved usable
+	life        lifecycle.Once
+	logger      watermill.LoggerAdapter
 }
 
 // NewReceiver returns a receiver for the outboxes in db, which [postbox.Migrate] has prepared. A
@@ -55,7 +56,7 @@ func NewReceiver(db postbox.Database, config Config, logger watermill.LoggerAdap
 	}
 	return &Receiver{
 		db: db.DB, config: config, statements: statements, place: spool.NewPlace(db.DB, statements),
-		metrics: meter.Guarded(db.Metrics, logger), logger: logger,
+		metrics: meter.Guarded(db.Metrics, logger), tellTimeout: tellTimeout, logger: logger,
 	}, nil
 }
 
@@ -76,14 +77,14 @@ func (r *Receiver) Handle(msg *message.Message) error {
 	came, err := receipt.Parse(msg)
 	if err != nil {
 		r.logger.Error("Postbox ignores a message on the topic of receipts that is none", err, watermill.LogFields{"message_uuid": msg.UUID})
-		meter.Received(r.metrics, "", "", meter.Malformed)
+		countReceived(r.metrics, "", "", malformed)
 		return nil
 	}
 	result, err := r.store(msg.Context(), came)
 	if err != nil {
 		return fmt.Errorf("store the receipt of consumer %q for message %.60q: %w", came.Consumer, came.MessageID, err)
 	}
-	meter.Received(r.metrics, came.Topic, came.Consumer, result)
+	countReceived(r.metrics, came.Topic, came.Consumer, result)
 	return nil
 }
 
@@ -91,7 +92,7 @@ func (r *Receiver) Handle(msg *message.Message) error {
 // was awaited: a replay of the topic would fill the table. Each of its statements can run again, so
 // none depends on the one before. The row that awaits a receipt may be committed while AddReceipt
 // waits for that, so the first two run once more.
-func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arrival, error) {
+func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (arrival, error) {
 	db, err := r.executor(ctx)
 	if err != nil {
 		return "", err
@@ -102,16 +103,16 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arriv
 	}
 	type try struct {
 		query  dialect.Query
-		result meter.Arrival
+		result arrival
 	}
 	tries := []try{
-		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), meter.Awaited},
-		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), meter.Late},
+		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), awaited},
+		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), late},
 	}
-	unchanged := meter.Expired
+	unchanged := expired
 	if time.Since(came.HandledAt) <= r.config.Retention {
-		tries = slices.Concat(tries, []try{{r.statements.AddReceipt(row), meter.Unexpected}}, tries)
-		unchanged = meter.Repeated
+		tries = slices.Concat(tries, []try{{r.statements.AddReceipt(row), unexpected}}, tries)
+		unchanged = repeated
 	}
 	for _, try := range tries {
 		changed, err := spool.Affected(db.ExecContext(ctx, try.query.Text, try.query.Args...))
@@ -163,9 +164,14 @@ func (r *Receiver) Run(ctx context.Context) error {
 
 // cleaner returns what Run runs, under the name of a process of its own.
 func (r *Receiver) cleaner() *cleanup.Cleaner {
-	return cleanup.New(r.db, r.statements, spool.ProcessName()+" "+postbox.NewMessageID(), cleanup.Config{
-		Receipts: r.config.Retention, Missed: r.missed,
-	}, r.logger)
+	old := func(state int) func(dialect.PurgeParams) dialect.Query {
+		return func(p dialect.PurgeParams) dialect.Query { return r.statements.PurgeReceipts(state, p) }
+	}
+	search := &overdue{db: r.db, statements: r.statements, logger: r.logger, tell: r.missed, most: r.tellTimeout, next: r.tellTimeout}
+	return cleanup.New(r.db, r.statements, spool.ProcessName()+" "+postbox.NewMessageID(), cleanup.Config{Others: []cleanup.Task{
+		cleanup.Purge("receipts", r.config.Retention, old(dialect.ReceiptReceived), old(dialect.ReceiptMissing)), // an awaited one stays until it was told of
+		cleanup.Repeat("overdue receipts", search.work),
+	}}, r.logger)
 }
 
 // Close ends Run, and waits for its end, which may take up to five seconds, and the time that
@@ -186,6 +192,6 @@ func (r *Receiver) missed(ctx context.Context, overdue receipt.Stored) error {
 			return err
 		}
 	}
-	meter.Missed(r.metrics, overdue.Topic, overdue.Consumer)
+	countMissed(r.metrics, overdue.Topic, overdue.Consumer)
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
-	"github.com/postbox-go/watermill-postbox/receipts"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -258,10 +257,7 @@ func (s *service) refuseMore(r *router.Router) {
 			_, err := r.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
 			return err
 		},
-		"AddReceiver": func() error {
-			_, err := r.AddReceiver("more", "receipts", s.broker, s.database.Postbox(), receipts.Config{})
-			return err
-		},
+		"Open": r.Open,
 	} {
 		require.ErrorContains(s.t, add(), "the router is running or closed, so nothing can be added", method)
 	}

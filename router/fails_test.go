@@ -16,7 +16,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
-	"github.com/postbox-go/watermill-postbox/receipts"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -33,10 +32,6 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 		for name, add := range map[string]func(r *router.Router) error{
 			"forwarder without tables": func(r *router.Router) error {
 				_, err := r.AddForwarder(without, s.broker, forwarder.Config{})
-				return err
-			},
-			"receiver without tables": func(r *router.Router) error {
-				_, err := r.AddReceiver("receipts", "handled", s.broker, without, receipts.Config{})
 				return err
 			},
 			"queue without tables": func(r *router.Router) error {

@@ -240,7 +240,7 @@ func (r *Router) AddDeferral(
 // AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the
 // router closes.
 func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
-	if err := r.open(); err != nil {
+	if err := r.Open(); err != nil {
 		return nil, fmt.Errorf("add forwarder: %w", err)
 	}
 	config.Router = r.router
@@ -281,7 +281,7 @@ func (r *Router) addable(name string, subscriber message.Subscriber, publishTopi
 
 // free returns an error if a handler of this name cannot be added.
 func (r *Router) free(name string) error {
-	if err := r.open(); err != nil {
+	if err := r.Open(); err != nil {
 		return err
 	}
 	return lifecycle.Free(r.router, name)
@@ -289,8 +289,9 @@ func (r *Router) free(name string) error {
 
 var errStarted = errors.New("the router is running or closed, so nothing can be added: add it before Run, or to another router")
 
-// open returns an error if the router has started or is closed.
-func (r *Router) open() error {
+// Open returns an error if the router has started or is closed: a handler that is added then would
+// never run. It is for packages that add handlers of their own, such as receipts.
+func (r *Router) Open() error {
 	if r.started.Load() || r.router.IsRunning() || r.router.IsClosed() { // it may have been running when New got it
 		return errStarted
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/takeover"
 )
 
-// WatermillSQL is a table written by a publisher of watermill-sql, v3 or v4, with DefaultPostgreSQLSchema
-// or DefaultMySQLSchema. A forwarder takes messages over from it: those beyond the position of
-// the old daemon, and those that producers with the old publisher go on writing. The table is in
-// the database of the outbox.
+// WatermillSQL is a table written by a publisher of watermill-sql, v3 or v4, with
+// DefaultPostgreSQLSchema or DefaultMySQLSchema. A forwarder takes messages over from it: those
+// beyond the position of the old daemon, and those that producers with the old publisher go on
+// writing. The table is in the database of the outbox.
 //
 // Each row is inserted into the outbox and deleted from the table in one transaction, so it is
 // taken over once, whatever crashes. From then on it is a message like any other, with its lanes,
@@ -41,8 +41,8 @@ import (
 // A queue of watermill-sql v4 (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) is
 // not such a table: no row is taken over from it, and the log says so once.
 //
-// Messages that a producer writes to the outbox itself, with a forwarder.Publisher, are in no order with
-// messages that it wrote to the table before and that have not been taken over yet.
+// Messages that a producer writes to the outbox itself, with a forwarder.Publisher, are in no order
+// with messages that it wrote to the table before and that have not been taken over yet.
 //
 // A position is a transaction id on PostgreSQL. In a cluster restored from a dump transaction ids
 // begin anew, which has stopped consumers of watermill-sql (watermill issue 576). Since rows that

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -48,7 +47,6 @@ type Config struct {
 	Interval time.Duration // between two steps that find little; default 30 s
 	Lease    time.Duration // how long a silent process keeps a task at least; default three intervals
 	Batch    int           // rows of a statement; default 1000
-	Tell     time.Duration // for how long a step tells of overdue receipts; default 15 s
 
 	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this
 	// cleaner ignores them; negative: they are kept. Unlike other settings of a process, these
@@ -65,11 +63,8 @@ type Config struct {
 	Unattended time.Duration
 	// UniqueKeys says that the cleaner deletes unique keys whose message is gone.
 	UniqueKeys bool
-	// Receipts is how long receipts are kept after they were due; 0: this cleaner ignores them, and
-	// does not look for overdue ones either.
-	Receipts time.Duration
-	// Missed is called for each receipt that is overdue, at least once, see overdue.go.
-	Missed func(ctx context.Context, overdue receipt.Stored) error
+	// Others are tasks of packages beside the engine.
+	Others []Task
 }
 
 func (c *Config) setDefaults() {
@@ -81,9 +76,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Batch <= 0 {
 		c.Batch = cleanBatch
-	}
-	if c.Tell <= 0 {
-		c.Tell = tellTimeout
 	}
 }
 
@@ -117,7 +109,7 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 		c.add("history", c.look(), historyPurge(statements, min(historyBatch, config.Batch)).work)
 	}
 	if config.Failures > 0 {
-		c.add("failures", c.restFor(config.Failures), purge(statements.PurgeFailures, config.Failures, config.Batch))
+		c.addTask(Purge("failures", config.Failures, statements.PurgeFailures))
 	}
 	if config.Claims > 0 {
 		c.add("claims", c.restFor(config.Claims), walkClaims(config.Claims, config.Batch))
@@ -128,15 +120,22 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	if config.UniqueKeys {
 		c.add("unique keys", c.rest(), walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
 	}
-	if config.Receipts > 0 {
-		c.add("receipts", c.restFor(config.Receipts), purgeReceipts(statements, config.Receipts, config.Batch))
-		c.add("overdue receipts", config.Interval, newOverdue(config.Missed, c.config.Tell).work)
+	for _, other := range config.Others {
+		c.addTask(other)
 	}
 	return c
 }
 
 func (c *Cleaner) add(name string, interval time.Duration, work work) {
 	c.tasks = append(c.tasks, &task{name: name, interval: interval, work: work})
+}
+
+func (c *Cleaner) addTask(t Task) {
+	interval := c.config.Interval
+	if t.retention > 0 {
+		interval = c.restFor(t.retention)
+	}
+	c.add(t.name, interval, t.work)
 }
 
 // rest is the longest pause of a task, and restFor that of one that deletes rows after this time.
@@ -291,9 +290,9 @@ func (c *Cleaner) handBack(ctx context.Context, task *task) {
 // processes may have it.
 var errLeft = errors.New("this process cannot do it")
 
-// asLeft marks an error that shows that this process lacks a right, such as to read the table of
+// AsLeft marks an error that shows that this process lacks a right, such as to read the table of
 // messages.
-func asLeft(err error, statements *dialect.Statements) error {
+func AsLeft(err error, statements *dialect.Statements) error {
 	if dialect.Coded(err) && statements.Kind.Classify(err) == dialect.Other {
 		return fmt.Errorf("%w: %w", errLeft, err)
 	}

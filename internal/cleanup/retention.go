@@ -44,7 +44,9 @@ func letterPurge(statements *dialect.Statements, retention time.Duration, batch 
 		return retention, retention > 0
 	}
 	if retention > 0 {
-		p.others = purge(statements.PurgeOthers, retention, batch)
+		p.others = func(ctx context.Context, c *Cleaner, ch *task) (int, time.Duration, error) {
+			return c.purge(ctx, ch, retention, batch, statements.PurgeOthers)
+		}
 	}
 	return p
 }

@@ -105,13 +105,43 @@ func (c *Cleaner) step(ctx context.Context, ch *task) error {
 	return nil
 }
 
-// purge returns the work for a statement that finds the oldest rows by an index.
-func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Duration, batch int) work {
-	query := statement(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch})
-	return func(ctx context.Context, c *Cleaner, ch *task) (int, time.Duration, error) {
-		removed, err := c.delete(ctx, query)
-		return removed, c.pause(ch, removed, batch), err
+// Task is a task that a cleaner is given: see [Purge] and [Repeat].
+type Task struct {
+	name      string
+	retention time.Duration // of the rows that it deletes; 0 if it deletes none
+	work      work
+}
+
+// Purge returns a task that deletes rows after the retention, by statements that find the oldest
+// rows by an index.
+func Purge(name string, retention time.Duration, statements ...func(dialect.PurgeParams) dialect.Query) Task {
+	return Task{name, retention, func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
+		return c.purge(ctx, ch, retention, c.config.Batch, statements...)
+	}}
+}
+
+// purge performs a step of such a task.
+func (c *Cleaner) purge(ctx context.Context, ch *task, retention time.Duration, batch int,
+	statements ...func(dialect.PurgeParams) dialect.Query,
+) (removed int, pause time.Duration, err error) {
+	most := 0
+	for _, statement := range statements {
+		n, err := c.delete(ctx, statement(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}))
+		if err != nil {
+			return removed, 0, err
+		}
+		removed, most = removed+n, max(most, n)
 	}
+	return removed, c.pause(ch, most, batch), nil
+}
+
+// Repeat returns a task that takes one bounded step after the other, with the pause that the step
+// returns.
+func Repeat(name string, step func(ctx context.Context) (pause time.Duration, err error)) Task {
+	return Task{name, 0, func(ctx context.Context, _ *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
+		pause, err = step(ctx)
+		return 0, pause, err
+	}}
 }
 
 // pause returns how long a task pauses after a step, or a round of steps, that has deleted so many

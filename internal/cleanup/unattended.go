@@ -58,7 +58,7 @@ func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pau
 	err = c.db.QueryRowContext(ctx, next.Text, next.Args...).Scan(&id, &name, &unattended)
 	switch {
 	case err != nil:
-		return 0, 0, asLeft(err, c.statements)
+		return 0, 0, AsLeft(err, c.statements)
 	case !id.Valid:
 		w.spool, w.told, w.still = 0, w.still, map[int64]bool{}
 		return 0, min(unattendedPause, c.config.Interval), nil

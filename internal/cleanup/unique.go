@@ -22,7 +22,7 @@ func walkUniqueKeys(batch int) work {
 			removed, err = c.deleteUniqueKeys(ctx, gone)
 		}
 		if err != nil {
-			return 0, 0, asLeft(err, c.statements)
+			return 0, 0, AsLeft(err, c.statements)
 		}
 		var last []byte
 		if len(page) == batch {

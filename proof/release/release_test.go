@@ -48,6 +48,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	require.Contains(t, released, "metrics/otelmetrics")
 	require.Contains(t, released, "cmd/postbox")
 	require.Contains(t, released, "tracing/oteltracing")
+	require.Contains(t, released, "receipts")
 	require.Contains(t, released, "sources")
 	for _, folder := range released {
 		text := read(t, filepath.Join(repository, folder, "go.mod"))

@@ -1,4 +1,4 @@
-package router_test
+package receipts_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/receipts"
@@ -24,9 +25,9 @@ import (
 func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		s := newService(t, database, nil)
+		s := newService(t, database)
 		missing := make(chan string, 1)
-		receiver, err := s.router.AddReceiver("receipts", "handled", s.broker, database.Postbox(), receipts.Config{
+		receiver, err := receipts.AddReceiver(s.router, "receipts", "handled", s.broker, database.Postbox(), receipts.Config{
 			OnMissing: func(_ context.Context, params receipts.MissingParams) error {
 				missing <- params.Consumer
 				return nil
@@ -52,7 +53,7 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 		select {
 		case consumer := <-missing:
 			require.Equal(t, "stock", consumer)
-		case <-time.After(patience):
+		case <-time.After(enginetest.Patience):
 			require.Fail(t, "the missing receipt was not told")
 		}
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
@@ -77,8 +78,8 @@ func TestRouter_runs_both_parts_of_a_receiver(t *testing.T) {
 func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		s := newService(t, database, nil)
-		_, err := s.router.AddReceiver("receipts", "handled", s.broker, database.Postbox(), receipts.Config{})
+		s := newService(t, database)
+		_, err := receipts.AddReceiver(s.router, "receipts", "handled", s.broker, database.Postbox(), receipts.Config{})
 		require.NoError(t, err)
 		_, err = s.router.AddInboxHandler("billing", "chat", s.broker, "", noop, middleware.InboxConfig{ReceiptTopic: "handled"})
 		require.NoError(t, err)
@@ -124,19 +125,19 @@ func TestRouter_a_receipt_forged_through_metadata_has_no_effect(t *testing.T) {
 
 func TestRouter_refuses_a_receiver_that_cannot_work(t *testing.T) {
 	t.Parallel()
-	s := newService(t, testdb.SQLite(t), nil)
+	s := newService(t, testdb.SQLite(t))
 	db := s.database.Postbox()
-	_, err := s.router.AddReceiver("receipts", "handled", nil, db, receipts.Config{Retention: -1})
+	_, err := receipts.AddReceiver(s.router, "receipts", "handled", nil, db, receipts.Config{Retention: -1})
 	require.ErrorContains(t, err, `add receiver "receipts"`)
 	require.ErrorContains(t, err, "Retention: -1ns is less than 1m0s")
 	require.ErrorContains(t, err, "the subscriber is nil")
-	_, err = s.router.AddReceiver("", "", s.broker, db, receipts.Config{})
+	_, err = receipts.AddReceiver(s.router, "", "", s.broker, db, receipts.Config{})
 	require.ErrorContains(t, err, "the name is empty")
 	require.ErrorContains(t, err, "the topic is empty")
-	_, err = s.router.AddReceiver("receipts", "handled", s.broker, db, receipts.Config{})
+	_, err = receipts.AddReceiver(s.router, "receipts", "handled", s.broker, db, receipts.Config{})
 	require.NoError(t, err)
 	for _, name := range []string{"receipts", "receipts_overdue"} {
-		_, err = s.router.AddReceiver(name, "handled", s.broker, db, receipts.Config{})
+		_, err = receipts.AddReceiver(s.router, name, "handled", s.broker, db, receipts.Config{})
 		require.ErrorContains(t, err, "has a handler \""+name+"\" already")
 	}
 	require.Len(t, s.router.Router().Handlers(), 2, "a refused one leaves nothing behind")

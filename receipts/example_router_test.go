@@ -1,4 +1,4 @@
-package router_test
+package receipts_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // A shop expects a consumer to handle its orders, and hears that it has not. The router runs the
 // receiver, so nothing else has to be started.
-func ExampleRouter_AddReceiver() {
+func ExampleAddReceiver() {
 	dir, err := os.MkdirTemp("", "postbox")
 	must(err)
 	defer func() { _ = os.RemoveAll(dir) }()
@@ -43,7 +43,7 @@ func ExampleRouter_AddReceiver() {
 	r, err := router.New(nil, router.Config{Store: store, Outbox: outbox}, nil)
 	must(err)
 	missing := make(chan string, 1)
-	_, err = r.AddReceiver("receipts", "receipts", broker, db, receipts.Config{
+	_, err = receipts.AddReceiver(r, "receipts", "receipts", broker, db, receipts.Config{
 		OnMissing: func(_ context.Context, params receipts.MissingParams) error {
 			missing <- params.Consumer + " has not handled " + params.MessageID
 			return nil

@@ -1,4 +1,4 @@
-package cleanup
+package receipts
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -29,24 +30,6 @@ const (
 	hurry = 16
 )
 
-// purgeReceipts returns the task that deletes receipts which were due longer ago than the
-// retention. An awaited receipt stays until it was told of.
-func purgeReceipts(statements *dialect.Statements, retention time.Duration, batch int) work {
-	params := dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}
-	queries := []dialect.Query{statements.PurgeReceipts(dialect.ReceiptReceived, params), statements.PurgeReceipts(dialect.ReceiptMissing, params)}
-	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
-		most := 0
-		for _, query := range queries {
-			n, err := c.delete(ctx, query)
-			if err != nil {
-				return removed, 0, err
-			}
-			removed, most = removed+n, max(most, n)
-		}
-		return removed, c.pause(ch, most, batch), nil
-	}
-}
-
 // overdue is the search for awaited receipts whose time has passed. It is told of each one, and
 // then written down that it was. A crash in between leaves the receipt awaited, so the next process
 // tells of it again.
@@ -59,6 +42,10 @@ func purgeReceipts(statements *dialect.Statements, retention time.Duration, batc
 // half of its time, until one returns in time. In the round over the failed ones a call has all of
 // the time.
 type overdue struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	logger     watermill.LoggerAdapter
+
 	tell  func(ctx context.Context, overdue receipt.Stored) error
 	most  time.Duration  // for how long a step tells of receipts
 	next  time.Duration  // how long the next call may take, if it is the first one for its receipt
@@ -70,23 +57,19 @@ type overdue struct {
 	failed  bool // this round has one
 }
 
-func newOverdue(tell func(ctx context.Context, overdue receipt.Stored) error, most time.Duration) *overdue {
-	return &overdue{tell: tell, most: most, next: most}
-}
-
 // work tells of a page of receipts that are overdue, and if there are no more than that, of a page
 // of those whose calls have failed.
-func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
+func (o *overdue) work(ctx context.Context) (pause time.Duration, err error) {
 	telling, cancel := context.WithTimeout(ctx, o.most)
 	defer cancel()
-	_, more, err := o.page(ctx, telling, c, &o.fresh, nil)
+	_, more, err := o.page(ctx, telling, &o.fresh, nil)
 	if err != nil || more {
-		return 0, 0, err
+		return 0, err
 	}
 	told, more := 0, false
 	if o.until.Key != nil {
-		if told, more, err = o.page(ctx, telling, c, &o.again, &o.until); err != nil {
-			return 0, 0, err
+		if told, more, err = o.page(ctx, telling, &o.again, &o.until); err != nil {
+			return 0, err
 		}
 	}
 	if !more {
@@ -97,22 +80,22 @@ func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, p
 		o.again, o.until = receipt.Stored{}, o.fresh
 	}
 	if more && told > 0 {
-		return 0, 0, nil
+		return 0, nil
 	}
-	return 0, min(overduePause, c.config.Interval), nil // if all calls failed, what they need may be away
+	return overduePause, nil // if all calls failed, what they need may be away
 }
 
 // page tells of the receipts after a cursor, up to the last one if it is given, and writes down
 // which calls succeeded. It moves the cursor, and returns how many succeeded and whether there may
 // be more.
-func (o *overdue) page(ctx, telling context.Context, c *Cleaner, cursor, last *receipt.Stored) (n int, more bool, err error) {
+func (o *overdue) page(ctx, telling context.Context, cursor, last *receipt.Stored) (n int, more bool, err error) {
 	page := dialect.ReceiptPage{State: dialect.ReceiptAwaited, Key: cursor.Key, Limit: overdueBatch}
 	if !cursor.DueAt.IsZero() {
 		page.DueAt = cursor.DueAt.UnixMicro()
 	}
-	found, err := receipt.Page(ctx, c.db, c.statements, page)
+	found, err := receipt.Page(ctx, o.db, o.statements, page)
 	if err != nil {
-		return 0, false, asLeft(err, c.statements)
+		return 0, false, cleanup.AsLeft(err, o.statements)
 	}
 	more = len(found) == overdueBatch
 	var told []receipt.Stored
@@ -127,12 +110,12 @@ func (o *overdue) page(ctx, telling context.Context, c *Cleaner, cursor, last *r
 		}
 		*cursor = r
 		if err := o.call(telling, r, last == nil); err != nil {
-			o.report(c, r, err)
+			o.report(r, err)
 		} else {
 			told = append(told, r)
 		}
 	}
-	return len(told), more, o.miss(ctx, c, told)
+	return len(told), more, o.miss(ctx, told)
 }
 
 // call tells of a receipt. The first call for it may have less time.
@@ -157,24 +140,24 @@ func later(r, other receipt.Stored) bool {
 }
 
 // report logs the first of several failures in a row.
-func (o *overdue) report(c *Cleaner, r receipt.Stored, err error) {
+func (o *overdue) report(r receipt.Stored, err error) {
 	fields := watermill.LogFields{"message_uuid": r.MessageID, "topic": r.Topic, "consumer": r.Consumer}
 	if o.failing || o.failed {
-		c.logger.Debug("Postbox could not tell of a receipt that is overdue: "+err.Error(), fields)
+		o.logger.Debug("Postbox could not tell of a receipt that is overdue: "+err.Error(), fields)
 	} else {
-		c.logger.Error("Postbox could not tell of a receipt that is overdue and goes on trying", err, fields)
+		o.logger.Error("Postbox could not tell of a receipt that is overdue and goes on trying", err, fields)
 	}
 	o.failed = true
 }
 
 // miss writes down that receipts are missing, unless they have come meanwhile.
-func (o *overdue) miss(ctx context.Context, c *Cleaner, told []receipt.Stored) error {
+func (o *overdue) miss(ctx context.Context, told []receipt.Stored) error {
 	if len(told) == 0 {
 		return nil
 	}
-	return spool.InTx(ctx, c.db, c.statements, func(tx *sql.Tx) error {
+	return spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {
 		for _, r := range told {
-			if _, err := spool.Directly(ctx, tx, c.statements.MissReceipt(r.Key)); err != nil {
+			if _, err := spool.Directly(ctx, tx, o.statements.MissReceipt(r.Key)); err != nil {
 				return err
 			}
 		}

@@ -206,6 +206,13 @@ func skipped(p *producer) {
 	require.Len(p, p.receipts("kept"), 2)
 	require.Empty(p, p.receipts("skipped"))
 
+	// The publisher looks its outbox up beside the transactions, and the pool has one connection.
+	require.Eventually(p, func() bool {
+		tx, err := p.database.DB.BeginTx(p.Context(), nil)
+		require.NoError(p, err)
+		defer func() { _ = tx.Rollback() }()
+		return p.outbox.Bind(postbox.ExecFunc(tx.ExecContext)).Publish("unawaited", message.NewMessage("known", nil)) == nil
+	}, time.Minute, testdb.PollPause)
 	tx, err := p.database.DB.BeginTx(p.Context(), nil)
 	require.NoError(p, err)
 	defer func() { _ = tx.Rollback() }()

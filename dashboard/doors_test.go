@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 

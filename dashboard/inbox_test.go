@@ -11,7 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 

@@ -8,7 +8,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"

@@ -12,7 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )

@@ -1,4 +1,4 @@
-module github.com/postbox-go/watermill-postbox/proof/browser
+module github.com/postbox-go/watermill-postbox/dashboard/browser
 
 go 1.25.0
 
@@ -48,4 +48,4 @@ require (
 	modernc.org/sqlite v1.46.1 // indirect
 )
 
-replace github.com/postbox-go/watermill-postbox/dashboard => ../../dashboard
+replace github.com/postbox-go/watermill-postbox/dashboard => ..

@@ -12,7 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 )
 
 // An operator works through an incident: each button is pressed once.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
 )
 
 // Nothing tells that a table scrolls, so at its usual width the page has all columns, and in a

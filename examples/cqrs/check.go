@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ const (
 
 // Publish publishes the messages, and some of them again.
 func (t *trouble) Publish(topic string, messages ...*message.Message) error {
-	all := messages
+	all := slices.Clone(messages)
 	for _, msg := range messages {
 		if rand.IntN(fourth) == 0 { //nolint:gosec // any dice will do
 			all = append(all, msg)

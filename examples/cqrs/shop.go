@@ -114,7 +114,23 @@ func (s *shop) handlePlaceOrder(ctx context.Context, command *contract.PlaceOrde
 
 // addGroup adds a group of handlers with one inbox around all of them.
 func (s *shop) addGroup() error {
-	handlers, err := handlersOf(func(unused *message.Router) error {
+	handlers, err := s.groupHandlers("billing",
+		cqrs.NewGroupEventHandler(s.insert(`INSERT INTO cqrs_payments (order_id) VALUES ($1)`)),
+		cqrs.NewGroupEventHandler(s.insert(`INSERT INTO cqrs_points (order_id) VALUES ($1)`)),
+	)
+	if err != nil {
+		return err
+	}
+	subscriber, err := s.pipes.NewSubscriber("cqrs-billing", events)
+	if err != nil {
+		return err
+	}
+	_, err = s.router.AddInboxHandler("billing", events, subscriber, "", handlers["billing"], middleware.InboxConfig{MapError: malformed, Retry: soon})
+	return err
+}
+
+func (s *shop) groupHandlers(name string, handlers ...cqrs.GroupEventHandler) (map[string]message.HandlerFunc, error) {
+	return handlersOf(func(unused *message.Router) error {
 		processor, err := cqrs.NewEventGroupProcessorWithConfig(unused, cqrs.EventGroupProcessorConfig{
 			GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return events, nil },
 			SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
@@ -126,20 +142,8 @@ func (s *shop) addGroup() error {
 		if err != nil {
 			return err
 		}
-		return processor.AddHandlersGroup("billing",
-			cqrs.NewGroupEventHandler(s.insert(`INSERT INTO cqrs_payments (order_id) VALUES ($1)`)),
-			cqrs.NewGroupEventHandler(s.insert(`INSERT INTO cqrs_points (order_id) VALUES ($1)`)),
-		)
+		return processor.AddHandlersGroup(name, handlers...)
 	})
-	if err != nil {
-		return err
-	}
-	subscriber, err := s.pipes.NewSubscriber("cqrs-billing", events)
-	if err != nil {
-		return err
-	}
-	_, err = s.router.AddInboxHandler("billing", events, subscriber, "", handlers["billing"], middleware.InboxConfig{MapError: malformed, Retry: soon})
-	return err
 }
 
 // handlersOf returns the functions that a processor adds to a router, by their names. The router
@@ -186,18 +190,26 @@ func (s *shop) addStatistics() error {
 	return err
 }
 
-// insert returns a handler that writes in the transaction of the inbox or of the queue, and fails
-// at times after that.
+// insert returns a handler that writes, and fails at times after that.
 func (s *shop) insert(statement string) func(ctx context.Context, event *contract.OrderPlaced) error {
+	write := s.write(statement)
+	return func(ctx context.Context, event *contract.OrderPlaced) error {
+		if err := write(ctx, event); err != nil {
+			return err
+		}
+		return s.trouble.strike()
+	}
+}
+
+// write returns a handler that writes in the transaction of the inbox or of the queue.
+func (*shop) write(statement string) func(ctx context.Context, event *contract.OrderPlaced) error {
 	return func(ctx context.Context, event *contract.OrderPlaced) error {
 		tx, found := postbox.TxFromContext(ctx)
 		if !found {
 			return postbox.ErrNoTransaction
 		}
-		if _, err := tx.ExecContext(ctx, statement, event.GetOrderId()); err != nil {
-			return err
-		}
-		return s.trouble.strike()
+		_, err := tx.ExecContext(ctx, statement, event.GetOrderId())
+		return err
 	}
 }
 

@@ -145,7 +145,11 @@ func (w *work) handle(msg *message.Message) ([]*message.Message, error) {
 	if !ok {
 		return nil, postbox.ErrNoTransaction
 	}
-	time.Sleep(handlerTime)
+	select {
+	case <-time.After(handlerTime):
+	case <-msg.Context().Done():
+		return nil, msg.Context().Err()
+	}
 	_, err := tx.ExecContext(msg.Context(), `INSERT INTO partition_example_effects (key, payload) VALUES ($1, $2)`,
 		msg.Metadata.Get(postbox.MetadataOrderingKey), string(msg.Payload))
 	if err != nil {

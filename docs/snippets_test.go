@@ -15,7 +15,7 @@ import (
 func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 	t.Parallel()
 	var sources []string
-	for _, pattern := range []string{"examples/migrate-*/*.go", "examples/cqrs/*.go", "examples/kafka-partition/*.go", "proof/transactions/*.go"} {
+	for _, pattern := range []string{"examples/migrate-*/*.go", "examples/cqrs/*.go", "examples/kafka-partition/*.go", "examples/postgres-*/*.go", "examples/internal/pipes/*.go", "proof/transactions/*.go"} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		sources = append(sources, found...)
@@ -27,7 +27,7 @@ func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 		compiled.WriteString(withoutIndentation(string(text)) + "\n")
 	}
 	var guides []byte
-	for _, page := range []string{"docs/adopt.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/pgx.md", "docs/transactions.md"} {
+	for _, page := range []string{"docs/adopt.md", "docs/brokers.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/pgx.md", "docs/transactions.md"} {
 		guide, err := os.ReadFile(page) //nolint:gosec // of this repository
 		require.NoError(t, err)
 		guides = append(guides, guide...)

@@ -19,8 +19,9 @@ type conn struct {
 	// because it is exported and has this type.
 	Inner driver.Conn
 
-	tx    pgx.Tx // the transaction that is open
-	unfit bool   // the session cannot write
+	tx       pgx.Tx  // the transaction that is open
+	standard *sql.Tx // the same, as database/sql has it, once it is known
+	unfit    bool    // the session cannot write
 }
 
 // operation is an argument in place of those of a statement: it is called with the connection of a
@@ -35,14 +36,30 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return driver.ResultNoRows, c.noted(operate(c))
 		}
 	}
+	if err := c.idle(); err != nil {
+		return nil, err
+	}
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	return result, c.noted(err)
 }
 
 // QueryContext executes a query.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.idle(); err != nil {
+		return nil, err
+	}
 	rows, err := c.Conn.QueryContext(ctx, query, args)
 	return rows, c.noted(err)
+}
+
+var errOpen = errors.New("conn busy: rows, or results of a batch, of this transaction are open: close them before the next statement, and before the function or the handler returns")
+
+// idle returns an error that says more than that of pgx, which would come next.
+func (c *conn) idle() error {
+	if c.Conn.Conn().PgConn().IsBusy() {
+		return errOpen
+	}
+	return nil
 }
 
 // readOnly is the code of PostgreSQL's error for a write in a session that cannot write.
@@ -95,17 +112,30 @@ func (c *conn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx
 		return nil, err
 	}
 	c.tx = tx
-	return ending{ctx, tx}, nil
+	return ending{ctx, c}, nil
 }
 
 // ending ends a transaction with the context with which it began, since database/sql has no other.
 type ending struct {
-	ctx context.Context //nolint:containedctx // see above
-	tx  pgx.Tx
+	ctx  context.Context //nolint:containedctx // see above
+	conn *conn
 }
 
-// Commit commits the transaction.
-func (e ending) Commit() error { return e.tx.Commit(e.ctx) }
+// Commit commits the transaction. While rows are open it rolls back, as pgx does.
+func (e ending) Commit() error {
+	if err := e.conn.idle(); err != nil {
+		_ = e.Rollback()
+		return err
+	}
+	return e.over().Commit(e.ctx)
+}
 
-// Rollback rolls it back. If its context has ended, it ends the connection.
-func (e ending) Rollback() error { return e.tx.Rollback(e.ctx) }
+// Rollback rolls it back. If its context has ended, or rows are open, it ends the connection.
+func (e ending) Rollback() error { return e.over().Rollback(e.ctx) }
+
+// over forgets the transaction, which ends now.
+func (e ending) over() pgx.Tx {
+	transactions.Delete(e.conn.standard)
+	e.conn.standard = nil
+	return e.conn.tx
+}

@@ -29,7 +29,10 @@ func InTxWith(ctx context.Context, pool *pgxpool.Pool, options *sql.TxOptions, f
 		if err != nil {
 			return err
 		}
-		return fn(ctx, tx)
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return tx.operate(ctx, func(c *conn) error { return c.idle() })
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -23,28 +24,35 @@ type tx struct {
 	busy     *atomic.Bool // while an operation works
 }
 
-// txOf fails for a transaction on a handle of another kind.
-func txOf(ctx context.Context, standard *sql.Tx) (pgx.Tx, error) {
-	t := &tx{standard: standard, busy: new(atomic.Bool)}
-	err := t.do(context.WithoutCancel(ctx), func() error { return nil })
-	if err == nil && t.inner == nil {
-		err = errors.New("the transaction has not begun on a handle of package pgxbox")
+// transactions are those that are open and have been asked for, as *tx by their *sql.Tx. All calls
+// for a transaction share one, which knows whether it is in use.
+var transactions sync.Map
+
+// txOf fails for a transaction that is over, or on a handle of another kind.
+func txOf(ctx context.Context, standard *sql.Tx) (*tx, error) {
+	if known, found := transactions.Load(standard); found {
+		return known.(*tx), nil
 	}
-	return t, err
+	t := &tx{standard: standard}
+	return t, t.operate(context.WithoutCancel(ctx), func(c *conn) error {
+		t.inner, t.busy, c.standard = c.tx, new(atomic.Bool), standard
+		transactions.Store(standard, t)
+		return nil
+	})
 }
 
-// do runs an operation while the transaction is open, and nothing else uses its connection.
-func (t *tx) do(ctx context.Context, operate func() error) error {
+// do runs a function while the transaction is open, and nothing else uses its connection.
+func (t *tx) do(ctx context.Context, fn func() error) error {
 	if !t.busy.CompareAndSwap(false, true) {
 		return errBusy
 	}
 	defer t.busy.Store(false)
-	_, err := t.standard.ExecContext(ctx, "SELECT 1", operation(func(c *conn) error {
-		if t.inner == nil {
-			t.inner = c.tx
-		}
-		return operate()
-	}))
+	return t.operate(ctx, func(*conn) error { return fn() })
+}
+
+// operate runs an operation. A driver of another kind refuses it as an argument of the statement.
+func (t *tx) operate(ctx context.Context, operate operation) error {
+	_, err := t.standard.ExecContext(ctx, "SELECT 1", operate)
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		err = fmt.Errorf("%w: %w", pgx.ErrTxClosed, err)
 	}

@@ -214,7 +214,9 @@ func TestTx_is_busy_while_it_is_in_use(t *testing.T) {
 		require.ErrorContains(t, err, "busy")
 		rows.Close()
 		uses := &source{use: func() error {
-			_, err := tx.Exec(ctx, "SELECT 1")
+			again, found := pgxbox.TxFromContext(ctx)
+			require.True(t, found)
+			_, err := again.Exec(ctx, "SELECT 1")
 			return err
 		}}
 		_, err = tx.CopyFrom(ctx, s.table(), []string{"id"}, uses)

@@ -11,36 +11,36 @@ import (
 
 // Lane is a share of an outbox or a queue.
 type Lane struct {
-	Number int
+	Number int `json:"lane"`
 	// Holder is the name of the member that holds the lane, or, if Held is false, that has held it
 	// and did not hand it back. It is "" for a lane that was handed back.
-	Holder string
+	Holder string `json:"holder,omitempty"`
 	// Held is true while the holder's lease lasts. A lane that is not held is taken by the next
 	// member that looks for lanes.
-	Held bool
+	Held bool `json:"held"`
 	// Until is when the lease of the holder ends, or has ended; the holder extends it while it
 	// lives. It is zero for a lane that was handed back, and for one whose holder was found dead.
-	Until time.Time
+	Until time.Time `json:"until,omitzero"`
 	// Token is the fencing token of the last holder: it grows each time the lane changes its
 	// holder.
-	Token int64
+	Token int64 `json:"token"`
 	// Suspect is true from when a member takes the lane of a process that did not hand it back,
 	// until it is clear that no message of the lane has crashed that process.
-	Suspect bool
+	Suspect bool `json:"suspect"`
 }
 
 // Member is a forwarder of an outbox, or a subscriber or batch of a queue.
 type Member struct {
 	// Name has the host and the process.
-	Name string
-	// Until is when its membership ends unless it sends a heartbeat.
-	Until time.Time
+	Name string `json:"member"`
 	// Lanes is the number of lanes that it holds.
-	Lanes int
+	Lanes int `json:"lanes"`
 	// InFlight is the number of messages that it was handling at its last heartbeat.
-	InFlight int
+	InFlight int `json:"in_flight"`
+	// Until is when its membership ends unless it sends a heartbeat.
+	Until time.Time `json:"until"`
 	// LongCall is its call that has not returned for longest, or nil while none takes long.
-	LongCall *Call
+	LongCall *Call `json:"long_call,omitempty"`
 }
 
 // Lanes lists the lanes of an outbox or a queue in the order of their numbers, and its live members

@@ -104,9 +104,10 @@ var errNoKey = errors.New("the key and the topic are empty: name one of them, or
 // are not published.
 type Paused struct {
 	// Key is set for a key, and Topic for a topic.
-	Key, Topic string
+	Key   string `json:"key,omitempty"`
+	Topic string `json:"topic,omitempty"`
 	// Since is when an operator paused it, by the database's clock.
-	Since time.Time
+	Since time.Time `json:"paused_since"`
 }
 
 // Paused lists the paused keys and topics of an outbox or a queue: first keys, then topics, and of

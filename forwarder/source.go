@@ -6,9 +6,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/takeover"
 )
 
-// Source is a table of another outbox, from which a forwarder takes messages over. It is no
-// interface for users to implement: package sources has those that there are. The table is in the
-// database of the outbox.
+// Source is a table of another outbox in the same database, from which a forwarder takes messages
+// over. It is no interface for users to implement: package sources has those that there are.
 type Source interface{ takeover.Source }
 
 // takeOver takes messages over from a source as soon as the database can be used.

@@ -31,22 +31,23 @@ type Status struct {
 // Slot is a replication slot, as the server shows it.
 type Slot struct {
 	// Name is the name that the slot has, or would have: it belongs to the tables.
-	Name string
+	Name string `json:"name"`
 	// Exists is false if there is none. The other fields are then empty. A slot exists while a
 	// process reads.
-	Exists bool
+	Exists bool `json:"exists"`
 	// Incomplete is true while the server makes the slot, for which it waits for the end of all
 	// open transactions. It keeps nothing for the slot until then.
-	Incomplete bool
+	Incomplete bool `json:"incomplete,omitempty"`
 	// Active is true while a process reads from the slot, or makes it. PID is its process on the
 	// server.
-	Active bool
-	PID    int
+	Active bool `json:"active"`
+	PID    int  `json:"pid,omitempty"`
 	// Role and Address are those of the process that reads. Both are empty if the role of this
 	// session may not see them, and Address for a local socket.
-	Role, Address string
+	Role    string `json:"role,omitempty"`
+	Address string `json:"address,omitempty"`
 	// Retained is how many bytes of log the server keeps for the slot.
-	Retained int64
+	Retained int64 `json:"retained_bytes"`
 
 	temporary bool
 }

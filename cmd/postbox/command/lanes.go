@@ -1,31 +1,10 @@
 package command
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
-
-// laneRecord is a lane.
-type laneRecord struct {
-	Lane    int       `json:"lane"`
-	Holder  string    `json:"holder,omitempty"`
-	Held    bool      `json:"held"`
-	Until   time.Time `json:"until,omitzero"`
-	Token   int64     `json:"token"`
-	Suspect bool      `json:"suspect"`
-}
-
-// memberRecord is a process that shares the lanes.
-type memberRecord struct {
-	Member   string      `json:"member"`
-	Lanes    int         `json:"lanes"`
-	InFlight int         `json:"in_flight"`
-	Until    time.Time   `json:"until"`
-	LongCall *admin.Call `json:"long_call,omitempty"`
-}
 
 func (p *program) lanesCommand() *cobra.Command {
 	var target targetFlags
@@ -64,8 +43,9 @@ returned, and CALLED WITH the id of its message, for "postbox messages show".`,
 func (s *session) listLanes(lanes []admin.Lane) error {
 	list := s.list("LANE", "STATE", "HOLDER", "UNTIL", "TOKEN")
 	for _, lane := range lanes {
-		record := laneRecord{lane.Number, lane.Holder, lane.Held, utc(lane.Until), lane.Token, lane.Suspect}
-		if err := list.add(record, number(lane.Number), stateOfLane(lane), cell(lane.Holder), moment(lane.Until), number(lane.Token)); err != nil {
+		until := moment(lane.Until)
+		lane.Until = utc(lane.Until)
+		if err := list.add(lane, number(lane.Number), stateOfLane(lane), cell(lane.Holder), until, number(lane.Token)); err != nil {
 			return err
 		}
 	}
@@ -89,11 +69,12 @@ func stateOfLane(lane admin.Lane) string {
 func (s *session) listMembers(members []admin.Member) error {
 	list := s.list("MEMBER", "LANES", "IN FLIGHT", "UNTIL", "LONG CALL", "CALLED WITH")
 	for _, m := range members {
-		record, called := memberRecord{m.Name, m.Lanes, m.InFlight, utc(m.Until), utcCall(m.LongCall)}, "-"
+		called, until, longCall := "-", moment(m.Until), callCell(m.LongCall)
 		if m.LongCall != nil {
 			called = number(m.LongCall.ID)
 		}
-		if err := list.add(record, cell(m.Name), number(m.Lanes), number(m.InFlight), moment(m.Until), callCell(m.LongCall), called); err != nil {
+		m.Until, m.LongCall = utc(m.Until), utcCall(m.LongCall)
+		if err := list.add(m, cell(m.Name), number(m.Lanes), number(m.InFlight), until, longCall, called); err != nil {
 			return err
 		}
 	}

@@ -14,23 +14,7 @@ import (
 type logFinding struct {
 	finding
 
-	Slot *slotRecord `json:"slot,omitempty"` // with the line of the slot
-}
-
-// slotRecord is the state of a slot.
-type slotRecord struct {
-	Name       string `json:"name"`
-	Exists     bool   `json:"exists"`
-	Incomplete bool   `json:"incomplete,omitempty"`
-	Active     bool   `json:"active"`
-	PID        int    `json:"pid,omitempty"`
-	Role       string `json:"role,omitempty"`
-	Address    string `json:"address,omitempty"`
-	Retained   int64  `json:"retained_bytes"`
-}
-
-func slotRecordOf(s pgtail.Slot) *slotRecord {
-	return &slotRecord{s.Name, s.Exists, s.Incomplete, s.Active, s.PID, s.Role, s.Address, s.Retained}
+	Slot *pgtail.Slot `json:"slot,omitempty"` // with the line of the slot
 }
 
 func (p *program) logCheckCommand() *cobra.Command {
@@ -83,7 +67,7 @@ func (s *session) listLog(status pgtail.Status) (problems int, err error) {
 		for _, f := range found {
 			line := logFinding{finding: f}
 			if about == tail.AboutSlot {
-				line.Slot = slotRecordOf(status.Slot)
+				line.Slot = &status.Slot
 			}
 			if f.Status == findingProblem {
 				problems++

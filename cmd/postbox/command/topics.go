@@ -3,18 +3,11 @@ package command
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
-
-// topicRecord is a paused topic.
-type topicRecord struct {
-	Topic       string    `json:"topic"`
-	PausedSince time.Time `json:"paused_since"`
-}
 
 func (p *program) topicsCommand() *cobra.Command {
 	return group("topics", "List, pause and resume topics of an outbox", `List, pause and resume topics of an outbox.
@@ -51,7 +44,9 @@ func (p *program) topicsListCommand() *cobra.Command {
 			if topic.Topic == "" { // a key
 				continue
 			}
-			if err := list.add(topicRecord{topic.Topic, utc(topic.Since)}, nameCell(topic.Topic), moment(topic.Since)); err != nil {
+			since := moment(topic.Since)
+			topic.Since = utc(topic.Since)
+			if err := list.add(topic, nameCell(topic.Topic), since); err != nil {
 				return err
 			}
 		}

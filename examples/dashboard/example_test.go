@@ -26,6 +26,11 @@ func TestDashboard_shows_a_shop_that_runs(t *testing.T) {
 	require.NoError(t, err)
 	address := regexp.MustCompile(`http://\S+/`).FindString(line)
 
+	require.Contains(t, get(t, address+"incident"), "healthy")
+	response, err := http.PostForm(address+"incident", nil) //nolint:noctx // the demo's own address
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Contains(t, get(t, address+"incident"), "make trouble")
 	require.Eventually(t, func() bool {
 		page := get(t, address)
 		return strings.Contains(page, "Queue") && strings.Contains(page, "payments") && strings.Contains(page, "dead letter")

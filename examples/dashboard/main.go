@@ -1,7 +1,8 @@
 // Dashboard runs a small shop on SQLite that never stops, and serves the dashboard of its outbox
-// and its queue. Some of its customers make trouble, so there is something to see and to press.
+// and its queue. The shop is healthy. A button starts an incident, so that there is something to
+// see and to press.
 //
-// This file has the dashboard. shop.go places orders, publishes them from the outbox and handles
+// This file has the dashboard and the button. shop.go places orders, publishes them from the outbox and handles
 // them from a queue.
 package main
 
@@ -73,8 +74,9 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 		return err
 	}
 	running, ctx := errgroup.WithContext(ctx)
-	running.Go(func() error { return shop{database: database, admin: operator}.run(ctx) })
-	running.Go(func() error { return serve(ctx, out, address, board) })
+	s := &shop{database: database, admin: operator}
+	running.Go(func() error { return s.run(ctx) })
+	running.Go(func() error { return serve(ctx, out, address, board, s) })
 	if err := running.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -82,7 +84,7 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 }
 
 // serve serves the dashboard until the context ends. If the port is in use, another one will do.
-func serve(ctx context.Context, out io.Writer, address string, board http.Handler) error {
+func serve(ctx context.Context, out io.Writer, address string, board http.Handler, s *shop) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -94,11 +96,27 @@ func serve(ctx context.Context, out io.Writer, address string, board http.Handle
 	secret := "/" + rand.Text()
 	mux := http.NewServeMux()
 	mux.Handle(secret+"/", http.StripPrefix(secret, board))
+	mux.HandleFunc(secret+"/incident", s.serveIncident)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	fmt.Fprintf(out, "Open http://%s%s/ in a browser. Ctrl-C ends the demo.\n", listener.Addr(), secret)
+	fmt.Fprintf(out, "Open http://%s%s/ in a browser: the shop is healthy. Start an incident at http://%[1]s%[2]s/incident . Ctrl-C ends the demo.\n", listener.Addr(), secret)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// serveIncident has a button that starts the incident, and ends it.
+func (s *shop) serveIncident(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.incident.Store(!s.incident.Load())
+		http.Redirect(w, r, "incident", http.StatusSeeOther)
+		return
+	}
+	state, button := "The shop is healthy.", "Start an incident"
+	if s.incident.Load() {
+		state, button = "Three customers make trouble.", "End the incident"
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, `<!doctype html><title>Incident</title><p>%s <form method="post"><button>%s</button></form><p><a href="./">Dashboard</a>`, state, button)
 }

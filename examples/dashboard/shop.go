@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
@@ -25,7 +27,7 @@ const (
 	payments    = "payments" // the queue
 	customers   = 30
 
-	// The customers who make trouble.
+	// The customers who make trouble in an incident.
 	unreachable = "customer-07" // their shop does not take events at the moment, so the outbox tries again and again
 	noCredit    = "customer-13" // one of their cards is refused for good, now and then
 	slowBank    = "customer-21" // their bank fails, so the queue tries again
@@ -47,9 +49,10 @@ type order struct {
 type shop struct {
 	database postbox.Database
 	admin    *admin.Admin
+	incident atomic.Bool // some customers make trouble
 }
 
-func (s shop) run(ctx context.Context) (err error) {
+func (s *shop) run(ctx context.Context) (err error) {
 	outbox, err := forwarder.NewPublisher(s.database, forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	if err != nil {
 		return err
@@ -60,7 +63,7 @@ func (s shop) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	fwd, err := forwarder.New(s.database, bus{store}, forwarder.Config{}, nil)
+	fwd, err := forwarder.New(s.database, bus{store, &s.incident}, forwarder.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func (s shop) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	router.AddConsumerHandler(payments, payments, subscriber, takePayment)
+	router.AddConsumerHandler(payments, payments, subscriber, s.takePayment).AddMiddleware(middleware.Process)
 
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return fwd.Run(ctx) })
@@ -83,7 +86,10 @@ func (s shop) run(ctx context.Context) (err error) {
 }
 
 // bus is the way from the outbox to the queue. A shop of several services has a broker there.
-type bus struct{ store *inboxstore.Store }
+type bus struct {
+	store    *inboxstore.Store
+	incident *atomic.Bool
+}
 
 // Publish stores each message in the queue, once.
 func (b bus) Publish(_ string, messages ...*message.Message) error {
@@ -92,10 +98,10 @@ func (b bus) Publish(_ string, messages ...*message.Message) error {
 		if err := json.Unmarshal(msg.Payload, &o); err != nil {
 			return postbox.Permanent(err)
 		}
-		if o.Customer == unreachable {
+		if b.incident.Load() && o.Customer == unreachable {
 			return postbox.RetryAfter(fmt.Errorf("the shop of %s does not take events: 503 Service Unavailable", o.Customer), time.Minute)
 		}
-		if o.Customer == noCredit && o.OrderID%2 == 0 {
+		if b.incident.Load() && o.Customer == noCredit && o.OrderID%2 == 0 {
 			return postbox.Permanent(fmt.Errorf("order %d: card ending in %04d is not accepted", o.OrderID, o.OrderID%10_000))
 		}
 		key := inboxstore.Key{Consumer: payments, MessageID: msg.UUID}
@@ -110,7 +116,7 @@ func (b bus) Publish(_ string, messages ...*message.Message) error {
 func (bus) Close() error { return nil }
 
 // takePayment asks the bank, which takes a moment.
-func takePayment(msg *message.Message) error {
+func (s *shop) takePayment(msg *message.Message) error {
 	var o order
 	if err := json.Unmarshal(msg.Payload, &o); err != nil {
 		return postbox.Permanent(err)
@@ -122,7 +128,7 @@ func takePayment(msg *message.Message) error {
 	case <-msg.Context().Done():
 		return msg.Context().Err()
 	}
-	if o.Customer == slowBank {
+	if s.incident.Load() && o.Customer == slowBank {
 		return fmt.Errorf("bank of %s: connection to 192.0.2.17:8443 timed out", o.Customer)
 	}
 	return nil
@@ -155,7 +161,7 @@ func placeOrders(ctx context.Context, outbox message.Publisher) error {
 }
 
 // keepHistory keeps messages that are done, as soon as the outbox and the queue exist.
-func (s shop) keepHistory(ctx context.Context) error {
+func (s *shop) keepHistory(ctx context.Context) error {
 	for _, target := range []admin.Target{admin.Outbox("outbox"), admin.Queue(payments)} {
 		for {
 			_, err := s.admin.ChangeSettings(ctx, target, func(stored *admin.Settings) error {

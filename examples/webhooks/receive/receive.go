@@ -7,6 +7,7 @@
 package receive
 
 import (
+	"errors"
 	"io"
 	"net/http"
 
@@ -57,7 +58,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, err = e.Store.Defer(r.Context(), e.Queue, inboxstore.Key{Consumer: e.Queue, Topic: e.Source, MessageID: key}, msg)
 	switch {
-	case postbox.ClassifyNetwork(err) == postbox.MessageFault: // a key that is too long, say
+	case errors.Is(err, postbox.ErrPermanent): // a key that is too long, say
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	case err != nil:
 		e.Logger.Error("A webhook was not stored", err, watermill.LogFields{"source": e.Source})

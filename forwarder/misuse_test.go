@@ -122,3 +122,9 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 	_, err = forwarder.New(testdb.SQLite(t).Postbox(), forwarder.KeepOpen(own), config, nil)
 	require.NoError(t, err, "nor from one database to another")
 }
+
+func TestNew_refuses_a_source_that_is_nil(t *testing.T) {
+	t.Parallel()
+	_, err := forwarder.New(testdb.SQLite(t).Postbox(), &broker{}, forwarder.Config{Sources: []forwarder.Source{nil}}, nil)
+	require.ErrorContains(t, err, "Sources[0]: is nil")
+}

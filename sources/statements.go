@@ -41,17 +41,17 @@ type identification interface {
 	remove(rows []rowID) []any
 }
 
-// statementsFor returns the statements for a table of messages and its table of offsets. Each name
-// is replaced once, so a table's name may contain what marks an argument.
-func statementsFor(kind dialect.Kind, names dialect.Names, messages, offsets string) *statements {
+// statementsFor returns the statements for a table of messages and its table of offsets, in the
+// database of an outbox.
+func statementsFor(outbox *dialect.Statements, messages, offsets string) *statements {
 	s := mysqlStatements()
-	if kind == dialect.PostgreSQL {
+	if outbox.Kind == dialect.PostgreSQL {
 		s = postgresStatements()
 	}
 	s.columns = "SELECT * FROM {source} WHERE 1 = 0"
-	tables := strings.NewReplacer("{sources}", names.Table("sources"), "{source}", messages, "{offsets}", offsets)
+	tables := strings.NewReplacer("{source}", messages, "{offsets}", offsets)
 	for _, text := range []*string{&s.columns, &s.register, &s.lock, &s.save, &s.groups, &s.addGroup, &s.fence, &s.peek, &s.page, &s.remove} {
-		*text = tables.Replace(strings.TrimSpace(*text))
+		*text = tables.Replace(outbox.Fill(strings.TrimSpace(*text)))
 	}
 	return s
 }

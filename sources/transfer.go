@@ -51,7 +51,7 @@ type transfer struct {
 func newTransfer(into takeover.Outbox, source WatermillSQL) *transfer {
 	return &transfer{
 		db: into.DB, statements: into.Statements, target: into.Spool, source: source,
-		tables:    statementsFor(into.Statements.Kind, into.Statements.Names, source.Table, source.OffsetsTable),
+		tables:    statementsFor(into.Statements, source.Table, source.OffsetsTable),
 		decoder:   decoder{source: source, orderingKey: postbox.MetadataOrderingKey},
 		announcer: spool.NewAnnouncer(into.Spool, into.DB, into.Logger),
 		logger:    into.Logger.With(watermill.LogFields{"source": source.Table}),

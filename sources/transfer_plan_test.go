@@ -47,7 +47,7 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 	w := newOldWorld(t, testdb.Postgres(t)).initialize()
 	w.database.Exec(t, fmt.Sprintf(`INSERT INTO %s (uuid, payload, metadata, transaction_id)
 		SELECT n, '{}', '{}', (1000 + n / 3)::text::xid8 FROM generate_series(1, %d) AS n`, w.schemaTable(), planRows))
-	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
+	tables := statementsFor(w.statements, w.schemaTable(), w.offsetsTable())
 	require.NoError(t, w.transfer(w.database.DB, nil).register(t.Context()))
 
 	for _, analyzed := range []bool{false, true} {
@@ -101,7 +101,7 @@ func TestTransfer_F4_an_open_transaction_makes_no_page_more_expensive(t *testing
 		require.Equal(t, planPage, w.step(transfer))
 	}
 	fill()
-	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
+	tables := statementsFor(w.statements, w.schemaTable(), w.offsetsTable())
 	require.NotEmpty(t, transfer.position.Late)
 	w.requireCheap(tables.Page(transfer.position, planPage), "auto", "page")
 	w.database.Exec(t, "ANALYZE "+w.schemaTable()) // autovacuum may have done so before, or not
@@ -163,7 +163,7 @@ func TestTransfer_F19_a_page_costs_the_same_on_any_backlog_mysql(t *testing.T) {
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
 		SELECT a.i, '{}', '{}' FROM n a CROSS JOIN n b WHERE b.i <= %d`, w.schemaTable(), planRows/1000))
 	require.Equal(t, planRows, w.left())
-	tables := statementsFor(w.statements.Kind, w.statements.Names, w.schemaTable(), w.offsetsTable())
+	tables := statementsFor(w.statements, w.schemaTable(), w.offsetsTable())
 	require.NoError(t, w.transfer(w.database.DB, nil).register(t.Context()))
 	rows := make([]rowID, planPage)
 	for i := range rows {

@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 	_ "time/tzdata" // for images without time zones
@@ -16,8 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The code of docs/questions.md, which needs only to compile.
-var _ = []any{answerDelay, answerWebhook, answerID, answerBatch, answerSchedule, answerLimit}
+// The code of docs/questions.md and docs/retries.md, which needs only to compile.
+var _ = []any{answerDelay, answerWebhook, answerID, answerBatch, answerSchedule, answerLimit, answerPermanent}
 
 func answerDelay(msg *message.Message) {
 	delay.Message(msg, delay.For(time.Hour))
@@ -54,4 +55,18 @@ func answerLimit() queue.Config {
 	return queue.Config{
 		Limits: postbox.Limits{Total: postbox.Limit{PerSecond: 10}},
 	}
+}
+
+var ErrNoSuchCustomer = errors.New("no such customer")
+
+func answerPermanent(store *inboxstore.Store, logger watermill.LoggerAdapter) (*middleware.Inbox, error) {
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+		MapError: func(_ *message.Message, err error) error {
+			if errors.Is(err, ErrNoSuchCustomer) {
+				return postbox.Permanent(err)
+			}
+			return err
+		},
+	}, logger)
+	return inbox, err
 }

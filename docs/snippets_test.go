@@ -21,13 +21,13 @@ func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 		sources = append(sources, found...)
 	}
 	var compiled strings.Builder
-	for _, source := range append(sources, "readme_example_test.go", "forwarder/silent_test.go", "forwarder/delay_test.go", "docs/answers_test.go", "queue/example_test.go", "pgxbox/example_test.go") {
+	for _, source := range append(sources, "readme_example_test.go", "forwarder/silent_test.go", "forwarder/delay_test.go", "docs/answers_test.go", "forwarder/example_encrypt_test.go", "postboxtest/example_test.go", "postboxtest/service_test.go", "queue/example_test.go", "pgxbox/example_test.go") {
 		text, err := os.ReadFile(source) //nolint:gosec // found by this test
 		require.NoError(t, err)
 		compiled.WriteString(withoutIndentation(string(text)) + "\n")
 	}
 	var guides []byte
-	for _, page := range []string{"docs/adopt.md", "docs/brokers.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/pgx.md", "docs/questions.md", "docs/transactions.md"} {
+	for _, page := range []string{"docs/adopt.md", "docs/brokers.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/pgx.md", "docs/privacy.md", "docs/questions.md", "docs/retries.md", "docs/testing.md", "docs/transactions.md"} {
 		guide, err := os.ReadFile(page) //nolint:gosec // of this repository
 		require.NoError(t, err)
 		guides = append(guides, guide...)

@@ -19,7 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The recipe of docs/inbox.md. Without the pause the channel would deliver the message again at
+// The recipe of docs/retries.md. Without the pause the channel would deliver the message again at
 // once, for ever.
 func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker
 	})
 }
 
-// The other recipe of docs/inbox.md: the queue waits while the breaker is open.
+// The other recipe of docs/retries.md: the queue waits while the breaker is open.
 func TestProcess_G7_an_open_CircuitBreaker_that_Classify_knows_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/postboxtest"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -19,17 +18,10 @@ import (
 // later.
 func Example() {
 	testOrders := func(t *testing.T) {
-		db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_pragma=busy_timeout(10000)&_txlock=immediate")
-		if err != nil {
-			t.Fatal(err)
-		}
-		db.SetMaxOpenConns(1)
-		if err := postbox.Migrate(t.Context(), postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
-			t.Fatal(err)
-		}
-		kit := postboxtest.New(t, postbox.Database{DB: db, Dialect: postbox.SQLite}, postboxtest.Config{})
+		database := openTestDatabase(t)
+		kit := postboxtest.New(t, database, postboxtest.Config{})
 
-		placeOrder(t.Context(), db)
+		placeOrder(t.Context(), database.DB)
 		if events := kit.Published("orders"); len(events) != 1 {
 			t.Errorf("%d events for one order", len(events))
 		}

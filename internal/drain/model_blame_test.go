@@ -32,7 +32,7 @@ var (
 	errComesBack    = errors.New("it counts within a minute after it was seen that there was an outage")
 )
 
-// mayCount judges an attempt that is counted for an unknown failure, by what docs/guarantees.md
+// mayCount judges an attempt that is counted for an unknown failure, by what docs/retries.md
 // says of whose fault it is, and by nothing but what the process has seen.
 func (s *modelCalls) mayCount(failed modelCall, limit time.Duration) error {
 	if s.quiet(failed) >= limit {

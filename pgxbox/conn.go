@@ -62,6 +62,15 @@ func (c *conn) idle() error {
 	return nil
 }
 
+// Ping leaves it to database/sql to give a broken connection back. The driver of pgx would do that
+// itself, while the rollback of a transaction may still come.
+func (c *conn) Ping(ctx context.Context) error {
+	if err := c.Conn.Conn().Ping(ctx); err != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
 // readOnly is the code of PostgreSQL's error for a write in a session that cannot write.
 const readOnly = "25006"
 

@@ -66,6 +66,7 @@ func (s *service) open(dsn string, connections int32) *service {
 	config, err := pgxpool.ParseConfig(dsn)
 	require.NoError(s.t, err)
 	config.MaxConns = connections
+	config.ConnConfig.RuntimeParams["application_name"] = s.schema()
 	s.pool, err = pgxpool.NewWithConfig(context.Background(), config)
 	require.NoError(s.t, err)
 	s.t.Cleanup(s.pool.Close)

@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test proof test-versions test-settings vulncheck test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
+.PHONY: help demo docs-site dashboard test proof test-versions test-settings vulncheck test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ fmt: tools ## format the code and its imports
 tools: ## install the linters into ./bin, unless they are there
 	@[ "$$($(GOLANGCI_LINT) version --short 2>/dev/null)" = "$(GOLANGCI_LINT_VERSION)" ] || \
 		GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_LINT_VERSION)
+
+docs-site: ## build the site of the documents into ./site, or TO, and check its links
+	scripts/docs-site $(TO)
 
 services: ## a shell with the services running, or CMD in it
 	scripts/services run -- $(SHELL) $(if $(CMD),-c "$$CMD")

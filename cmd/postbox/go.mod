@@ -22,6 +22,15 @@ require (
 )
 
 require (
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/coocood/freecache v1.2.7 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/sony/gobreaker v1.0.0 // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
+)
+
+require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect

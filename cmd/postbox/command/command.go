@@ -82,7 +82,7 @@ func New(options Options) *cobra.Command {
 		p.migrateCommand(), p.doctorCommand(),
 		p.queuesCommand(), p.inboxesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(), p.receiptsCommand(),
-		p.drainCommand(), p.checkCommand(), p.logCommand(), p.dashboardCommand(),
+		p.drainCommand(), p.checkCommand(), p.logCommand(), p.dashboardCommand(), p.proveCommand(),
 	)
 	root.Version = options.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -133,7 +133,7 @@ Exit codes:
   1  an error, for example of the database
   2  wrong usage, for example an unknown flag
   3  the command worked, and the answer is no: check, doctor, drain, log check,
-     log setup and migrate status
+     log setup, migrate status and prove
   4  stopped by the operator: by a signal, or by the answer to a question`
 
 // group returns a command that only has other commands.

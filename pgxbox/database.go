@@ -34,6 +34,9 @@ var handles = struct {
 }{of: map[*pgxpool.Pool]*sql.DB{}}
 
 func handleOf(pool *pgxpool.Pool) *sql.DB {
+	if pool == nil {
+		return nil // which each constructor refuses
+	}
 	handles.Lock()
 	defer handles.Unlock()
 	db, known := handles.of[pool]

@@ -15,9 +15,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/pgxbox"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
+
+func TestDatabase_without_a_pool_is_refused(t *testing.T) {
+	t.Parallel()
+	_, err := forwarder.NewPublisher(pgxbox.Database(nil), forwarder.PublisherConfig{}, nil)
+	require.Error(t, err)
+	require.Error(t, pgxbox.InTx(t.Context(), nil, func(context.Context, pgx.Tx) error { return nil }))
+}
 
 func TestDatabase_has_one_handle_for_a_pool(t *testing.T) {
 	t.Parallel()

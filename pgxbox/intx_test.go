@@ -134,8 +134,7 @@ func TestInTx_rolls_back_when_its_context_ends(t *testing.T) {
 	})
 }
 
-func TestInTx_without_a_pool_or_a_function_is_an_error(t *testing.T) {
+func TestInTx_without_a_function_is_an_error(t *testing.T) {
 	t.Parallel()
-	require.Error(t, pgxbox.InTx(t.Context(), nil, func(context.Context, pgx.Tx) error { return nil }))
 	require.Error(t, pgxbox.InTx(t.Context(), newService(t, 1).pool, nil))
 }

@@ -71,7 +71,7 @@ bench: ## measure side by side with peers and floors, about 25 minutes; ARGS='-o
 bench-quick: ## the same, less thoroughly, about 4 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
 
-bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes
+bench-curves: ## measure the curves of docs/dev/scaling.md, about 3 minutes
 	go run -C benchmarks . -set curves $(ARGS)
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output

@@ -10,7 +10,7 @@ import (
 )
 
 // searchAmong is how many messages, dead letters or entries of the audit log a search looks at: see
-// docs/performance.md.
+// docs/dev/performance.md.
 const searchAmong = 10_000
 
 // foundMessages is what a search has found.

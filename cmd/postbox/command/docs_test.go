@@ -32,6 +32,7 @@ func TestDocs_show_commands_that_exist(t *testing.T) {
 		require.NoError(t, err)
 		for _, found := range shellBlock.FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.SplitSeq(found[1], "\n") {
+				line, _, _ = strings.Cut(line, " # ")
 				if words := shellWord.FindAllString(line, -1); len(words) > 0 && words[0] == "postbox" {
 					requireCommand(t, document, words)
 					shown++

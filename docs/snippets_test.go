@@ -27,7 +27,7 @@ func TestDocs_snippets_of_the_guides_stand_in_compiled_examples(t *testing.T) {
 		compiled.WriteString(withoutIndentation(string(text)) + "\n")
 	}
 	var guides []byte
-	for _, page := range []string{"docs/adopt.md", "docs/brokers.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/pgx.md", "docs/privacy.md", "docs/questions.md", "docs/retries.md", "docs/testing.md", "docs/transactions.md"} {
+	for _, page := range []string{"docs/adopt.md", "docs/brokers.md", "docs/coming-from-watermill.md", "docs/cqrs.md", "docs/databases.md", "docs/deferred.md", "docs/pgx.md", "docs/privacy.md", "docs/questions.md", "docs/retries.md", "docs/testing.md", "docs/transactions.md"} {
 		guide, err := os.ReadFile(page) //nolint:gosec // of this repository
 		require.NoError(t, err)
 		guides = append(guides, guide...)

@@ -42,7 +42,7 @@ var questions = []struct{ question, answer string }{
 	{"What is the order of a rolling upgrade?", "upgrade.md#the-order-of-a-rollout"},
 	{"Does it work behind PgBouncer?", "poolers.md#symptoms"},
 	{"What happens in a failover of the database?", "guarantees.md#when-the-database-fails-over-is-restored-or-is-copied"},
-	{"Does the table bloat?", "scaling.md#what-limits-one-database"},
+	{"Does the table bloat?", "scaling.md#vacuum"},
 	{"May I copy production's database to staging?", "security.md#a-copy-of-the-database"},
 	{"How do I delete or encrypt personal data?", "privacy.md#delete-the-data-of-one-customer"},
 	{"What does it cost?", "costs.md#a-message"},

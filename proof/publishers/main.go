@@ -1,7 +1,7 @@
 // Command publishers tries the outbox with Watermill's stock publishers while their broker is
 // stopped and started: with one message waiting, with three and with 300. No message may die of the
 // outage, and each must be published in the order of its key. It is started by make publishers; see
-// docs/dead-letters.md.
+// docs/dev/proof.md.
 package main
 
 import (

@@ -21,7 +21,7 @@ func (p *program) migrateCommand() *cobra.Command {
 
 docs/upgrade.md says in which order to bring out a new version, what migrations
 lock, and how to go back. CHANGELOG.md says what to stop before a migration.`,
-		p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand())
+		p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand(), p.grantsCommand())
 }
 
 func (p *program) migrateUpCommand() *cobra.Command {

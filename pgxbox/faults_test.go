@@ -82,9 +82,8 @@ func TestInTx_G1_is_whole_or_nothing_whenever_its_context_ends(t *testing.T) {
 }
 
 // All sessions of the service are ended again and again, wherever its handlers are.
-func TestQueue_G4_has_its_effects_once_while_its_sessions_are_killed(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *service) {
+func TestQueue_G4_has_its_effects_once_while_its_sessions_are_killed(t *testing.T) { //nolint:paralleltest // see eachAlone
+	eachAlone(t, func(t *testing.T, s *service) {
 		const messages, kills = 60, 8
 		store := s.store()
 		ids := s.put(store, "q", messages, func(i int) string { return fmt.Sprint(i % 6) })

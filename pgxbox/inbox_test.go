@@ -114,9 +114,8 @@ func TestTx_that_outlives_its_handler_writes_nothing(t *testing.T) {
 	s.wrote("id", "next")
 }
 
-func TestInbox_G4_a_connection_that_is_killed_has_no_effect(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *service) {
+func TestInbox_G4_a_connection_that_is_killed_has_no_effect(t *testing.T) { //nolint:paralleltest // see eachAlone
+	eachAlone(t, func(t *testing.T, s *service) {
 		receive := s.inbox(s.store())
 		killed := false
 		handle := func(msg *message.Message) error {

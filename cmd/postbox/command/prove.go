@@ -2,6 +2,7 @@ package command
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -105,6 +106,8 @@ func (p *program) prove(cmd *cobra.Command, flags proveFlags) error {
 	}
 	report, err := prove.Run(cmd.Context(), options)
 	switch {
+	case cmd.Context().Err() != nil && !errors.Is(err, prove.ErrLeft):
+		return stoppedf("interrupted, and nothing of the run is left")
 	case cmd.Context().Err() != nil:
 		return stoppedf("interrupted: %s", found.address.hide(err.Error()))
 	case err != nil:

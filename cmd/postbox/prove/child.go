@@ -193,7 +193,7 @@ func (c *child) forward(ctx context.Context) error {
 }
 
 // keys is how many ordering keys there are: few, so that each has many messages.
-const keys = 12
+const keys = 20
 
 func keyName(n int) string { return fmt.Sprintf("key-%d", n) }
 
@@ -261,7 +261,7 @@ func (c *child) transact(ctx context.Context, tx *sql.Tx, to *forwarder.Publishe
 	if err := c.publish(ctx, to, intents); err != nil {
 		return err
 	}
-	if c.dice.n(25) == 0 {
+	if c.dice.n(40) == 0 {
 		c.say(heldOpen)
 		wait(ctx, c.dice.upTo(c.Hold))
 	}

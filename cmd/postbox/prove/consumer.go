@@ -173,6 +173,9 @@ func (c *child) linger(ctx context.Context, pause time.Duration) {
 	}
 }
 
+// longHandler is how long some handlers take at the longest.
+const longHandler = 200 * time.Millisecond
+
 var errPlanned = errors.New("the handler fails on purpose")
 
 // trouble is what happens to some handlers after they have written.
@@ -193,7 +196,9 @@ func (c *child) trouble(ctx context.Context) error {
 		if tx, ok := postbox.TxFromContext(ctx); ok {
 			c.cutOwn(ctx, tx)
 		}
-	case n < failing+4:
+	case n < failing+20: // so that faults meet handlers
+		c.linger(ctx, c.dice.upTo(longHandler))
+	case n < failing+21:
 		if c.Dialect != postbox.SQLite { // it would keep all others from writing
 			c.say(slow)
 			c.linger(ctx, lease*3/2)

@@ -75,7 +75,7 @@ type given struct {
 }
 
 func on(database *testdb.Database, dir string) given {
-	g := given{Dialect: database.Dialect, DSN: database.DSN, Duration: 3 * time.Second}
+	g := given{Dialect: database.Dialect, DSN: database.DSN, Duration: 2 * time.Second}
 	if g.Dialect == postbox.SQLite {
 		g.File = filepath.Join(dir, "shop.db")
 	}

@@ -47,6 +47,9 @@ type Options struct {
 // errRefused begins the errors about a server that a run would disturb, or on which it cannot work.
 var errRefused = errors.New("nothing was tried")
 
+// ErrLeft is the error of a run that could not remove all that it had made.
+var ErrLeft = errors.New("the next run removes it")
+
 func refusef(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errRefused}, args...)...)
 }
@@ -70,7 +73,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpPatience)
 		defer cancel()
 		if dropErr := r.place.drop(ctx); dropErr != nil {
-			err = errors.Join(err, fmt.Errorf("remove %s: %w; the next run removes it", r.place, dropErr))
+			err = errors.Join(err, fmt.Errorf("remove %s: %w: %w", r.place, dropErr, ErrLeft))
 		}
 	}()
 	if err := r.look(ctx); err != nil {
@@ -99,6 +102,9 @@ func (r *run) torture(ctx context.Context) (*Report, error) {
 	r.Say(fmt.Sprintf("In %s on %s, for %s, with seed %d.", r.place, r.server.Version, r.Duration, r.Seed))
 	endAll := r.start(ctx)
 	defer endAll()
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
 	producing, cancel := context.WithTimeout(ctx, r.Duration)
 	reported := r.reportProgress(ctx)
 	r.faults(producing)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ var cast = []struct {
 	role                    string
 	number, pool, throughIt int
 }{
-	{producers, 2, 3, 1},
+	{producers, 2, 4, 1},
 	{forwarders, 3, 2, 1},
 	{inboxes, 2, 4, 1},
 	{queues, 2, 4, 1},
@@ -384,6 +385,16 @@ func (r *run) reportProgress(ctx context.Context) (end func()) {
 		cancel()
 		reporting.Wait()
 	}
+}
+
+// begin waits for the first message: on a busy machine processes need a while to start.
+func (r *run) begin(ctx context.Context) error {
+	for since := time.Now(); time.Since(since) < r.Patience && !r.hopeless(); {
+		if now, err := r.progress(ctx); err == nil && now.intents > 0 || !wait(ctx, lookPause) {
+			break
+		}
+	}
+	return errors.Join(r.failed(), ctx.Err())
 }
 
 // catchUp waits until all messages are done, and returns false if none was done for too long.

@@ -33,8 +33,8 @@ type RetryProfile struct {
 	Jitter float64
 }
 
-// RetryPatiently is for work that can as well be done later: 15 attempts with jitter. The first
-// pauses are 2, 4 and 8 seconds. The last ones are hours, since there is no cap.
+// RetryPatiently is for work that can as well be done later: 15 attempts with full jitter, the last
+// of which comes after four and a half hours on average, and after nine at most.
 func RetryPatiently() RetryProfile {
 	return RetryProfile{Attempts: 15, Base: 2 * time.Second, Cap: 24 * time.Hour}
 }

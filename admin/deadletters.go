@@ -18,7 +18,7 @@ import (
 
 // DeadLetter is a message that is not tried again until an operator decides.
 type DeadLetter struct {
-	// ID identifies the dead letter. Later ones have higher ids, and no id is given out twice.
+	// ID identifies the dead letter. Later ones have higher ids, except in a restored database.
 	ID int64
 	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message
 	// of an outbox.

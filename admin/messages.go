@@ -39,7 +39,7 @@ const (
 // Message is a message of an outbox or a queue that is pending, or that is done and kept in the
 // history.
 type Message struct {
-	// ID identifies the message in its outbox or queue. No id is given out twice.
+	// ID identifies the message in its outbox or queue. A restored database may reuse it.
 	ID     int64
 	Status Status
 	// Topic is the topic of an outbox's message. For a message of a queue it is the queue's name.

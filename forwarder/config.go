@@ -44,7 +44,7 @@ type Config struct {
 	Destination string
 
 	// Retry says how often and with which pauses a failed message is published again. Defaults to
-	// 10 attempts, from 1 s to 60 s apart.
+	// 10 attempts with full jitter: the last one comes after two minutes on average.
 	Retry postbox.RetryProfile
 	// Limits bound how fast all forwarders of this outbox together publish: the outbox as a whole,
 	// or single topics. A message that has to wait costs no attempt. Give all forwarders the same.

@@ -38,8 +38,7 @@ type DeferConfig struct {
 	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver
 	// a nacked message at once. The pause grows with each failure in a row, of any message. The
 	// subscription waits meanwhile. In a transaction that Postbox did not begin there is no pause.
-	// Attempts are not counted, since the database is at fault. Defaults to pauses from 1 s to 10
-	// s.
+	// Attempts are not counted, since the database is at fault. Defaults to 1 s to 10 s, random.
 	Retry postbox.RetryProfile
 }
 

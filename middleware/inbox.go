@@ -65,10 +65,10 @@ var errNoHistory = errors.New("History: the store keeps no messages: use a store
 // for middlewares between the inbox and the handler see [Guard].
 //
 // A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and
-// PoisonQueue do, acks the message, which then has no effect and no dead letter. An error in the
-// log says so, once a minute at most. After a crash before the commit, the broker delivers the
-// message again. After a crash between the commit and the ack, the next delivery is a duplicate,
-// which is acked without running the handler.
+// PoisonQueue do, acks the message, which then has no effect and no dead letter. The inbox cannot
+// see that, so nothing is logged. After a crash before the commit, the broker delivers the message
+// again. After a crash between the commit and the ack, the next delivery is a duplicate, which is
+// acked without running the handler.
 //
 // An inbox within another one that names the message alike is part of the outer one, which alone
 // counts failures.
@@ -119,7 +119,8 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // Process handles a message without a router. The config's Consumer, Topic and PublishTopic replace
 // what a router would supply. It returns true if the handler ran and its transaction was committed.
 // It returns false and no error for a duplicate, or when the message became a dead letter: ack the
-// message. After an error nack it, or deliver it again.
+// message. After an error nack it, or deliver it again. Process pauses before it returns an error,
+// as Retry of the config says.
 //
 // If ctx carries a transaction of yours, the failure is recorded in it: commit it after an error
 // too, or no attempt is counted.

@@ -72,9 +72,9 @@ type InboxConfig struct {
 	// becomes a dead letter and is acked. It also sets the pause before each nack, since brokers
 	// deliver a nacked message at once. If no attempt could be counted, because the database is
 	// away or refuses the failure record, the pause grows with such nacks in a row. The
-	// subscription waits meanwhile. In a transaction that the inbox did not begin there is no
-	// pause, and failures are recorded in that transaction: if its owner rolls it back, no attempt
-	// is counted. Defaults to 15 attempts, from 1 s to 60 s apart.
+	// subscription waits meanwhile, also for the time of a [postbox.RetryAfter]. In a transaction
+	// that the inbox did not begin there is no pause, and its owner must commit recorded failures.
+	// Defaults to 15 attempts with full jitter.
 	Retry postbox.RetryProfile
 }
 

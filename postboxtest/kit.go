@@ -32,8 +32,8 @@ type Config struct {
 	Outbox string
 }
 
-// Kit has the helpers for one test and its database. While the test runs, no service may drain that
-// database. A Kit is safe for concurrent use.
+// Kit has the helpers for one test and its database. No service may drain an outbox or a queue
+// beside Published or Drain. A Kit is safe for concurrent use.
 type Kit struct {
 	tb         testing.TB
 	db         postbox.Database

@@ -20,11 +20,11 @@ const defaultBatchSize = 100
 // and a schedule, a batch is handed out as soon as it is full.
 type BatchConfig struct {
 	// Size is the maximum number of messages of a batch. Without a schedule, a batch is handed out
-	// when it reaches this size. Up to two pages of messages, each at least of this size, are held
-	// in memory. Defaults to 100.
+	// when it reaches this size. Up to three pages of messages, each at least of this size, are in
+	// memory. Defaults to 100.
 	Size int
 	// Age is the longest time that the oldest message waits for others, by the database's clock.
-	// Defaults to for ever.
+	// Defaults to for ever, so set it, or a Schedule, unless messages never stop coming.
 	Age time.Duration
 	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, or a descriptor such as
 	// "@daily". A cron expression may have seconds as an optional sixth field in front. At each

@@ -93,7 +93,7 @@ type Config struct {
 	MicroBatch int
 
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15
-	// attempts, from 1 s to 60 s apart.
+	// attempts with full jitter: the last one comes after four and a half minutes on average.
 	Retry postbox.RetryProfile
 	// Limits bound how fast all processes together handle the messages of a queue. For each key by
 	// itself there is middleware.LimitEachKey. A message that has to wait costs no attempt. A limit
@@ -109,9 +109,9 @@ type Config struct {
 	// Classify recognises outages, for example of a service that the handler needs. During an
 	// outage the queue waits and no attempt counts. The queue is probed with one message, a
 	// different one each time. By default only an outage of the queue's database pauses the queue;
-	// Postbox asks on another connection whether the database is available. Use
-	// [postbox.ClassifyNetwork] only if all calls of the handler go to the same service: otherwise
-	// one bad address would stop all messages.
+	// Postbox asks on another connection whether the database is available. Nothing is added: use
+	// [postbox.ClassifyNetwork] too, but only if all calls of the handler go to the same service,
+	// or one bad address would stop all messages.
 	Classify postbox.Classifier
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it
 	// for alarms: a crash may lose the call. Close waits for the call up to the store's close

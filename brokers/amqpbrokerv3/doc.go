@@ -39,7 +39,8 @@
 // consumers, set Publish.Mandatory to false.
 //
 // The stock publisher works with these configurations too. But its "not connected" and "not
-// confirmed" are text without a type, so they count as attempts, and unroutable messages are lost.
+// confirmed" are text without a type, so [Classify] does not know them, and unroutable messages are
+// lost.
 // It opens a channel for every call and waits for each message: 399 messages a second one by one.
 // [Publisher] on one machine with RabbitMQ 3.10, 2 cores and a durable queue reaches 1,900 a second
 // one by one, 7,600 in batches of 100, and 5,000 from 64 concurrent callers. So give it batches, or
@@ -59,7 +60,8 @@
 // Watermill handles one message of a subscription at a time, whatever the prefetch. For more, start
 // several subscriptions, or defer the work with an inbox.
 //
-// A nacked message comes back at once. [DelayNack] slows that down.
+// A nacked message comes back at once. An inbox and middleware.Defer pause before they nack; for
+// other handlers [DelayNack] slows that down.
 //
 // Queues are classic unless Queue.Arguments says {"x-queue-type": "quorum"}, which replicates them;
 // all clients must declare the same. To reach a cluster while any one node is down, let

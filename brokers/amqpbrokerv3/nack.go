@@ -8,9 +8,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// DelayNack returns a middleware that waits before it passes a handler's error on. Without it,
-// RabbitMQ delivers a nacked message again at once, thousands of times a second while the handler's
-// database is away. Put it outside the inbox, that is before the inbox in the router's list.
+// DelayNack returns a middleware for handlers without an inbox: it waits before it passes a
+// handler's error on. Without it, RabbitMQ delivers a nacked message again at once, thousands of
+// times a second while what the handler needs is away. An inbox and middleware.Defer pause by
+// themselves, so around them it only adds to the pause.
 //
 // During the wait the subscription handles no other message, so order is kept. The wait ends early
 // when the message's context ends, as it does when the router closes.

@@ -59,7 +59,7 @@ torture: ## break all that can break while processes work, and judge: DURATION=3
 safeguards: ## take one safeguard out at a time, and want the tests to fail
 	scripts/services run -- go run -C proof ./safeguards $(ARGS)
 
-publishers: ## stop and start the brokers of six of Watermill's publishers, about 10 minutes; ARGS='-only kafka' for less
+publishers: ## stop and start the brokers of six of Watermill's publishers, and of chains from outbox to inbox, about 15 minutes; ARGS='-only kafka' for less
 	scripts/services run -- go run -C proof/publishers . $(ARGS)
 
 clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one

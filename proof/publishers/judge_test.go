@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/proof/publishers/chain"
 )
 
 func TestReceived_finds_what_is_missing_and_out_of_order(t *testing.T) {
@@ -73,13 +75,15 @@ func TestWatched_counts_errors_that_differ_only_in_names_as_one(t *testing.T) {
 
 func TestChoose_and_parseNumbers_refuse_what_they_do_not_know(t *testing.T) {
 	t.Parallel()
-	all, err := choose("")
+	all, chains, err := choose("")
 	require.NoError(t, err)
 	require.Len(t, all, 6)
-	some, err := choose("sql,kafka")
+	require.Equal(t, chain.Brokers()[0].Name, chains[0].Name)
+	some, chains, err := choose("sql,kafka,redis-streams")
 	require.NoError(t, err)
 	require.Equal(t, []string{"sql", "kafka"}, []string{some[0].name, some[1].name})
-	_, err = choose("pigeon")
+	require.Equal(t, "redis-streams", chains[len(chains)-1].Name)
+	_, _, err = choose("pigeon")
 	require.ErrorContains(t, err, "pigeon")
 
 	numbers, err := parseNumbers("1,3,300")

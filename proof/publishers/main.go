@@ -1,7 +1,7 @@
 // Command publishers tries the outbox with Watermill's stock publishers while their broker is
 // stopped and started: with one message waiting, with three and with 300. No message may die of the
-// outage, and each must be published in the order of its key. It is started by make publishers; see
-// docs/dev/proof.md.
+// outage, and each must be published in the order of its key: see docs/dev/proof.md. Then it
+// tries whole chains, from outbox to inbox: see docs/brokers.md. It is started by make publishers.
 package main
 
 import (
@@ -16,6 +16,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/proof/publishers/chain"
 )
 
 func main() {
@@ -29,16 +33,18 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	only := flag.String("only", "", "names of publishers, separated by commas; default: all")
+	only := flag.String("only", "", "names of publishers and chains, separated by commas; default: all")
 	waiting := flag.String("waiting", "1,3,300", "how many messages wait during the outage: a trial for each number")
 	outage := flag.Duration("outage", 15*time.Second, "how long the broker is away at least")
+	rounds := flag.Int("rounds", 3, "how often a chain meets each fault")
+	messages := flag.Int("messages", 600, "how many messages go through a chain around a fault")
 	verbose := flag.Bool("v", false, "log what the forwarder and the publishers log")
 	flag.Parse()
 	numbers, err := parseNumbers(*waiting)
 	if err != nil {
 		return fmt.Errorf("-waiting: %w", err)
 	}
-	chosen, err := choose(*only)
+	chosen, chains, err := choose(*only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
@@ -51,7 +57,16 @@ func run(ctx context.Context) error {
 		failed += bad
 	}
 	fmt.Fprintf(os.Stdout, "RESULT publishers=%d trials=%d failed=%d\n", len(chosen), len(chosen)*len(numbers), failed)
-	if failed > 0 {
+	failedChains := 0
+	for _, broker := range chains {
+		bad, err := tryChain(ctx, broker, chain.Config{Rounds: *rounds, Messages: *messages, Logger: logger(*verbose)})
+		if err != nil {
+			return fmt.Errorf("chain %s: %w", broker.Name, err)
+		}
+		failedChains += bad
+	}
+	fmt.Fprintf(os.Stdout, "RESULT chains=%d failed=%d\n", len(chains), failedChains)
+	if failed+failedChains > 0 {
 		return errors.New("a trial has failed")
 	}
 	return nil
@@ -72,21 +87,48 @@ func parseNumbers(list string) ([]int, error) {
 	return numbers, nil
 }
 
-// choose returns the candidates of these names.
-func choose(list string) ([]candidate, error) {
-	all := candidates()
+// choose returns the candidates and the chains of these names. Some names are those of both.
+func choose(list string) (chosen []candidate, chains []chain.Broker, err error) {
+	all, allChains := candidates(), chain.Brokers()
 	if list == "" {
-		return all, nil
+		return all, allChains, nil
 	}
-	var chosen []candidate
 	for name := range strings.SplitSeq(list, ",") {
-		at := slices.IndexFunc(all, func(c candidate) bool { return c.name == name })
-		if at < 0 {
-			return nil, fmt.Errorf("no publisher is called %q", name)
+		publisher := slices.IndexFunc(all, func(c candidate) bool { return c.name == name })
+		through := slices.IndexFunc(allChains, func(b chain.Broker) bool { return b.Name == name })
+		if publisher < 0 && through < 0 {
+			return nil, nil, fmt.Errorf("no publisher and no chain is called %q", name)
 		}
-		chosen = append(chosen, all[at])
+		if publisher >= 0 {
+			chosen = append(chosen, all[publisher])
+		}
+		if through >= 0 {
+			chains = append(chains, allChains[through])
+		}
 	}
-	return chosen, nil
+	return chosen, chains, nil
+}
+
+// logger logs if verbose is set.
+func logger(verbose bool) watermill.LoggerAdapter {
+	if verbose {
+		return watermill.NewStdLogger(false, false)
+	}
+	return watermill.NopLogger{}
+}
+
+// tryChain runs the trial of one chain, and returns 1 if it failed.
+func tryChain(ctx context.Context, b chain.Broker, config chain.Config) (failed int, err error) {
+	result, err := chain.Run(ctx, b, config)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(os.Stdout, "CHAIN %s %s\n", b.Name, result)
+	if err := result.Fault(); err != nil {
+		fmt.Fprintln(os.Stdout, "  "+err.Error())
+		return 1, nil
+	}
+	return 0, nil
 }
 
 // try runs the trials of one candidate, and returns how many failed.

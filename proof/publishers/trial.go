@@ -50,10 +50,7 @@ type trial struct {
 
 // runTrial proves that the broker works, stops it, writes so many messages, and starts it again.
 func runTrial(ctx context.Context, s server, waiting int, o options) (r result, err error) {
-	t := &trial{server: s, topic: "trial_" + strconv.FormatInt(time.Now().UnixNano(), 36), logger: watermill.NopLogger{}}
-	if o.verbose {
-		t.logger = watermill.NewStdLogger(false, false)
-	}
+	t := &trial{server: s, topic: "trial_" + strconv.FormatInt(time.Now().UnixNano(), 36), logger: logger(o.verbose)}
 	if err := t.prepareTopic(); err != nil {
 		return r, fmt.Errorf("prepare the topic: %w", err)
 	}

@@ -1,0 +1,43 @@
+package chain_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
+	"github.com/postbox-go/watermill-postbox/proof/publishers/chain"
+)
+
+// The short form of make publishers. All brokers are tried at the same time, however few tests run
+// in parallel, since most of them wait.
+func TestChain_G2_G5_each_message_has_its_effect_once_and_in_order_while_the_broker_fails(t *testing.T) {
+	testservice.Address(t, place.Variable)
+	type outcome struct {
+		result chain.Result
+		err    error
+	}
+	outcomes := map[string]chan outcome{}
+	for _, broker := range chain.Brokers() {
+		ended := make(chan outcome, 1)
+		outcomes[broker.Name] = ended
+		go func() {
+			result, err := chain.Run(t.Context(), broker, chain.Config{Rounds: 1, Messages: 160})
+			ended <- outcome{result, err}
+		}()
+	}
+	for name, ended := range outcomes {
+		t.Run(name, func(t *testing.T) {
+			o := <-ended
+			require.NoError(t, o.err)
+			t.Log(o.result)
+			require.NoError(t, o.result.Fault())
+			require.Positive(t, o.result.Applied)
+			require.Equal(t, o.result.Committed, o.result.Applied)
+			require.Positive(t, o.result.Nacks)
+			require.Positive(t, o.result.LostAcks)
+			require.Positive(t, o.result.Faults["outage"])
+		})
+	}
+}

@@ -120,7 +120,7 @@ var (
 	// Receipts counts receipts.
 	Receipts = &metrics.Instrument{
 		Name: "postbox.receipts.received", Kind: metrics.Counter, Unit: "{receipt}", Labels: []string{"topic", "consumer", "result"},
-		Help: "Receipts that reached the producer: awaited, late (after its time-out was told), unexpected (nothing awaited it), duplicate, expired (older than the retention, and ignored), malformed (no receipt). Only awaited and late ones have a topic and a consumer: the names in others are anybody's choice.",
+		Help: "Receipts that reached the producer: awaited, late, unexpected (nothing awaited it), duplicate, expired (ignored), malformed. Only awaited and late ones have a topic and a consumer.",
 	}
 	// ReceiptsMissed counts time-outs of receipts.
 	ReceiptsMissed = &metrics.Instrument{
@@ -135,27 +135,27 @@ var (
 	// Backlog is the number of messages.
 	Backlog = &metrics.Instrument{
 		Name: "postbox.backlog.messages", Kind: metrics.Gauge, Unit: "{message}", Labels: with(ofSpool, "state"), Database: true,
-		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. in_flight is as old as the last heartbeat of each process, a few seconds. 10,001 means more than 10,000.",
+		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. 10,001 means more than 10,000.",
 	}
 	// BacklogAge is for how long the oldest due message has been due.
 	BacklogAge = &metrics.Instrument{
 		Name: "postbox.backlog.age", Kind: metrics.Gauge, Unit: "s", Labels: ofSpool, Database: true,
-		Help: "For how long the oldest due message has been due, by the clock of the database; 0 without one. A ready message is due since it was written (with batches by age or on a schedule, since the time of its batch), a scheduled or failed one since its time, or its next attempt, has come.",
+		Help: "For how long the oldest due message has been due; 0 without one. A ready message is due since it was written or since the time of its batch, a scheduled or failed one since its time has come.",
 	}
 	// CallAge is for how long a call has not returned.
 	CallAge = &metrics.Instrument{
 		Name: "postbox.call.age", Kind: metrics.Gauge, Unit: "s", Labels: ofSpool, Database: true,
-		Help: "For how long the call of a publisher or a handler has run that has not returned for longest, in all processes, by their clocks and that of this process; 0 while none has run for two heartbeats, which are 10 s by default.",
+		Help: "For how long the call of a publisher or a handler has run that has not returned for longest, in all processes; 0 below 10 s.",
 	}
 	// DeadLetters is the number of dead letters.
 	DeadLetters = &metrics.Instrument{
 		Name: "postbox.dead_letters.messages", Kind: metrics.Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
-		Help: "Dead letters of an outbox or a queue that no operator has resolved, among the latest 10,000; 10,001 means more. Those of inboxes are not among them: see postbox.inbox.dead_letters.messages.",
+		Help: "Dead letters of an outbox or a queue that no operator has resolved, among the latest 10,000; 10,001 means more.",
 	}
 	// InboxDeadLetters is the number of dead letters of inboxes.
 	InboxDeadLetters = &metrics.Instrument{
 		Name: "postbox.inbox.dead_letters.messages", Kind: metrics.Gauge, Unit: "{message}", Labels: []string{"consumer"}, Database: true,
-		Help: "Dead letters of the inboxes of a consumer that no operator has resolved, among the latest 10,000 of all inboxes; 10,001 means more. Without any, a consumer that keeps a history has the value 0, and another one has no value, since the database does not know it.",
+		Help: "Dead letters of the inboxes of a consumer that no operator has resolved, among the latest 10,000; 10,001 means more. Without any, only a consumer that keeps a history has a value, 0.",
 	}
 	// Processes is the number of processes.
 	Processes = &metrics.Instrument{

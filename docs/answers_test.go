@@ -2,8 +2,10 @@ package docs_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/http"
+	"os"
 	"time"
 	_ "time/tzdata" // for images without time zones
 
@@ -12,13 +14,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-// The code of docs/questions.md and docs/retries.md, which needs only to compile.
-var _ = []any{answerDelay, answerWebhook, answerID, answerBatch, answerSchedule, answerLimit, answerPermanent}
+// The code of the pages that stands in no example, which needs only to compile.
+var _ = []any{
+	answerDelay, answerWebhook, answerID, answerBatch, answerSchedule, answerLimit, answerLimits, answerPermanent,
+	answerOwnTx, answerProbes, answerUniqueKey, answerShard, answerDeployment,
+}
 
 func answerDelay(msg *message.Message) {
 	delay.Message(msg, delay.For(time.Hour))
@@ -69,4 +76,56 @@ func answerPermanent(store *inboxstore.Store, logger watermill.LoggerAdapter) (*
 		},
 	}, logger)
 	return inbox, err
+}
+
+func answerLimits() queue.Config {
+	return queue.Config{
+		Limits: postbox.Limits{
+			Total: postbox.Limit{PerSecond: 50, MaxConcurrent: 40}, // the whole queue
+		},
+	}
+}
+
+func answerOwnTx(ctx context.Context, db *sql.DB, inbox *middleware.Inbox, msg *message.Message, handler message.HandlerFunc) (bool, error) {
+	must := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	must(err)
+	_, handled := inbox.Process(postbox.ContextWithTx(ctx, tx), msg, handler)
+	err = tx.Commit() // also if handled is an error
+	must(err)
+	return handled == nil, handled
+}
+
+func answerProbes(forwarder *forwarder.Forwarder, subscriber *queue.Subscriber) http.Handler {
+	probes := http.NewServeMux()
+	probes.Handle("GET /livez", health.Live(forwarder, subscriber))
+	probes.Handle("GET /readyz", health.Ready(0, forwarder, subscriber))
+	return probes
+}
+
+func answerUniqueKey(ctx context.Context, db *sql.DB, outbox message.Publisher, payload []byte) error {
+	err := postbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		// … the writes of your business
+		msg := postbox.SkipIfWaiting(message.NewMessage(watermill.NewUUID(), payload), "statement of customer 7")
+		msg.SetContext(forwarder.WhenSkipped(ctx, func(skipped *message.Message) {
+			// a message with that key waits already, so this one is not stored
+		}))
+		return outbox.Publish("statements", msg)
+	})
+	return err
+}
+
+func answerShard(key string, servers, lanes int) int {
+	shard := postbox.Lane(key, servers*lanes) / lanes
+	return shard
+}
+
+func answerDeployment(ctx context.Context, db *sql.DB) error {
+	database := postbox.Database{DB: db, Dialect: postbox.PostgreSQL, Deployment: os.Getenv("DEPLOYMENT")} // "production", "staging"
+	err := postbox.Migrate(ctx, database)
+	return err
 }

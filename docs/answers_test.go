@@ -64,6 +64,7 @@ func answerLimit() queue.Config {
 	}
 }
 
+// ErrNoSuchCustomer is an error of a service.
 var ErrNoSuchCustomer = errors.New("no such customer")
 
 func answerPermanent(store *inboxstore.Store, logger watermill.LoggerAdapter) (*middleware.Inbox, error) {

@@ -47,7 +47,7 @@ var questions = []struct{ question, answer string }{
 	{"How do I delete or encrypt personal data?", "privacy.md#delete-the-data-of-one-customer"},
 	{"What does it cost?", "costs.md#a-message"},
 	{"How do I see what it does?", "metrics.md#what-each-process-reports"},
-	{"What happens in a crash at any moment?", "inbox.md#what-happens-when-"},
+	{"What happens in a crash at any moment?", "guarantees.md#what-happens-in-a-crash"},
 	{"Which rights does the database role need?", "security.md#roles"},
 }
 

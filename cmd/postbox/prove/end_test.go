@@ -128,8 +128,11 @@ func TestRun_removes_what_a_killed_one_has_left(t *testing.T) {
 		case postbox.MySQL:
 			database.Exec(t, "UPDATE "+name+"_prove_run SET beat = beat - 120000000")
 		}
-		require.Regexp(t, "Removed .*"+name, sweep())
-		requireNothing(t, database, g, name)
+		last := sweep()
+		if g.Dialect != postbox.PostgreSQL { // where a run of another test, in the same database, may remove it first
+			require.Regexp(t, "Removed .*"+name, last)
+		}
+		require.Eventually(t, func() bool { return len(leftOf(t, database, g, name)) == 0 }, time.Minute, testdb.PollPause, last)
 	})
 }
 

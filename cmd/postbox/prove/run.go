@@ -47,8 +47,8 @@ const (
 	lease = 2 * time.Second
 	// stopPatience is how long a process may take to end when it is told to.
 	stopPatience = 30 * time.Second
-	// mostFailures is how often processes may end by themselves, in a row and without a fault.
-	mostFailures = 20
+	// restartPause is between the end of a process by itself and its next start.
+	restartPause = 500 * time.Millisecond
 )
 
 // connections is how many a run has. Sessions of killed processes may live for a moment.
@@ -77,7 +77,7 @@ type run struct {
 
 	mu       sync.Mutex
 	counts   map[string]int // of what happened, by the names in report.go
-	failures int            // processes that ended by themselves since one of them has worked
+	unfit    time.Time      // since when processes end by themselves and none has worked
 	lastFail string
 }
 
@@ -93,11 +93,11 @@ func (r *run) counted(what string) int {
 	return r.counts[what]
 }
 
-// hopeless: processes cannot work at all.
+// hopeless: no process has been able to work for too long.
 func (r *run) hopeless() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failures >= mostFailures
+	return !r.unfit.IsZero() && time.Since(r.unfit) > r.Patience/2
 }
 
 // failed is the error of processes that cannot work at all.
@@ -219,7 +219,7 @@ func (p *process) start() {
 				last = p.complaints.String()
 			}
 			p.run.ended(p.config.Name + ": " + last)
-			if wait(ctx, retryPause) && !p.run.hopeless() {
+			if wait(ctx, restartPause) && !p.run.hopeless() {
 				p.start() //nolint:contextcheck // it lives as long as the run
 			}
 		}
@@ -262,7 +262,7 @@ func (r *run) read(output io.Reader) (last string) {
 		}
 		r.mu.Lock()
 		r.counts[lines.Text()]++
-		r.failures = 0
+		r.unfit = time.Time{}
 		r.mu.Unlock()
 	}
 	return last
@@ -272,7 +272,9 @@ func (r *run) read(output io.Reader) (last string) {
 func (r *run) ended(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failures++
+	if r.unfit.IsZero() {
+		r.unfit = time.Now()
+	}
 	r.counts[endings]++
 	r.lastFail = why
 }

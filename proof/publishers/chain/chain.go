@@ -35,7 +35,7 @@ type Broker struct {
 
 // Brokers returns all of them.
 func Brokers() []Broker {
-	return []Broker{{"nats-jetstream", openNATS}, {"redis-streams", openRedis}, {"google-pubsub", openGoogle}, {"sql", openSQLv3}, {"sql-v4", openSQLv4}, {"http", openHTTP}}
+	return []Broker{{"nats-jetstream", openNATS}, {"redis-streams", openRedisGroup}, {"redis-streams-reader", openRedisReader}, {"google-pubsub", openGoogle}, {"sql", openSQLv3}, {"sql-v4", openSQLv4}, {"http", openHTTP}}
 }
 
 // broker runs, and has its clients.
@@ -48,7 +48,9 @@ type broker struct {
 	// serve, if set, is called when the subscription is there, and opens the broker to publishers.
 	serve  func(ctx context.Context) error
 	faults []fault
-	close  func() error
+	// unordered says that the broker promises no order when it is broken.
+	unordered bool
+	close     func() error
 }
 
 // fault is a way to break the broker.
@@ -70,8 +72,9 @@ type Config struct {
 type Result struct {
 	place.Account
 
-	Faults map[string]int // how often each came
-	Dead   int
+	Unordered bool           // the broker promises no order
+	Faults    map[string]int // how often each came
+	Dead      int
 	// Nacks are failures of the handler, and LostAcks are nacks after the effect was committed. Each
 	// of those has come again.
 	Nacks, LostAcks int
@@ -90,7 +93,11 @@ func (r Result) Fault() error {
 	if r.Dead > 0 {
 		return fmt.Errorf("%d messages are dead", r.Dead)
 	}
-	return r.Account.Fault()
+	account := r.Account
+	if r.Unordered {
+		account.Disordered = 0
+	}
+	return account.Fault()
 }
 
 const (
@@ -362,6 +369,7 @@ func (t *trial) result(ctx context.Context) (r Result, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	r.Unordered = t.to.unordered
 	r.Faults, r.Dead, r.Nacks, r.LostAcks, r.FailedCalls = t.faults, pending.Dead, t.nacks, t.lost, t.failedCalls
 	return r, nil
 }

@@ -23,7 +23,7 @@ func TestChain_G2_G5_each_message_has_its_effect_once_and_in_order_while_the_bro
 		ended := make(chan outcome, 1)
 		outcomes[broker.Name] = ended
 		go func() {
-			result, err := chain.Run(t.Context(), broker, chain.Config{Rounds: 1, Messages: 160})
+			result, err := chain.Run(t.Context(), broker, chain.Config{Rounds: 1, Messages: 80})
 			ended <- outcome{result, err}
 		}()
 	}
@@ -40,4 +40,14 @@ func TestChain_G2_G5_each_message_has_its_effect_once_and_in_order_while_the_bro
 			require.Positive(t, o.result.Faults["outage"])
 		})
 	}
+}
+
+func TestResult_order_counts_only_where_the_broker_promises_it(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, chain.Result{}.Fault())
+	require.Error(t, chain.Result{Account: place.Account{Disordered: 1}}.Fault())
+	require.NoError(t, chain.Result{Account: place.Account{Disordered: 1}, Unordered: true}.Fault())
+	require.Error(t, chain.Result{Account: place.Account{Lost: 1}, Unordered: true}.Fault())
+	require.Error(t, chain.Result{Account: place.Account{Twice: 1}, Unordered: true}.Fault())
+	require.Error(t, chain.Result{Dead: 1}.Fault())
 }

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"errors"
 	nethttp "net/http"
 	"time"
 
@@ -38,25 +37,30 @@ func openHTTP(_ context.Context, _ string, logger watermill.LoggerAdapter) (*bro
 	if err != nil {
 		return nil, err
 	}
-	listen := func(context.Context) error {
-		relay.Move(subscriber.Addr().String())
-		return nil
-	}
+	listen := func() { relay.Move(subscriber.Addr().String()) }
 	return &broker{
 		publisher: publisher, subscriber: subscriber,
 		serve: func(ctx context.Context) error {
 			ended := make(chan error, 1)
 			go func() { ended <- subscriber.StartHTTPServer() }()
-			return errors.Join(poll(ctx, func() (bool, error) {
+			err := poll(ctx, func() (bool, error) {
 				select {
 				case err := <-ended:
 					return false, err
 				default:
 					return subscriber.Addr() != nil, nil
 				}
-			}), listen(ctx))
+			})
+			if err == nil {
+				listen()
+			}
+			return err
 		},
-		faults: []fault{{name: outage, begin: func(context.Context) error { relay.Cut(); return nil }, repair: listen}},
-		close:  func() error { relay.Close(); return nil },
+		faults: []fault{{
+			name:   outage,
+			begin:  func(context.Context) error { relay.Cut(); return nil },
+			repair: func(context.Context) error { listen(); return nil },
+		}},
+		close: func() error { relay.Close(); return nil },
 	}, nil
 }

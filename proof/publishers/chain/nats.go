@@ -33,7 +33,6 @@ type natsCluster struct {
 	folder  string
 	options [natsNodes]natsserver.Options
 	running [natsNodes]*natsserver.Server
-	killed  int
 
 	operator *natsclient.Conn
 	stream   natsclient.JetStreamContext

@@ -3,12 +3,14 @@ package chain
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -20,16 +22,19 @@ import (
 )
 
 // openGoogle starts Google's own stand-in for Pub/Sub in this process. While it is stopped, nothing
-// reaches it. Its clock is quick, so that the lease of a message that was on its way is over soon.
+// reaches it. Its clock is quick, and jumps when it is started, so that the leases of messages that
+// were on their way are over soon.
 func openGoogle(_ context.Context, topic string, logger watermill.LoggerAdapter) (*broker, error) {
 	const (
 		project = "postbox"
 		wait    = 500 * time.Millisecond // for an answer; the publisher's default is five seconds
 		quick   = 5                      // a lease of ten seconds takes two
+		jump    = time.Minute            // the longest lease
 	)
 	server := pstest.NewServer()
 	began := time.Now()
-	server.SetTimeNowFunc(func() time.Time { return began.Add(quick * time.Since(began)) })
+	var jumped atomic.Int64
+	server.SetTimeNowFunc(func() time.Time { return began.Add(quick*time.Since(began) + time.Duration(jumped.Load())) })
 	relay, err := testcluster.NewRelay()
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
@@ -38,6 +43,9 @@ func openGoogle(_ context.Context, topic string, logger watermill.LoggerAdapter)
 	client := []option.ClientOption{
 		option.WithEndpoint(relay.Address()), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: probeMin, Multiplier: 1, MaxDelay: probeMax, // the default waits a second and more
+		}})),
 	}
 	subscriber, err := googlecloud.NewSubscriber(googlecloud.SubscriberConfig{
 		ProjectID: project, ClientOptions: client,
@@ -65,9 +73,13 @@ func openGoogle(_ context.Context, topic string, logger watermill.LoggerAdapter)
 	return &broker{
 		publisher: publisher, subscriber: subscriber,
 		faults: []fault{{
-			name:   outage,
-			begin:  func(context.Context) error { relay.Cut(); return nil },
-			repair: func(context.Context) error { relay.Move(server.Addr); return nil },
+			name:  outage,
+			begin: func(context.Context) error { relay.Cut(); return nil },
+			repair: func(context.Context) error {
+				jumped.Add(int64(jump))
+				relay.Move(server.Addr)
+				return nil
+			},
 		}},
 		close: func() error {
 			relay.Close()

@@ -58,18 +58,20 @@ func (lim *limiter) takeFromLimits(ctx context.Context) error {
 // slotsFor reads the limits. Slots that these ask for, and that have no row yet, are added first.
 func (lim *limiter) slotsFor(ctx context.Context, asks []schedule.Ask) (slots map[string][]dialect.Slot, now int64, err error) {
 	slots, now, err = lim.readLimits(ctx)
+	added := false
 	for _, a := range asks {
 		if absent := absentSlots(a, slots[a.Topic]); err == nil && len(absent) > 0 {
-			if _, err = lim.changeLimits(ctx, lim.spool.Statements.AddSlots(lim.limit(a), absent)); err == nil {
-				slots, now, err = lim.readLimits(ctx)
-			}
+			added = true
+			_, err = lim.changeLimits(ctx, lim.spool.Statements.AddSlots(dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}, absent))
 		}
+	}
+	if err == nil && added {
+		slots, now, err = lim.readLimits(ctx)
 	}
 	return slots, now, err
 }
 
-// readLimits returns the slots of each limit in the order of their numbers, without gaps, and the
-// time.
+// readLimits returns the time, and the slots of each limit by number, without gaps.
 func (lim *limiter) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
 	rows, err := lim.prepared.Query(ctx, lim.db, lim.spool.Statements.Limits(lim.member()))
 	if err != nil {
@@ -88,13 +90,11 @@ func (lim *limiter) readLimits(ctx context.Context) (slots map[string][]dialect.
 	return slots, now, rows.Err()
 }
 
-// limit names the limit that is asked.
-func (lim *limiter) limit(a schedule.Ask) dialect.Limit {
-	return dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}
-}
-
-// absentSlots returns the slots that a limit can be asked for, and that have no row yet.
+// absentSlots returns the slots that a limit is asked for, and that have no row yet.
 func absentSlots(a schedule.Ask, slots []dialect.Slot) (absent []int64) {
+	if a.Most == 0 && a.Slots == 0 {
+		return nil
+	}
 	free := 0
 	for _, slot := range slots {
 		if slot.State == "free" && slot.Number > 0 {
@@ -112,10 +112,10 @@ func absentSlots(a schedule.Ask, slots []dialect.Slot) (absent []int64) {
 
 // takeFrom asks one limit, whose slots were read at this time of the database.
 func (lim *limiter) takeFrom(ctx context.Context, a *schedule.Ask, slots []dialect.Slot, now int64) error {
-	if len(slots) == 0 { // another process is adding them
+	if len(slots) == 0 { // it asks for nothing, or another process is adding them
 		return nil
 	}
-	limit := lim.limit(*a)
+	limit := dialect.Limit{Spool: lim.id.Load(), Name: a.Topic}
 	var free, back []dialect.Slot
 	for _, slot := range slots[1:] { // behind the rate
 		switch {

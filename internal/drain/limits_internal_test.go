@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -146,5 +147,29 @@ func TestDrainer_a_new_limit_is_taken_in_the_step_that_adds_it(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, d.limits.takeFrom(t.Context(), &ask, read[""], now))
 		require.Equal(t, []int64{1, 2, 3}, ask.Got)
+	})
+}
+
+// A service may limit each of thousands of customers. Those that ask get their rows, and all are
+// read once more after that.
+func TestDrainer_G8_many_new_limits_take_a_round_trip_each(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		far, distance := database.OpenDistant(t)
+		d := New(far, newOutbox(t, database), nil, Config{Identity: Identity{Holder: "one"}}, watermill.NopLogger{})
+		const topics, asking = 60, 20
+		asks := make([]schedule.Ask, topics)
+		for i := range asks {
+			asks[i] = schedule.Ask{Topic: fmt.Sprint("customer ", i), Limit: postbox.Limit{PerSecond: 1}}
+			if i < asking {
+				asks[i].Most, asks[i].Least = 1, 1
+			}
+		}
+		before := distance.Trips()
+		slots, _, err := d.limits.slotsFor(t.Context(), asks)
+		require.NoError(t, err)
+		require.Len(t, slots, asking)
+		const most = 3 * (asking + 2) // a statement that is executed for the first time takes up to three
+		require.LessOrEqual(t, distance.Trips()-before, most)
 	})
 }

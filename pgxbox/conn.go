@@ -82,8 +82,8 @@ func (c *conn) noted(err error) error {
 	return err
 }
 
-// IsValid says that database/sql should not keep the connection. So each one goes back to the pool
-// after each use, and all who wait for one there take turns, whatever SetMaxIdleConns says.
+// IsValid says that database/sql should not pass the connection on to another caller. So each one
+// goes back to the pool after each use, and all who wait for one there take turns.
 func (c *conn) IsValid() bool { return false }
 
 // Close gives the connection back to the pool. A session that cannot write ends, since the pool

@@ -43,6 +43,7 @@ func handleOf(pool *pgxpool.Pool) *sql.DB {
 	if !known {
 		db = sql.OpenDB(connector{stdlib.GetPoolConnector(pool), pool})
 		db.SetMaxOpenConns(int(pool.Config().MaxConns))
+		db.SetMaxIdleConns(0) // it would keep one that was opened for a caller who has gone meanwhile
 		handles.of[pool] = db
 	}
 	return db

@@ -86,8 +86,10 @@ func (s savepoint) Commit(ctx context.Context) error {
 	return s.do(ctx, func() error { return s.inner.Commit(ctx) })
 }
 
-// Rollback goes back to the savepoint.
+// Rollback goes back to the savepoint, also when the context has ended: else what the savepoint has
+// written would be committed with the rest.
 func (s savepoint) Rollback(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	return s.do(ctx, func() error { return s.inner.Rollback(ctx) })
 }
 
@@ -100,7 +102,8 @@ func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []strin
 	return n, err
 }
 
-// LargeObjects gives access to large objects.
+// LargeObjects gives access to large objects, only while the context of the transaction lives:
+// nothing keeps its rollback from coming between.
 func (t *tx) LargeObjects() pgx.LargeObjects { return t.inner.LargeObjects() }
 
 // Prepare prepares a statement.
@@ -150,5 +153,5 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return results
 }
 
-// Conn returns the connection.
+// Conn returns the connection. Use it as [tx.LargeObjects] says.
 func (t *tx) Conn() *pgx.Conn { return t.inner.Conn() }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,10 +19,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/examples/webhooks/sign"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
-
-// Subject is the header that says what an event is about. Events of one subject are handled in the
-// order in which they were stored.
-const Subject = "Webhook-Subject"
 
 const maxBody = 1 << 20
 
@@ -40,7 +37,11 @@ type Endpoint struct {
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		status := http.StatusRequestTimeout // it did not come whole, and may come again
+		if errors.As(err, new(*http.MaxBytesError)) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
 	if err := sign.Check(r.Header, e.Secret, body); err != nil {
@@ -53,7 +54,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	msg := message.NewMessage(key, body)
-	if subject := r.Header.Get(Subject); subject != "" {
+	// Events of one subject are handled in the order in which they were stored.
+	if subject, err := url.QueryUnescape(r.Header.Get(sign.Subject)); err == nil && subject != "" {
 		msg.Metadata.Set(postbox.MetadataOrderingKey, subject)
 	}
 	_, err = e.Store.Defer(r.Context(), e.Queue, inboxstore.Key{Consumer: e.Queue, Topic: e.Source, MessageID: key}, msg)

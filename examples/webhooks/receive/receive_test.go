@@ -2,6 +2,8 @@ package receive_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -39,8 +41,7 @@ func post(t *testing.T, url, key string, header http.Header) int {
 	body := []byte(`{"order": 1}`)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 	require.NoError(t, err)
-	request.Header.Set(receive.Subject, "customer")
-	sign.Sign(request.Header, secret, key, body)
+	sign.Sign(request.Header, secret, key, "ACME\nLtd", body)
 	for name, values := range header {
 		request.Header[name] = values
 	}
@@ -64,7 +65,7 @@ func TestEndpoint_G4_a_request_that_is_repeated_is_handled_once(t *testing.T) {
 		var handled []string
 		kit := postboxtest.New(t, database.Postbox(), postboxtest.Config{})
 		kit.Drain("events", queue.Config{}, func(msg *message.Message) error {
-			require.Equal(t, "customer", msg.Metadata.Get(postbox.MetadataOrderingKey))
+			require.Equal(t, "ACME\nLtd", msg.Metadata.Get(postbox.MetadataOrderingKey))
 			handled = append(handled, msg.UUID)
 			return nil
 		})
@@ -80,7 +81,7 @@ func TestEndpoint_refuses_what_it_cannot_tell_apart_or_trust(t *testing.T) {
 	server := endpoint(t, database.Postbox())
 	require.Equal(t, http.StatusBadRequest, post(t, server.URL, "", nil))
 	require.Equal(t, http.StatusBadRequest, post(t, server.URL, string(bytes.Repeat([]byte("k"), 70_000)), nil), "a key that is too long")
-	for name, value := range map[string]string{sign.Signature: "v1,no", sign.Key: "another", sign.Timestamp: "1"} {
+	for name, value := range map[string]string{sign.Signature: "v1,no", sign.Key: "another", sign.Subject: "another", sign.Timestamp: "1"} {
 		require.Equal(t, http.StatusUnauthorized, post(t, server.URL, "one", http.Header{name: {value}}), name)
 	}
 	require.Zero(t, postboxtest.New(t, database.Postbox(), postboxtest.Config{}).Drain("events", queue.Config{}, func(*message.Message) error { return nil }))
@@ -93,4 +94,20 @@ func TestEndpoint_G2_says_that_an_event_was_not_stored(t *testing.T) {
 	server := endpoint(t, database.Postbox())
 	require.NoError(t, database.DB.Close())
 	require.Equal(t, http.StatusServiceUnavailable, post(t, server.URL, "one", nil))
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errBroken }
+
+var errBroken = errors.New("the connection is gone")
+
+// The sender takes 413 for good, so that it is only for what is too large.
+func TestEndpoint_asks_again_for_a_body_that_did_not_come_whole(t *testing.T) {
+	t.Parallel()
+	for status, body := range map[int]io.Reader{http.StatusRequestTimeout: broken{}, http.StatusRequestEntityTooLarge: bytes.NewReader(make([]byte, 2<<20))} {
+		answer := httptest.NewRecorder()
+		(&receive.Endpoint{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body))
+		require.Equal(t, status, answer.Code)
+	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/examples/webhooks/receive"
 	"github.com/postbox-go/watermill-postbox/examples/webhooks/sign"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
@@ -98,9 +97,10 @@ func (p *Publisher) send(to Endpoint, msg *message.Message) error {
 		return postbox.Permanent(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set(receive.Subject, msg.Metadata.Get(subject))
-	sign.Sign(request.Header, to.Secret, msg.UUID, msg.Payload)
-	response, err := p.Client.Do(request)
+	sign.Sign(request.Header, to.Secret, msg.UUID, msg.Metadata.Get(subject), msg.Payload)
+	client := *p.Client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would become a GET
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,9 @@ func (p *Publisher) send(to Endpoint, msg *message.Message) error {
 	return postbox.Permanent(answer) // it would not like this event later either
 }
 
-// Classify says that an endpoint that has no time, or fails, is away for all its events: they wait,
-// and no attempt counts. Errors of the network are an outage by themselves.
+// Classify says that an endpoint that has no time, fails, has moved or does not know us is away for
+// all its events: they wait, and no attempt counts. Errors of the network are an outage by
+// themselves.
 func Classify(err error) postbox.ErrorClass {
 	if answer := (*AnswerError)(nil); errors.As(err, &answer) && away(answer.Status) {
 		return postbox.Outage
@@ -127,5 +128,10 @@ func Classify(err error) postbox.ErrorClass {
 }
 
 func away(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= http.StatusInternalServerError
+	switch status {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return true
+	default:
+		return status < http.StatusBadRequest || status >= http.StatusInternalServerError
+	}
 }

@@ -1,7 +1,6 @@
 // Package sign signs webhooks, and checks their signatures: an HMAC with SHA-256 of the key that
-// names the event, the time and the body, in the form of the specification Standard Webhooks. The
-// key and the time are signed so that a recorded request cannot be sent again as another event, or
-// much later.
+// names the event, its subject, the time and the body. All of them are signed so that a recorded
+// request cannot be sent again as another event, or much later.
 package sign
 
 import (
@@ -11,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -18,6 +18,7 @@ import (
 // The headers of a webhook.
 const (
 	Key       = "Idempotency-Key" // names the event
+	Subject   = "Webhook-Subject" // says what it is about, in the form of a query
 	Timestamp = "Webhook-Timestamp"
 	Signature = "Webhook-Signature"
 )
@@ -32,11 +33,12 @@ var (
 )
 
 // Sign sets the headers.
-func Sign(header http.Header, secret []byte, key string, body []byte) {
+func Sign(header http.Header, secret []byte, key, subject string, body []byte) {
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	header.Set(Key, key)
+	header.Set(Subject, url.QueryEscape(subject))
 	header.Set(Timestamp, at)
-	header.Set(Signature, "v1,"+mac(secret, key, at, body))
+	header.Set(Signature, "v1,"+mac(secret, header, body))
 }
 
 // Check returns an error if the body was not signed with the secret.
@@ -49,15 +51,15 @@ func Check(header http.Header, secret, body []byte) error {
 	if time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
 		return errTime
 	}
-	if !hmac.Equal([]byte(header.Get(Signature)), []byte("v1,"+mac(secret, header.Get(Key), at, body))) {
+	if !hmac.Equal([]byte(header.Get(Signature)), []byte("v1,"+mac(secret, header, body))) {
 		return errSignature
 	}
 	return nil
 }
 
-func mac(secret []byte, key, at string, body []byte) string {
+func mac(secret []byte, header http.Header, body []byte) string {
 	h := hmac.New(sha256.New, secret)
-	fmt.Fprintf(h, "%s.%s.", key, at)
+	fmt.Fprintf(h, "%q.%q.%q.", header.Get(Key), header.Get(Subject), header.Get(Timestamp))
 	h.Write(body)
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }

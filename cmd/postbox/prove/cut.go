@@ -9,10 +9,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// session is one of the server.
+// session is one of the server. An id may be used again, by another session or, behind a proxy, on
+// another server, so only one with this mark is ended.
 type session struct {
-	id    int64
-	since string // of PostgreSQL, where an id is used again
+	id   int64
+	mark string
 }
 
 // querier is a connection or a transaction.
@@ -21,11 +22,13 @@ type querier interface {
 }
 
 func (c *child) session(ctx context.Context, on querier) (s session, err error) {
-	query := "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-	if c.Dialect == postbox.MySQL {
-		query = "SELECT CONNECTION_ID(), ''"
+	if c.Dialect == postbox.MySQL { // a server, and the address of the client
+		err = on.QueryRowContext(ctx, "SELECT id, CONCAT(@@hostname, ' ', host) FROM information_schema.processlist WHERE id = CONNECTION_ID()").Scan(&s.id, &s.mark)
+		return s, err
 	}
-	err = on.QueryRowContext(ctx, query).Scan(&s.id, &s.since)
+	// A pooler takes the name away when it gives the session to another client.
+	err = on.QueryRowContext(ctx, `SELECT pid, set_config('application_name', 'postbox prove ' || backend_start::text, false)
+		FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&s.id, &s.mark)
 	return s, err
 }
 
@@ -36,14 +39,20 @@ const cutPatience = time.Second
 func (c *child) cut(ctx context.Context, s session) {
 	ctx, cancel := context.WithTimeout(ctx, cutPatience)
 	defer cancel()
-	if c.Dialect == postbox.MySQL {
-		if _, err := c.db.ExecContext(ctx, fmt.Sprintf("KILL %d", s.id)); err == nil {
-			c.say(cut)
-		}
+	conn, err := c.db.Conn(ctx)
+	if err != nil {
 		return
 	}
+	defer func() { _ = conn.Close() }()
 	ended := false
-	err := c.db.QueryRowContext(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND backend_start::text = '%s'", s.id, s.since)).Scan(&ended)
+	if c.Dialect == postbox.MySQL {
+		err = conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) = 1 FROM information_schema.processlist WHERE id = %d AND CONCAT(@@hostname, ' ', host) = '%s'", s.id, s.mark)).Scan(&ended)
+		if err == nil && ended {
+			_, err = conn.ExecContext(ctx, fmt.Sprintf("KILL %d", s.id))
+		}
+	} else {
+		err = conn.QueryRowContext(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND application_name = '%s'", s.id, s.mark)).Scan(&ended)
+	}
 	if err == nil && ended {
 		c.say(cut)
 	}

@@ -187,12 +187,26 @@ func (r *run) start(ctx context.Context) (endAll func()) {
 	}
 }
 
-// start starts a process, and again whenever it ends by itself, until the run ends.
+// start starts a process that does not run, and again whenever it ends by itself, until the run ends.
 func (p *process) start() {
-	ctx := p.run.context
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ctx.Err() != nil {
+	p.begun()
+}
+
+// startAgain starts a process that has ended by itself, unless it was told to end or was started
+// meanwhile.
+func (p *process) startAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stops {
+		p.begun()
+	}
+}
+
+func (p *process) begun() {
+	ctx := p.run.context
+	if ctx.Err() != nil || p.cmd != nil {
 		return
 	}
 	p.number++
@@ -203,6 +217,11 @@ func (p *process) start() {
 	if err != nil {
 		p.run.ended(err.Error())
 		close(p.ended)
+		go func() {
+			if wait(ctx, restartPause) && !p.run.hopeless() {
+				p.startAgain() //nolint:contextcheck // it lives as long as the run
+			}
+		}()
 		return
 	}
 	cmd, ended := p.cmd, p.ended
@@ -220,7 +239,7 @@ func (p *process) start() {
 			}
 			p.run.ended(p.config.Name + ": " + last)
 			if wait(ctx, restartPause) && !p.run.hopeless() {
-				p.start() //nolint:contextcheck // it lives as long as the run
+				p.startAgain() //nolint:contextcheck // it lives as long as the run
 			}
 		}
 	}()
@@ -248,8 +267,13 @@ func (p *process) begin() (io.Reader, error) {
 	if err := <-started; err != nil {
 		return nil, err
 	}
+	if err := json.NewEncoder(p.stdin).Encode(p.config); err != nil { //nolint:gosec // the process needs the secret
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, err
+	}
 	p.cmd = cmd
-	return output, json.NewEncoder(p.stdin).Encode(p.config) //nolint:gosec // the process needs the secret
+	return output, nil
 }
 
 // read counts what a process says that it did, and returns the last error that it says.

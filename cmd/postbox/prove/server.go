@@ -142,7 +142,7 @@ func (r *run) lookAtMySQL(ctx context.Context) error {
 	if err := r.fit(ctx); err != nil {
 		return err
 	}
-	err = db.QueryRowContext(ctx, "SELECT LEAST(@@max_connections - (SELECT COUNT(*) FROM information_schema.processlist), IF(@@max_user_connections > 0, @@max_user_connections, 1000000))").Scan(&free)
+	err = db.QueryRowContext(ctx, "SELECT LEAST(@@max_connections - (SELECT COUNT(*) FROM information_schema.processlist), IF(@@max_user_connections > 0, @@max_user_connections - (SELECT COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)), 1000000))").Scan(&free)
 	if err != nil {
 		return err
 	}

@@ -231,12 +231,12 @@ func (p *process) begun() {
 		p.mu.Lock()
 		p.cmd = nil
 		byItself := !p.stops
+		if last == "" { // such as a crash
+			last = p.complaints.String()
+		}
 		p.mu.Unlock()
 		close(ended)
 		if byItself && ctx.Err() == nil {
-			if last == "" { // such as a crash
-				last = p.complaints.String()
-			}
 			p.run.ended(p.config.Name + ": " + last)
 			if wait(ctx, restartPause) && !p.run.hopeless() {
 				p.startAgain() //nolint:contextcheck // it lives as long as the run

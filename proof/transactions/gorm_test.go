@@ -109,7 +109,7 @@ func workWithGorm(ctx context.Context, t *testing.T, session *gorm.DB) {
 	rows, err := session.Model(&gormPayment{}).Where("order_id = ?", "2").Rows()
 	require.NoError(t, err)
 	require.True(t, rows.Next(), "the inner transaction was a savepoint, and is rolled back")
-	require.NoError(t, errors.Join(rows.Err(), rows.Close()))
+	require.NoError(t, errors.Join(rows.Err(), rows.Close())) //nolint:sqlclosecheck // before the next statement
 }
 
 // What the page warns of: these leave the transaction.

@@ -156,6 +156,9 @@ func openPooled(open func(dsn string) (*sql.DB, error), dsn string) (*sql.DB, er
 	if err != nil || !strings.HasPrefix(fmt.Sprintf("%T", db.Driver()), "*pq.") || strings.Contains(dsn, "binary_parameters") {
 		return db, err
 	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
 	switch {
 	case !strings.Contains(dsn, "://"):
 		dsn += " " + option

@@ -66,7 +66,7 @@ func open(ctx context.Context, o Options) (*place, error) {
 		p.dsn = o.Address(filepath.Join(p.folder, "prove.db"))
 		return p, nil
 	}
-	if p.db, err = o.Open(p.dsn); err != nil {
+	if p.db, err = openPooled(o.Open, p.dsn); err != nil { // the address may lead through a pooler, which is not known yet
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	p.db.SetMaxOpenConns(parentPool)
@@ -132,7 +132,7 @@ func (p *place) of(schema, prefix, name string) string {
 }
 
 func (p *place) database() postbox.Database {
-	return postbox.Database{DB: p.db, Dialect: p.dialect, Schema: p.schema, Prefix: p.prefix}
+	return postbox.Database{DB: p.db, Dialect: p.dialect, Schema: p.schema, Prefix: p.prefix, DisablePreparedStatements: true}
 }
 
 // make makes the tables.

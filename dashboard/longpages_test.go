@@ -78,20 +78,33 @@ func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 		board, err := dashboard.New(operator, dashboard.Config{Authorise: dashboard.LoopbackOnly}, nil)
 		require.NoError(t, err)
 		for _, page := range longPages(t, operator) {
-			record.Take()
-			board.Forget()
-			openPage(t, board, page.address)
-			read, most := 0, page.rows
-			for _, s := range record.Take() {
-				if query := (dialect.Query{Text: s.Text, Args: s.Args}); database.Dialect == postbox.SQLite {
-					most = page.blocks
-					read += enginetest.PageReads(t, database, query)
-				} else {
-					read += enginetest.Reads(t, database, query)
-				}
+			read, most := page.reads(t, database, board, record)
+			if read > most && database.Dialect == postbox.PostgreSQL {
+				// Statistics from before the backlog, which autovacuum replaces within a minute: with
+				// those of an empty table the ages read all waiting messages for each lane.
+				database.Exec(t, "ANALYZE postbox_waiting")
+				read, most = page.reads(t, database, board, record)
 			}
 			t.Logf("%s reads %d", page.name, read)
 			require.LessOrEqual(t, read, most, page.name)
 		}
 	})
+}
+
+// reads returns how many rows, or blocks on SQLite, the statements of a page read, and how many they may.
+func (p longPage) reads(t *testing.T, database *testdb.Database, board *dashboard.Handler, record *testdb.Record) (read, most int) {
+	t.Helper()
+	record.Take()
+	board.Forget()
+	openPage(t, board, p.address)
+	most = p.rows
+	for _, s := range record.Take() {
+		if query := (dialect.Query{Text: s.Text, Args: s.Args}); database.Dialect == postbox.SQLite {
+			most = p.blocks
+			read += enginetest.PageReads(t, database, query)
+		} else {
+			read += enginetest.Reads(t, database, query)
+		}
+	}
+	return read, most
 }

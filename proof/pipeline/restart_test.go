@@ -143,7 +143,7 @@ func TestRestart_G3_messages_with_ids_that_were_given_before_keep_their_order(t 
 		after := publish(s.direct, "after", 600)
 		s.relay.Move(s.address)
 		published(1050)
-		got := broker.all()[450:]
+		got := slices.DeleteFunc(broker.all()[450:], func(id string) bool { return strings.HasPrefix(id, "lost") }) // the log is written each second: one may have stayed whose removal is lost
 		require.Len(t, got, len(after))
 		require.True(t, slices.IsSorted(got), "published in the order in which they were stored, %s first", got[0])
 		stop()

@@ -1,4 +1,5 @@
-# The command line with its dashboard, and nothing else: docker build -t postbox . && docker run --rm postbox help
+# The command line with its dashboard, and nothing else:
+# docker build -t postbox . && docker run --rm postbox help
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY . .

@@ -1,6 +1,6 @@
 // Command benchmarks measures Postbox side by side with what a user would pick instead, and with
-// the same done by hand, on a PostgreSQL of its own. See docs/dev/performance.md, and docs/dev/scaling.md
-// for the curves.
+// the same done by hand, on a PostgreSQL of its own. See docs/dev/performance.md, and
+// docs/dev/scaling.md for the curves.
 package main
 
 import (

@@ -80,8 +80,8 @@ func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 		for _, page := range longPages(t, operator) {
 			read, most := page.reads(t, database, board, record)
 			if read > most && database.Dialect == postbox.PostgreSQL {
-				// Statistics from before the backlog, which autovacuum replaces within a minute: with
-				// those of an empty table the ages read all waiting messages for each lane.
+				// Statistics from before the backlog, which autovacuum replaces within a minute:
+				// with those of an empty table the ages read all waiting messages for each lane.
 				database.Exec(t, "ANALYZE postbox_waiting")
 				read, most = page.reads(t, database, board, record)
 			}
@@ -91,7 +91,8 @@ func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 	})
 }
 
-// reads returns how many rows, or blocks on SQLite, the statements of a page read, and how many they may.
+// reads returns how many rows, or blocks on SQLite, the statements of a page read, and how many
+// they may.
 func (p longPage) reads(t *testing.T, database *testdb.Database, board *dashboard.Handler, record *testdb.Record) (read, most int) {
 	t.Helper()
 	record.Take()

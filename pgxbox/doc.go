@@ -2,7 +2,7 @@
 // inboxes, queues and batches work on the connections of that pool, and handlers get a [pgx.Tx]:
 // its batches, its COPY and its types take part in the transaction that Postbox commits.
 //
-//	database := pgxbox.Database(pool) // for each constructor, in place of a postbox.Database of your own
+//	database := pgxbox.Database(pool) // for each constructor of Postbox
 //
 // In a handler, [TxFromContext] stands in for postbox.TxFromContext, and elsewhere [InTx] for
 // postbox.InTx. All else is as the other pages say.

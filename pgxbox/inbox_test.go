@@ -75,7 +75,8 @@ func TestInbox_G4_a_handler_publishes_in_its_transaction(t *testing.T) {
 	})
 }
 
-// What a handler has left behind cannot use its transaction, nor a later one on the same connection.
+// What a handler has left behind cannot use its transaction, nor a later one on the same
+// connection.
 func TestTx_that_outlives_its_handler_writes_nothing(t *testing.T) {
 	t.Parallel()
 	s := newService(t, 1)

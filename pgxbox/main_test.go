@@ -47,8 +47,8 @@ func each(t *testing.T, test func(t *testing.T, s *service)) {
 	}
 }
 
-// eachAlone runs a test that ends sessions, with no other one beside it: those of PgBouncer belong to
-// all of its clients.
+// eachAlone runs a test that ends sessions, with no other one beside it: those of PgBouncer belong
+// to all of its clients.
 func eachAlone(t *testing.T, test func(t *testing.T, s *service)) {
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T, connections int32) *service{"direct": newService, "pgbouncer": newPooledService} {

@@ -16,7 +16,8 @@
 // RabbitMQ drops a message that reaches no queue. Declare the destinations before the forwarder
 // starts:
 //
-//	err := amqpbrokerv3.EnsureTopology(amqpbrokerv3.DefaultSubscriberConfig(uri, "billing"), "orders", "payments")
+//	config := amqpbrokerv3.DefaultSubscriberConfig(uri, "billing")
+//	err := amqpbrokerv3.EnsureTopology(config, "orders", "payments")
 //
 // # Publisher
 //
@@ -24,14 +25,19 @@
 //
 // [DefaultPublisherConfig] is for publish and subscribe, [DefaultQueueConfig] for work queues.
 //
-//	Setting                        Value        Why
-//	Publish.ConfirmDelivery        true         Publish returns when RabbitMQ has the message, on disk where the queue is durable
-//	Publish.Mandatory              true         RabbitMQ returns a message that reached no queue, and [Publisher] reports it (the stock publisher does not look)
-//	Publish.Transactional          false        watermill-amqp returns no error when the transaction fails; confirms are faster too
-//	Publish.ChannelPoolSize        0            watermill-amqp's pool hangs for ever after a reconnect; [Publisher] keeps channels itself
-//	Publish.Immediate              false        RabbitMQ does not support it
-//	Marshaler                      [Marshaler]  persistent messages, UUID and metadata in the headers
-//	Exchange.Durable               true         the exchange survives a restart of RabbitMQ
+// Its settings, and why:
+//
+//   - Publish.ConfirmDelivery = true: Publish returns when RabbitMQ has the message, on disk where
+//     the queue is durable
+//   - Publish.Mandatory = true: RabbitMQ returns a message that reached no queue, and [Publisher]
+//     reports it (the stock publisher does not look)
+//   - Publish.Transactional = false: watermill-amqp returns no error when the transaction fails;
+//     confirms are faster too
+//   - Publish.ChannelPoolSize = 0: watermill-amqp's pool hangs for ever after a reconnect;
+//     [Publisher] keeps channels itself
+//   - Publish.Immediate = false: RabbitMQ does not support it
+//   - Marshaler = [Marshaler]: persistent messages, UUID and metadata in the headers
+//   - Exchange.Durable = true: the exchange survives a restart of RabbitMQ
 //
 // [Publisher] returns an error for a message without a queue, which [Classify] takes for an
 // outage. The message stays in the outbox and is tried again until the queue is declared. No
@@ -48,14 +54,19 @@
 //
 // # Subscriber
 //
-//	subscriber, err := amqp.NewSubscriber(amqpbrokerv3.DefaultSubscriberConfig(uri, "billing"), logger)
+//	subscriber, err := amqp.NewSubscriber(config, logger) // that of the topology
 //
-//	Setting                        Value        Why
-//	Queue.GenerateName             topic_group  every group of consumers has a queue of its own and gets every message
-//	Queue.Durable                  true         queue and messages survive a restart of RabbitMQ
-//	Consume.Qos.PrefetchCount      1            keeps the order after a nack; without ordering keys 10 to 50 saves a round trip a message
-//	Consume.NoRequeueOnNack        false        a nacked message comes again; true drops it, unless the queue has a dead-letter exchange
-//	Marshaler                      [Marshaler]  reads any header: a message that cannot be read would come back at once, for ever
+// Its settings, and why:
+//
+//   - Queue.GenerateName = topic_group: every group of consumers has a queue of its own and gets
+//     every message
+//   - Queue.Durable = true: queue and messages survive a restart of RabbitMQ
+//   - Consume.Qos.PrefetchCount = 1: keeps the order after a nack; without ordering keys 10 to 50
+//     saves a round trip a message
+//   - Consume.NoRequeueOnNack = false: a nacked message comes again; true drops it, unless the
+//     queue has a dead-letter exchange
+//   - Marshaler = [Marshaler]: reads any header: a message that cannot be read would come back at
+//     once, for ever
 //
 // Watermill handles one message of a subscription at a time, whatever the prefetch. For more, start
 // several subscriptions, or defer the work with an inbox.

@@ -11,21 +11,30 @@
 //
 // # Publisher
 //
-//	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), logger)
+//	config := kafkabroker.DefaultPublisherConfig(brokers)
+//	publisher, err := kafkabroker.NewPublisher(config, logger)
 //
-//	Setting                          Value       Why
-//	Producer.RequiredAcks            WaitForAll  a message counts as sent when every replica in sync has it
-//	Producer.Idempotent              false       with it sarama 1.43 loses messages (see below)
-//	Net.MaxOpenRequests              1           a retry inside the producer does not swap messages; batches still fill while a request is under way
-//	Producer.Return.Successes        true        Publish returns when Kafka answered, not when the message is queued
-//	Producer.Return.Errors           true        Publish returns the error of its own message
-//	Producer.Retry.Max, .Backoff     20, 500 ms  rides out the election of a new leader, without the duplicates that a retry by the forwarder makes
-//	Producer.Timeout                 10 s        how long the leader waits for its replicas before it answers with an error
-//	Net.DialTimeout                  10 s        a broker that vanished is an outage after 10 s, not 30 s
-//	Producer.MaxMessageBytes         1 MiB       Kafka's own default; never set it above the topic's max.message.bytes (see below)
-//	Producer.Partitioner             hash        one key, one partition: Kafka keeps the order of a partition only
-//	Marshaler                        [Marshaler] the record's key is the message's ordering key, and never empty
-//	Version                          2.1         speaks to every broker from 2.1 on
+// Its settings, and why:
+//
+//   - Producer.RequiredAcks = WaitForAll: a message counts as sent when every replica in sync has
+//     it
+//   - Producer.Idempotent = false: with it sarama 1.43 loses messages (see below)
+//   - Net.MaxOpenRequests = 1: a retry inside the producer does not swap messages; batches still
+//     fill while a request is under way
+//   - Producer.Return.Successes = true: Publish returns when Kafka answered, not when the message
+//     is queued
+//   - Producer.Return.Errors = true: Publish returns the error of its own message
+//   - Producer.Retry.Max, .Backoff = 20, 500 ms: rides out the election of a new leader, without
+//     the duplicates that a retry by the forwarder makes
+//   - Producer.Timeout = 10 s: how long the leader waits for its replicas before it answers with an
+//     error
+//   - Net.DialTimeout = 10 s: a broker that vanished is an outage after 10 s, not 30 s
+//   - Producer.MaxMessageBytes = 1 MiB: Kafka's own default; never set it above the topic's
+//     max.message.bytes (see below)
+//   - Producer.Partitioner = hash: one key, one partition: Kafka keeps the order of a partition
+//     only
+//   - Marshaler = [Marshaler]: the record's key is the message's ordering key, and never empty
+//   - Version = 2.1: speaks to every broker from 2.1 on
 //
 // Leave idempotence off. When a message fails for good, because it is too large or after an outage,
 // sarama's idempotent producer begins a new epoch. It then sends messages that it holds for another
@@ -48,19 +57,30 @@
 //
 // # Subscriber
 //
-//	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "billing"), logger)
+//	config := kafkabroker.DefaultSubscriberConfig(brokers, "billing")
+//	subscriber, err := kafka.NewSubscriber(config, logger)
 //
-//	Setting                          Value       Why
-//	ConsumerGroup                    yours       Kafka keeps what the group has acked; without a group every start reads everything again
-//	Consumer.Offsets.Initial         oldest      a message published before the group's first start is delivered too
-//	Consumer.Offsets.AutoCommit      every 1 s   after a crash up to a second of acked messages comes again; the inbox takes them for duplicates
-//	Consumer.IsolationLevel          uncommitted nothing here publishes in Kafka transactions; set ReadCommitted if another producer does
-//	Consumer.Group.Rebalance         sticky      few partitions move when a member comes or goes, so few messages are worked on twice; range for members not changed yet
-//	Consumer.Return.Errors           true        Watermill logs them
-//	NackResendSleep                  1 s         a nack means that the inbox could not store the message: a database gets a second to come back
-//	ReconnectRetrySleep              1 s         the pause between two attempts to connect; Close waits for it to end
-//	InitializeTopicDetails           12, default SubscribeInitialize creates topics with 12 partitions and the cluster's replication factor
-//	Unmarshaler                      [Marshaler] the record's key becomes the ordering key where the producer set none
+// Its settings, and why:
+//
+//   - ConsumerGroup = yours: Kafka keeps what the group has acked; without a group every start
+//     reads everything again
+//   - Consumer.Offsets.Initial = oldest: a message published before the group's first start is
+//     delivered too
+//   - Consumer.Offsets.AutoCommit = every 1 s: after a crash up to a second of acked messages comes
+//     again; the inbox takes them for duplicates
+//   - Consumer.IsolationLevel = uncommitted: nothing here publishes in Kafka transactions; set
+//     ReadCommitted if another producer does
+//   - Consumer.Group.Rebalance = sticky: few partitions move when a member comes or goes, so few
+//     messages are worked on twice; range for members not changed yet
+//   - Consumer.Return.Errors = true: Watermill logs them
+//   - NackResendSleep = 1 s: a nack means that the inbox could not store the message: a database
+//     gets a second to come back
+//   - ReconnectRetrySleep = 1 s: the pause between two attempts to connect; Close waits for it to
+//     end
+//   - InitializeTopicDetails = 12, default: SubscribeInitialize creates topics with 12 partitions
+//     and the cluster's replication factor
+//   - Unmarshaler = [Marshaler]: the record's key becomes the ordering key where the producer set
+//     none
 //
 // A record from a producer that is not Watermill has no message id: its UUID is empty.
 // [Coordinates] names it by topic, partition and offset instead, for the inbox's policy for

@@ -10,7 +10,8 @@ import (
 // JavaPartitioner chooses partitions as Kafka's Java client does, by the hash Murmur2 of the
 // record's key, so that a key has the same partition whether this outbox publishes it or a service
 // in Java. Sarama's own hash is FNV, and [DefaultPublisherConfig] keeps it. Set it before the first
-// message, since a change moves keys to other partitions, where a message may overtake an older one:
+// message, since a change moves keys to other partitions, where a message may overtake an older
+// one:
 //
 //	config := kafkabroker.DefaultPublisherConfig(brokers)
 //	config.OverwriteSaramaConfig.Producer.Partitioner = kafkabroker.JavaPartitioner

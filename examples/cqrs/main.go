@@ -1,7 +1,7 @@
-// Cqrs is a shop with the CQRS component of Watermill. A command places an order, which is an event;
-// a group of handlers takes the payment and adds points, and another handler keeps statistics, later
-// and in the order of each customer. Messages come twice, and handlers fail after they have written.
-// Yet each order has each of its effects once.
+// Cqrs is a shop with the CQRS component of Watermill. A command places an order, which is an
+// event; a group of handlers takes the payment and adds points, and another handler keeps
+// statistics, later and in the order of each customer. Messages come twice, and handlers fail after
+// they have written. Yet each order has each of its effects once.
 //
 // shop.go has the handlers and says how they are added. check.go has what goes wrong, and counts.
 package main

@@ -2,8 +2,8 @@
 // and its queue. The shop is healthy. A button starts an incident, so that there is something to
 // see and to press.
 //
-// This file has the dashboard and the button. shop.go places orders, publishes them from the outbox and handles
-// them from a queue.
+// This file has the dashboard and the button. shop.go places orders, publishes them from the outbox
+// and handles them from a queue.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Kafka-partition works on many messages of one partition at a time, in the order of their keys.
 //
-// A subscriber of Watermill hands out one message of a partition at a time, since Kafka acks up to an
-// offset. Here a message is acked when it is stored in a queue, and the queue lets keys run side by
-// side, in two processes, although only one of them has the partition. Messages come twice and
+// A subscriber of Watermill hands out one message of a partition at a time, since Kafka acks up to
+// an offset. Here a message is acked when it is stored in a queue, and the queue lets keys run side
+// by side, in two processes, although only one of them has the partition. Messages come twice and
 // handlers fail, and a key that fails holds up no other one.
 //
 // Read it from top to bottom; check.go has the messages, and the queries that verify the claim.

@@ -44,7 +44,8 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// Values that PostgreSQL gets in an array are read as they were written: no quote and no comma in one ends it.
+// Values that PostgreSQL gets in an array are read as they were written: no quote and no comma in
+// one ends it.
 func FuzzRow_arrays(f *testing.F) {
 	for _, text := range []string{"", "NULL", `","`, `\`, `\\"`, "{}", "a\nb", "'; DROP TABLE x", "ä"} {
 		f.Add(text, []byte(text))

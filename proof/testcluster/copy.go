@@ -26,7 +26,8 @@ func (p *Postgres) copyTo(folder string) error {
 		"-D", folder, "-X", "stream", "-c", "fast", "--no-sync")
 }
 
-// copyByHand copies the files of the primary while it runs, as its manual says. It needs PostgreSQL 15.
+// copyByHand copies the files of the primary while it runs, as its manual says. It needs PostgreSQL
+// 15.
 func (p *Postgres) copyByHand(folder string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()

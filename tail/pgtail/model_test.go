@@ -30,7 +30,7 @@ import (
 //	model_process_test.go  forwarders, and how they end
 //	model_judge_test.go    the broker, which judges what it gets
 //	model_finale_test.go   the end of a history
-//	model_valve_test.go    a proxy between a process and the server, which can hold or cut connections
+//	model_valve_test.go    a proxy that can hold or cut the connections of a process
 
 const (
 	// modelChecks histories of modelSteps actions take some ten seconds. make test leaves the model

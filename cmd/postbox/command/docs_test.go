@@ -61,7 +61,8 @@ func TestRunbook_has_commands_that_exist(t *testing.T) {
 	require.Greater(t, shown, 40)
 }
 
-// requireCommand fails unless a document names a command that the program has, with flags and as many arguments as it takes.
+// requireCommand fails unless a document names a command that the program has, with flags and as
+// many arguments as it takes.
 func requireCommand(t *testing.T, document string, words []string) {
 	t.Helper()
 	line := strings.Join(words, " ")

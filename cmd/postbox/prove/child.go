@@ -62,8 +62,8 @@ func (d *dice) n(below int) int {
 
 func (d *dice) upTo(most time.Duration) time.Duration { return time.Duration(d.n(int(most) + 1)) }
 
-// Process is a process of a run: it does what the first line of its input says, until the input says
-// stop or ends. It returns nil after a clean stop.
+// Process is a process of a run: it does what the first line of its input says, until the input
+// says stop or ends. It returns nil after a clean stop.
 func Process(ctx context.Context, open func(dialect postbox.Dialect, dsn string) (*sql.DB, error), input io.Reader, output io.Writer) error {
 	lines := bufio.NewReader(input)
 	text, err := lines.ReadBytes('\n')

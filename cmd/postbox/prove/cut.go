@@ -70,8 +70,8 @@ func (c *child) cutOwn(ctx context.Context, tx *sql.Tx) {
 }
 
 const (
-	// cutPause is the longest pause between two sessions of a pool that are ended, and cutDelay that
-	// between the choice of a session and its end: what it does then is chance.
+	// cutPause is the longest pause between two sessions of a pool that are ended, and cutDelay
+	// that between the choice of a session and its end: what it does then is chance.
 	cutPause = 2 * time.Second
 	cutDelay = 30 * time.Millisecond
 )

@@ -1,7 +1,7 @@
-// Package prove tortures Postbox on the server of its user. It works in a schema or in tables of its
-// own, starts producers, forwarders, inboxes and queues in processes of the program that calls it,
-// and hosts a broker. It kills the processes, cuts their connections and fails the broker. Then it
-// counts with SQL whether each message that was committed had its effects once and in order. See
+// Package prove tortures Postbox on the server of its user. It works in a schema or in tables of
+// its own, starts producers, forwarders, inboxes and queues in processes of the program that calls
+// it, and hosts a broker. It kills the processes, cuts their connections and fails the broker. Then
+// it counts with SQL whether each message that was committed had its effects once and in order. See
 // docs/prove.md.
 package prove
 
@@ -58,8 +58,8 @@ func refusef(format string, args ...any) error {
 const cleanUpPatience = time.Minute
 
 // Run tries to make Postbox break its promises until the duration is over, and reports what became
-// of the messages. It leaves nothing behind, also when ctx ends or an error is returned, and removes
-// what runs that were killed have left.
+// of the messages. It leaves nothing behind, also when ctx ends or an error is returned, and
+// removes what runs that were killed have left.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Patience == 0 {
 		o.Patience = time.Minute

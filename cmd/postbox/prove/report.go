@@ -21,8 +21,8 @@ type Report struct {
 	OrderViolations int  `json:"order_violations"`
 	NeverCommitted  int  `json:"never_committed"`
 	CaughtUp        bool `json:"caught_up"`
-	// Intents are the messages that were committed, and Applied their effects: one in the inbox, one
-	// in the queue and one in the batch.
+	// Intents are the messages that were committed, and Applied their effects: one in the inbox,
+	// one in the queue and one in the batch.
 	Intents        int    `json:"intents"`
 	Applied        int    `json:"applied"`
 	Kills          int    `json:"kills"`

@@ -128,8 +128,8 @@ type config struct {
 	Hold time.Duration `json:"hold"`
 }
 
-// stopLine tells a process to end, and calmLine that faults which take time are not wanted any more. It ends at once when
-// its standard input does.
+// stopLine tells a process to end, and calmLine that faults which take time are not wanted any
+// more. It ends at once when its standard input does.
 const (
 	stopLine = "stop\n"
 	calmLine = "calm\n"
@@ -187,7 +187,8 @@ func (r *run) start(ctx context.Context) (endAll func()) {
 	}
 }
 
-// start starts a process that does not run, and again whenever it ends by itself, until the run ends.
+// start starts a process that does not run, and again whenever it ends by itself, until the run
+// ends.
 func (p *process) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

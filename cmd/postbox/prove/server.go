@@ -98,8 +98,8 @@ func (r *run) fit(ctx context.Context) error {
 	return err
 }
 
-// isPooled finds a pooler in transaction mode: it gives a connection to the server to whoever needs
-// one, so that two clients are on the same connection, or one is on two.
+// isPooled reports whether a pooler in transaction mode is between the client and the server.
+// Behind one, two connections of the client may share a session of the server, or one may have two.
 func isPooled(ctx context.Context, db *sql.DB) (bool, error) {
 	var conns [2]*sql.Conn
 	for n := range conns {

@@ -75,8 +75,8 @@ type Result struct {
 	Unordered bool           // the broker promises no order
 	Faults    map[string]int // how often each came
 	Dead      int
-	// Nacks are failures of the handler, and LostAcks are nacks after the effect was committed. Each
-	// of those has come again.
+	// Nacks are failures of the handler, and LostAcks are nacks after the effect was committed.
+	// Each of those has come again.
 	Nacks, LostAcks int
 	FailedCalls     int // of the publisher
 	Took            time.Duration

@@ -12,8 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
-// openHTTP has no broker: the publisher calls the subscriber. Messages wait in the outbox while that
-// is away, and an ack is an answer.
+// openHTTP has no broker: the publisher calls the subscriber. Messages wait in the outbox while
+// that is away, and an ack is an answer.
 func openHTTP(_ context.Context, _ string, logger watermill.LoggerAdapter) (*broker, error) {
 	relay, err := testcluster.NewRelay()
 	if err != nil {

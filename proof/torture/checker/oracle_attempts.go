@@ -124,7 +124,8 @@ func (x *index) lostTransactions(w Work) int {
 // lingering is how long a connection that a fault has touched may take to end.
 const lingering = 5 * time.Second
 
-// touched returns 1 if a fault touched the process's connections to the database at that time, else 0.
+// touched returns 1 if a fault touched the process's connections to the database at that time, else
+// 0.
 func (x *index) touched(process string, at time.Time) int {
 	for _, t := range x.Troubles {
 		if t.Database && t.concerns(process) && !at.Before(t.From) && at.Before(t.To.Add(lingering)) {

@@ -100,7 +100,8 @@ func Create(ctx context.Context, db *sql.DB) error {
 // Intent is a message that somebody wants to send.
 type Intent struct {
 	Message string
-	// Key is the ordering key, "" for none, and Turn its place among the messages of the key, from 1.
+	// Key is the ordering key, "" for none, and Turn its place among the messages of the key, from
+	// 1.
 	Key   string
 	Turn  int64
 	Topic string

@@ -36,9 +36,9 @@ func ExampleCausation() {
 		fmt.Println(msg.UUID, "of", msg.Metadata.Get(postbox.MetadataCorrelationID), "because of", msg.Metadata.Get(postbox.MetadataCausationID),
 			msg.Metadata.Get(postbox.MetadataCausationPath))
 	}
-	// Output: payment of order-1 because of order-1 ["payments/OrderPlaced"] order-2 of order-1
-	// because of payment ["payments/OrderPlaced","orders/PaymentTaken"] payment of order-1 because
-	// of order-2 ["payments/OrderPlaced","orders/PaymentTaken","payments/OrderPlaced"] causation
-	// path: the limit of 3 hops is reached, orders/PaymentTaken would be one more:
-	// payments/OrderPlaced → orders/PaymentTaken → payments/OrderPlaced
+	// Output:
+	// payment of order-1 because of order-1 ["payments/OrderPlaced"]
+	// order-2 of order-1 because of payment ["payments/OrderPlaced","orders/PaymentTaken"]
+	// payment of order-1 because of order-2 ["payments/OrderPlaced","orders/PaymentTaken","payments/OrderPlaced"]
+	// causation path: the limit of 3 hops is reached, orders/PaymentTaken would be one more: payments/OrderPlaced → orders/PaymentTaken → payments/OrderPlaced
 }

@@ -126,11 +126,15 @@ func written(t *testing.T) (sources []string) {
 	return sources
 }
 
-// wideComments counts lines that are comments alone. A tab is four columns wide.
+// wideComments counts lines that are comments alone, but for what an example prints. A tab is four
+// columns wide.
 func wideComments(source string) (wide int) {
+	printed := false
 	for line := range strings.Lines(source) {
 		line = strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), "\r\n")
-		if strings.HasPrefix(strings.TrimLeft(line, " "), "// ") && utf8.RuneCountInString(line) > widest {
+		text := strings.TrimLeft(line, " ")
+		printed = strings.HasPrefix(text, "// Output:") || printed && strings.HasPrefix(text, "//")
+		if !printed && strings.HasPrefix(text, "// ") && utf8.RuneCountInString(line) > widest {
 			wide++
 		}
 	}

@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs-site dashboard test proof test-versions test-settings vulncheck test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
+.PHONY: help demo docs-site dashboard test proof test-versions test-go-versions test-settings vulncheck test-embedded test-short fuzz crashpoints torture safeguards publishers clusters sharded bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ proof: ## run the long proofs: several processes, crash points, safeguards, a sh
 
 test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB, and on MySQL; ARGS='postgres-18.0.0' for one
 	scripts/test-versions $(ARGS)
+
+test-go-versions: ## build all modules and run the quick tests with the Go of go.mod and the two that Go supports; ARGS=1.27.4 for one
+	scripts/test-go-versions $(ARGS)
 
 test-settings: ## run the contract suites on databases with settings that users have; ARGS=quick for a minute's worth, ARGS='strict lax' for some
 	scripts/test-settings $(ARGS)
@@ -62,8 +65,11 @@ safeguards: ## take one safeguard out at a time, and want the tests to fail
 publishers: ## stop and start the brokers of six of Watermill's publishers, and of chains from outbox to inbox, about 15 minutes; ARGS='-only kafka' for less
 	scripts/services run -- go run -C proof/publishers . $(ARGS)
 
-clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one
+clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes, and nodes of Galera, for DURATION each; ARGS='-only kafka' for one
 	scripts/services run -- go run -C proof ./endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
+
+sharded: ## run examples/sharded on three PostgreSQL servers and Kafka on three brokers, and kill each kind, about two minutes
+	go run -C proof ./endurance sharded
 
 bench: ## measure side by side with peers and floors, about 25 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)

@@ -6,14 +6,14 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/commit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
 var (
 	// ErrNoTransaction is returned when a write needs the user's transaction and the context
-	// carries none, or none any more because the function that had it has returned. Put one there
-	// with [ContextWithTx], or use postbox.InTx.
-	ErrNoTransaction = errors.New("no transaction in the context")
+	// carries none, or none any more because the function that had it has returned.
+	ErrNoTransaction = txscope.ErrNone
 	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer
 	// or subscribe.
 	ErrClosed = errors.New("closed")

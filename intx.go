@@ -17,39 +17,27 @@ import (
 // woken after the commit.
 //
 // If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that
-// transaction: its writes commit with the rest, when the owner of the transaction commits it after
-// InTx has returned. While fn works, a second InTx in the same transaction returns an error.
-// Postbox does not notice a second one if a subscriber of watermill-sql put the transaction into
-// ctx and no inbox is around the handler.
+// transaction: its writes commit with the rest, when the owner of the transaction commits it. While
+// fn works, a second InTx in the same transaction returns an error, unless a subscriber of
+// watermill-sql put it into ctx and no inbox is around the handler.
 //
-// InTx begins a transaction of its own, for which it needs a further connection, if the one that
-// ctx carries
-//
-//   - began on another *sql.DB, since two databases cannot commit as one,
-//   - has committed, as in a hook of [AfterCommit], or
-//   - was taken out of ctx by [ContextWithTx] with a nil transaction.
+// InTx begins a transaction of its own, on a further connection, if the one of ctx began on another
+// *sql.DB, has committed, as in a hook of [AfterCommit], or was taken out of ctx by [ContextWithTx]
+// with a nil transaction. For one of another library it returns [ErrNoTransaction].
 //
 // The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned,
-// InTx and Publish with that context return an error that is [ErrNoTransaction], until the
-// transaction has committed. fn must not return while another goroutine is in a call of InTx, of
-// Publish or of an inbox with that context. Otherwise InTx rolls back the whole transaction, even
-// one that another function began, and returns an error that says so. Do not use tx after fn has
-// returned.
-//
-// If ctx carries a transaction of another library (see [Executor]), InTx returns
-// [ErrNoTransaction]. It cannot work in that transaction, and it must not begin a second one
-// unnoticed.
+// InTx and Publish with that context return [ErrNoTransaction]. If another goroutine is in a call
+// of InTx, of Publish or of an inbox with it at that moment, InTx rolls back the whole transaction,
+// even one that another function began, and says so. Do not use tx after fn has returned.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like
 // any other error, and the caller may run InTx again. If ctx ends before the commit begins, InTx
-// rolls back, and on every database its error is that of ctx ([context.Canceled] or
-// [context.DeadlineExceeded]).
+// rolls back, and its error is that of ctx.
 //
-// The error is [ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn
-// returns nil after it has ended the transaction, by a statement or a method of tx. So it is if fn
-// returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back.
-// In both cases the statements that fn executed afterwards are committed. A driver that is wrapped
-// by another one may hide that.
+// The error is [ErrCommitUnknown] when the answer to the commit is lost, and if fn returns nil
+// although its transaction has ended: fn ended it itself, or it ignored the error of a deadlock, in
+// which MySQL and MariaDB roll back. Then the statements that fn executed afterwards are committed.
+// A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
 }

@@ -33,11 +33,9 @@ import (
 // minutes.
 //
 // Migrate also makes the functions of PostgreSQL anew if they are missing, or do not work on these
-// tables, as after ALTER SCHEMA … RENAME. It needs the right to, as their owner, only then.
-//
-// Migrate also deletes the entries of the audit log that are older than a year: no other role than
-// that of the owner has to have the right to. It leaves them for the next time while the clock of
-// the database is more than a day ahead of that of this process.
+// tables, as after ALTER SCHEMA … RENAME: for that it has to be their owner. It deletes entries of
+// the audit log that are older than a year, unless the clock of the database is more than a day
+// ahead of that of this process.
 func Migrate(ctx context.Context, db Database) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := db.statements()

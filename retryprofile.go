@@ -1,15 +1,6 @@
 package postbox
 
-import (
-	"time"
-)
-
-const (
-	// Unlimited attempts: a message is tried until it succeeds or fails with a [Permanent] error.
-	Unlimited = -1
-	// NoJitter makes pauses exact.
-	NoJitter = -1
-)
+import "time"
 
 // RetryProfile says how often a failed message is tried, and with which pauses. The pause after the
 // first failure is Base. Each further pause is Multiplier times as long, up to Cap. A random part
@@ -20,7 +11,8 @@ const (
 // the technique is described in the AWS Architecture Blog, "Exponential Backoff And Jitter".
 type RetryProfile struct {
 	// Attempts is the number of failures, in all processes together, after which a message is a
-	// dead letter. [Unlimited] never gives up. Defaults to 15, for an outbox to 10.
+	// dead letter. -1 tries it until it succeeds, fails with a [Permanent] error, or, unless it is
+	// an inbox's, has crashed 15 processes. Defaults to 15, for an outbox to 10.
 	Attempts int
 	// Base is the pause after the first failure. Defaults to 1 s.
 	Base time.Duration
@@ -28,18 +20,6 @@ type RetryProfile struct {
 	Multiplier float64
 	// Cap is the longest pause. Defaults to 60 s, or to Base if that is longer.
 	Cap time.Duration
-	// Jitter is the share of a pause that is random, up to 1. Defaults to 1; [NoJitter] makes it
-	// exact.
+	// Jitter is the share of a pause that is random, up to 1. Defaults to 1; -1 makes it exact.
 	Jitter float64
-}
-
-// RetryPatiently is for work that can as well be done later: 15 attempts with full jitter, the last
-// of which comes after four and a half hours on average, and after nine at most.
-func RetryPatiently() RetryProfile {
-	return RetryProfile{Attempts: 15, Base: 2 * time.Second, Cap: 24 * time.Hour}
-}
-
-// RetryBriefly tries again after 1, 2, 4, 8 and 16 seconds, exactly, and then gives up.
-func RetryBriefly() RetryProfile {
-	return RetryProfile{Attempts: 6, Base: time.Second, Cap: time.Minute, Jitter: NoJitter}
 }

@@ -40,15 +40,11 @@ type Tuning struct {
 	OutageLimit time.Duration
 	// CloseTimeout is how long calls to the broker may go on after Close. Then their context is
 	// cancelled, and their messages are published again later. A publisher that ignores the context
-	// has two more seconds. Then Close goes on without it, and the lane of its messages is free for
-	// other forwarders when the lease has run out.
+	// has two more seconds; then the lane of its messages is free when the lease has run out.
 	//
-	// At its end, Close records which messages were published, and hands back lanes. If the
-	// database does not answer, it gives up each of the two after two seconds, or after
-	// CloseTimeout if that is longer, but after 30 s at most. If another transaction has locked the
-	// row of a message, or the database returns errors, as during a restart, Close tries to record
-	// the outcome each second until CloseTimeout has passed, for two seconds at least and 30 s at
-	// most. Then it logs how many messages it could not record: they are published again. So close
-	// the pool of connections after the forwarder. Defaults to 30 s. A queue has that of its store.
+	// At its end, Close records which messages were published, and hands back lanes. While the
+	// database does not answer, each takes two seconds, or CloseTimeout if that is longer, but 30 s
+	// at most. It logs how many it could not record: these are published again. So close the pool
+	// of connections after the forwarder. Defaults to 30 s. A queue has that of its store.
 	CloseTimeout time.Duration
 }

@@ -108,11 +108,6 @@ func TestClassifyNetwork(t *testing.T) {
 	} {
 		require.Equal(t, test.want, postbox.ClassifyNetwork(test.err), name)
 	}
-	fault := func(error) postbox.ErrorClass { return postbox.MessageFault }
-	require.Equal(t, postbox.Outage, postbox.Classifiers(postbox.ClassifyNetwork, fault)(io.EOF))
-	require.Equal(t, postbox.MessageFault, postbox.Classifiers(postbox.ClassifyNetwork, fault)(errors.New("?")))
-	require.Equal(t, postbox.MessageFault, postbox.Classifiers(nil, fault)(errors.New("?")), "what is nil has no opinion")
-	require.Equal(t, "outage, message fault, unclassified", fmt.Sprintf("%s, %s, %s", postbox.Outage, postbox.MessageFault, postbox.Unclassified))
 }
 
 func TestContext_carries_the_transaction_and_its_AfterCommit_functions(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // each handler held a connection and waited for another one, none would be left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {
-		return nil, fmt.Errorf("in transaction: %w: %w", ErrNoTransaction, err)
+		return nil, fmt.Errorf("in transaction: %w", err)
 	}
 	tx, found := TxFromContext(ctx)
 	if !found || commit.BeganElsewhere(tx, db) {

@@ -4,13 +4,12 @@ import (
 	"database/sql"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -41,7 +40,7 @@ func (c *Config) setDefaults() {
 type Admin struct {
 	db         *sql.DB
 	config     Config
-	statements *dialect.Statements
+	statements *search.Statements
 	letters    *letterStore
 	operator   *operator
 	counting   atomic.Int32 // goroutines of Measure
@@ -55,46 +54,17 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*A
 	if err := checkOutbox(config.Outbox); err != nil {
 		return nil, fmt.Errorf("admin: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsIn(db)
+	shared, err := spool.StatementsIn(db)
 	if err != nil {
 		return nil, failed(err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	audit := audit.NewAuditor(statements, config.Actor)
+	statements, audit := search.New(shared), audit.NewAuditor(shared, config.Actor)
 	return &Admin{
 		db: db.DB, config: config, statements: statements, logger: logger,
 		letters:  newLetters(db.DB, statements, audit, config.Outbox, logger),
 		operator: newOperator(db.DB, statements, audit, logger),
 	}, nil
-}
-
-// TopicStats counts the messages of one topic.
-type TopicStats struct {
-	Topic string
-	// Pending is the number of messages in the outbox that are neither published nor dead. The
-	// following four are parts of it, and overlap.
-	Pending int
-	// Due is the number of messages that wait neither for the time that their producer asked for
-	// nor for their next attempt.
-	Due int
-	// InFlight is the number of messages that forwarders were publishing at their last heartbeat, a
-	// few seconds ago at most, and never more than Pending: some may have been published since.
-	// Forwarders that are silent for longer than their lease do not count, and neither do those
-	// that stop.
-	InFlight int
-	// Failing is the number of messages with a failed attempt.
-	Failing int
-	// Parked is the number of messages that have used up their attempts and wait for an operator.
-	// An outbox has none.
-	Parked int
-	// Dead is the number of dead letters of the outbox that no operator has resolved.
-	Dead int
-	// DeadInbox is the number of unresolved dead letters of all inboxes with the same tables, for
-	// messages of this topic: one for each consumer that could not handle a message.
-	DeadInbox int
-	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0
-	// if none is pending.
-	OldestAge time.Duration
 }

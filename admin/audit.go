@@ -48,6 +48,35 @@ type AuditEntry struct {
 	// Note has the rest, such as the reason that the operator gave. Up to 4096 bytes are kept, and
 	// as many of Subject and Filter.
 	Note string `json:"note,omitempty"`
+	// Rest is set for an action on many things that has not come to its end, because it still runs,
+	// or was stopped, failed or died with its process: with it the same action goes on. All is true
+	// then. A replay has its cursor in the note, and no Rest. Nor has a change of times, which
+	// would choose again what it has changed. A status may select other messages by now.
+	Rest Filter `json:"-"`
+}
+
+// rest is the filter of the things that an action has not reached, apart from those that have come
+// since it began.
+func (e AuditEntry) rest() Filter {
+	of := pendingMessages
+	if slices.Contains([]string{audit.ActRequeue, audit.ActResolve, audit.ActDelete}, e.Action) {
+		of = deadLetters
+	}
+	f, err := of.described(e.Filter)
+	limited := f.Limit > 0
+	f.Limit -= min(f.Limit, e.Affected)
+	again := e.Action == audit.ActReschedule || e.Action == audit.ActRunNow // they leave what they have changed among what matches
+	if err != nil || again || !strings.HasSuffix(e.Note, audit.StartAgain) || limited && f.Limit == 0 {
+		return Filter{}
+	}
+	if of.of != deadLetters.of {
+		f.Target = e.Target
+	}
+	if began := e.At.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(began) {
+		f.Until = began
+	}
+	f.All = true
+	return f
 }
 
 // Audit lists the actions of operators that match the filter, the latest first, and returns the
@@ -82,8 +111,11 @@ func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry,
 // zero value. The methods of Admin that read a payload do not record it, since they cannot know who
 // sees it.
 func (a *Admin) RecordDownload(ctx context.Context, target Target, subject string) error {
-	if err := a.operator.RecordDownload(ctx, target.stored(), subject); err != nil {
-		return failed(err)
+	act := audit.NewAct(audit.ActDownload, target.stored()).On("%s", subject)
+	act.Affected = 1
+	err := spool.InTx(ctx, a.db, a.statements.Statements, func(tx *sql.Tx) error { return a.operator.audit.Record(ctx, tx, act) })
+	if err != nil {
+		return failed(spool.Wrap("record a download", err))
 	}
 	return nil
 }
@@ -95,37 +127,20 @@ func checkAction(name string) error {
 	return nil
 }
 
-// RecordDownload writes a row for a payload that somebody got.
-func (o *operator) RecordDownload(ctx context.Context, name, subject string) error {
-	act := audit.NewAct(audit.ActDownload, name).On("%s", subject)
-	act.Affected = 1
-	err := spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error { return o.audit.Record(ctx, tx, act) })
-	if err != nil {
-		return spool.Wrap("record a download", err)
-	}
-	return nil
-}
-
 // Audit returns the rows of the audit log that a filter selects, the latest first.
 func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]AuditEntry, error) {
-	query := o.statements.AuditRows(filter)
-	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, spool.Wrap("read the audit log", err)
-	}
-	defer func() { _ = rows.Close() }()
 	entries := []AuditEntry{}
-	for rows.Next() {
+	err := spool.Each(ctx, o.db, o.statements.AuditRows(filter), func(scan spool.Scan) error {
 		var e AuditEntry
 		var at int64
 		var target string
-		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &target, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
-			return nil, spool.Wrap("read the audit log", err)
-		}
+		err := scan(&e.ID, &at, &e.Actor, &e.Action, &target, &e.Subject, &e.Filter, &e.Affected, &e.Note)
 		e.At, e.Target = time.UnixMicro(at), targetOf(target)
+		e.Rest = e.rest()
 		entries = append(entries, e)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, spool.Wrap("read the audit log", err)
 	}
 	return entries, nil

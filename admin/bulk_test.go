@@ -141,7 +141,7 @@ func TestBulk_G9_ten_operators_with_the_same_filter_do_each_letter_once(t *testi
 // their letters.
 func (b *bench) inOrder(n int) {
 	b.Helper()
-	messages, _, err := b.admin.Messages(b.Context(), admin.Filter{Target: b.target, Limit: admin.MaxLimit})
+	messages, _, err := b.admin.Messages(b.Context(), admin.Filter{Target: b.target, Limit: 1000})
 	require.NoError(b, err)
 	require.Len(b, messages, n)
 	slices.SortFunc(messages, func(x, y admin.Message) int { return int(x.ID - y.ID) })

@@ -80,9 +80,9 @@ func pageLimit(limit int) (int, error) {
 	case limit == 0:
 		return defaultLimit, nil
 	case limit < 0:
-		return 0, fmt.Errorf("limit: %d is negative: use a number up to %d, or 0 for %d", limit, MaxLimit, defaultLimit)
-	case limit > MaxLimit:
-		return 0, fmt.Errorf("limit: %d is above %d: use a smaller number, and ask for the next page with After", limit, MaxLimit)
+		return 0, fmt.Errorf("limit: %d is negative: use a number up to %d, or 0 for %d", limit, maxLimit, defaultLimit)
+	case limit > maxLimit:
+		return 0, fmt.Errorf("limit: %d is above %d: use a smaller number, and ask for the next page with After", limit, maxLimit)
 	default:
 		return limit, nil
 	}

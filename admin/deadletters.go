@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -146,7 +147,7 @@ type Again struct {
 	// of outboxes and queues keep their topic.
 	Topic string
 	// OlderThanClaims says that consumers that have handled a message of an inbox may handle it
-	// again. Without it, a letter is refused with [ErrOlderThanClaims] whose own claim has been
+	// again. Without it, a letter is refused with [ErrCannotRequeue] whose own claim has been
 	// deleted, since the claims of other consumers are as old.
 	OlderThanClaims bool
 	// Payload replaces the payload of the one dead letter with the filter's ID; nil keeps it. An
@@ -177,7 +178,7 @@ type storedLetter struct {
 // safe for concurrent use.
 type letterStore struct {
 	db         *sql.DB
-	statements *dialect.Statements
+	statements *search.Statements
 	audit      *audit.Auditor
 	outbox     string
 	logger     watermill.LoggerAdapter
@@ -188,14 +189,14 @@ type letterStore struct {
 
 // newLetters returns the dead letters of a database. Dead letters of an inbox are published again
 // through the outbox.
-func newLetters(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
+func newLetters(db *sql.DB, statements *search.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
 	return &letterStore{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
 // List returns the dead letters that the filter selects, in the order of their ids, without payload
 // and metadata. Each of its statements looks at a bounded number of letters, however few of them
 // match.
-func (l *letterStore) List(ctx context.Context, filter dialect.DeadLetterFilter) (letters []*storedLetter, err error) {
+func (l *letterStore) List(ctx context.Context, filter search.DeadLetterFilter) (letters []*storedLetter, err error) {
 	for {
 		found, err := l.Search(ctx, filter, maxSearched)
 		if err != nil {
@@ -210,22 +211,14 @@ func (l *letterStore) List(ctx context.Context, filter dialect.DeadLetterFilter)
 }
 
 // page returns a page of them, whatever the shapes of their errors.
-func (l *letterStore) page(ctx context.Context, filter dialect.DeadLetterFilter) ([]*storedLetter, error) {
-	query := l.statements.DeadLetters(filter)
-	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, spool.Wrap("list dead letters", err)
-	}
-	defer func() { _ = rows.Close() }()
+func (l *letterStore) page(ctx context.Context, filter search.DeadLetterFilter) ([]*storedLetter, error) {
 	var letters []*storedLetter
-	for rows.Next() {
+	err := spool.Each(ctx, l.db, l.statements.DeadLetters(filter), func(scan spool.Scan) error {
 		letter := &storedLetter{}
-		if err := letter.scan(rows.Scan); err != nil {
-			return nil, spool.Wrap("list dead letters", err)
-		}
 		letters = append(letters, letter)
-	}
-	if err := rows.Err(); err != nil {
+		return letter.scan(scan)
+	})
+	if err != nil {
 		return nil, spool.Wrap("list dead letters", err)
 	}
 	return letters, nil
@@ -237,7 +230,7 @@ func (l *letterStore) Get(ctx context.Context, id int64) (*storedLetter, []Failu
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
 	}
-	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, maxHistory)
+	failures, err := readFailures(ctx, l.db, l.statements.Statements, letter.Subject, maxHistory)
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
 	}
@@ -265,7 +258,7 @@ func (l *letterStore) resolve(ctx context.Context, tx *sql.Tx, id int64, reason 
 func (l *letterStore) change(ctx context.Context, act *audit.Act, id int64, what string, do func(tx *sql.Tx) error) error {
 	act.Affected = 1
 	what = fmt.Sprintf("%s dead letter %d", what, id)
-	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
+	err := spool.InTx(ctx, l.db, l.statements.Statements, func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
 		if err != nil {
 			return err
@@ -331,24 +324,16 @@ func (l *letterStore) taken(ctx context.Context, db rowQuerier, id int64) error 
 }
 
 // readFailures returns the latest failures of a subject, oldest first.
-func readFailures(ctx context.Context, db spool.Querier, statements *dialect.Statements, subject []byte, most int) ([]Failure, error) {
-	query := statements.Failures(subject, most)
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var failures []Failure
-	for rows.Next() {
+func readFailures(ctx context.Context, db spool.Querier, statements *dialect.Statements, subject []byte, most int) (failures []Failure, err error) {
+	err = spool.Each(ctx, db, statements.Failures(subject, most), func(scan spool.Scan) error {
 		var failure Failure
 		var at int64
-		if err := rows.Scan(&failure.Attempt, &at, &failure.Error, &failure.Process); err != nil {
-			return nil, err
-		}
+		err := scan(&failure.Attempt, &at, &failure.Error, &failure.Process)
 		failure.At = time.UnixMicro(at)
 		failures = append(failures, failure)
-	}
-	return failures, rows.Err()
+		return err
+	})
+	return failures, err
 }
 
 // scan reads the columns of the statement DeadLetters, and the columns after them into more.

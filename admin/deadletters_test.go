@@ -110,7 +110,7 @@ func TestAdmin_lists_page_by_page(t *testing.T) {
 		}
 		require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6"}, seen)
 
-		_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1})
+		_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: 1001})
 		require.ErrorContains(t, err, "limit")
 		_, _, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: "nine"})
 		require.ErrorContains(t, err, "limit")
@@ -161,7 +161,7 @@ func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
 		database := open(t)
 		a, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
-		_, err = a.Stats(t.Context(), admin.Outbox("outbox"))
+		_, err = a.Account(t.Context(), admin.Outbox("outbox"))
 		require.ErrorContains(t, err, "postbox.Migrate")
 		_, _, err = a.DeadLetters(t.Context(), admin.Filter{})
 		require.ErrorContains(t, err, "postbox.Migrate")

@@ -41,7 +41,7 @@
 //
 // Dead letters are kept for the retention in the configuration of forwarders and inboxes, by
 // default 30 days, or for the retention that [Admin.ChangeSettings] gives an outbox or a queue.
-// That includes dead letters that are not resolved, so watch [TopicStats.Dead].
+// That includes dead letters that are not resolved, so watch [QueueInfo.Dead].
 //
 // The package needs one connection at a time, and starts no goroutine but that of [Admin.Measure].
 package admin

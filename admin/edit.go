@@ -165,7 +165,7 @@ func (l *letterStore) release(ctx context.Context, tx *sql.Tx, letter *storedLet
 	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
 		return fmt.Errorf("remove claim: %w", err)
 	}
-	if err := note(ctx, tx, l.statements, letter.Subject, text); err != nil {
+	if err := note(ctx, tx, l.statements.Statements, letter.Subject, text); err != nil {
 		return fmt.Errorf("record the requeue: %w", err)
 	}
 	return nil

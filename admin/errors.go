@@ -17,14 +17,11 @@ var (
 	// nor requeued. The error says if it was resolved because its message was edited and requeued.
 	ErrResolved = errors.New("dead letter is resolved already")
 	// ErrCannotRequeue means that this dead letter cannot be requeued, and the error says why: no
-	// outbox for letters of inboxes, no topic, [ErrOlderThanClaims], its outbox or queue is gone,
-	// its metadata cannot be read, or an edit that is not allowed or changes the ordering key. The
-	// letter stays. A replay ends with it at a message that does not say from which topic it came.
+	// outbox for letters of inboxes, no topic, consumers that have handled the message would handle
+	// it again (see [Again.OlderThanClaims]), its outbox or queue is gone, its metadata cannot be
+	// read, or an edit that is not allowed or changes the ordering key. The letter stays. A replay
+	// ends with it at a message that does not say from which topic it came.
 	ErrCannotRequeue = errors.New("cannot be requeued")
-	// ErrOlderThanClaims is returned for a dead letter of an inbox that consumers would handle
-	// again that have handled it: see [Again.OlderThanClaims]. It is an [ErrCannotRequeue], too.
-	ErrOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
-		ErrCannotRequeue)
 	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes:
 	// the same request fails again.
 	ErrInvalid = errors.New("invalid request")
@@ -32,6 +29,10 @@ var (
 	// possible, and may be in a handler already.
 	ErrInHandler = errors.New("message is ready")
 )
+
+// errOlderThanClaims is returned for a letter of an inbox that needs [Again.OlderThanClaims].
+var errOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
+	ErrCannotRequeue)
 
 // failed says that it was here where something went wrong.
 func failed(err error) error {

@@ -104,7 +104,7 @@ func lookAtQueues(ctx context.Context, operator *admin.Admin) error {
 		return err
 	}
 	for _, q := range queues {
-		fmt.Printf("%s: %d pending, paused: %t\n", q.Target, q.Pending, !q.PausedSince.IsZero())
+		fmt.Printf("%s: %d pending, paused: %t\n", q.Target, q.Pending, !q.Pause.Since.IsZero())
 		messages, _, err := operator.Messages(ctx, admin.Filter{Target: q.Target})
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func Example() {
 	// order-1 died after 3 attempts: broker says no
 	// order-2 died after 3 attempts: broker says no
 	// resolved for good: true
-	// requeued 1: 1 pending and 0 dead on topic orders
+	// requeued 1: 1 pending and 0 dead in outbox "outbox"
 }
 
 func dealWithDeadLetters(ctx context.Context) error {
@@ -63,11 +63,11 @@ func dealWithDeadLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stats, err := operator.Stats(ctx, admin.Outbox("outbox"))
+	queues, err := operator.Queues(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("requeued %d: %d pending and %d dead on topic %s\n", requeued, stats[0].Pending, stats[0].Dead, stats[0].Topic)
+	fmt.Printf("requeued %d: %d pending and %d dead in %s\n", requeued, queues[0].Pending, queues[0].Dead, queues[0].Target)
 	return nil
 }
 

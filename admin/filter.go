@@ -4,22 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 )
 
-// MaxLimit is the largest number of entries on a page of a list.
-const MaxLimit = 1000
+// maxLimit is the largest number of entries on a page of a list.
+const maxLimit = 1000
 
 // defaultLimit is the number of entries on a page unless the filter sets another one.
 const defaultLimit = 100
 
 // resolutions are the values of [Filter.Resolved].
-var resolutions = map[string]dialect.Resolved{"": dialect.ResolvedNo, "no": dialect.ResolvedNo, "yes": dialect.ResolvedYes, "any": dialect.ResolvedAny}
+var resolutions = map[string]search.Resolved{"": search.ResolvedNo, "no": search.ResolvedNo, "yes": search.ResolvedYes, "any": search.ResolvedAny}
 
 // Filter chooses what a list shows, or what an action changes: messages, dead letters, entries of
 // the audit log, receipts, keys. It chooses what matches all fields that are set. A field that has
@@ -57,7 +59,7 @@ type Filter struct {
 	MinAttempts, MaxAttempts int
 	// From and Until bound a time, by the database's clock: when a pending message was written,
 	// when one of the history was done, when a dead letter died, or when an operator acted. From is
-	// part of the span, and Until is not.
+	// part of the span, and Until is not. For [Admin.Pause] Until is its end.
 	From, Until time.Time
 	// Actor and Action are those of an [AuditEntry].
 	Actor, Action string
@@ -71,8 +73,8 @@ type Filter struct {
 
 	// After is the cursor that the list has returned for its next page.
 	After string
-	// Limit is the largest number of entries on a page: 100 by default, and an error above
-	// [MaxLimit]. For an action it is the largest number of things to change, without a maximum,
+	// Limit is the largest number of entries on a page: 100 by default, and an error above 1000.
+	// For an action it is the largest number of things to change, without a maximum,
 	// and 0 for all.
 	Limit int
 }
@@ -91,38 +93,59 @@ var (
 	deadLetters     = list{"dead letters", "died", "died", []string{"target", "topic", "key", "message id", "consumer", "error text", "shape", "cause", "resolved", "min attempts", "max attempts", "from", "until"}}
 	auditLog        = list{"entries of the audit log", "time", "", []string{"target", "from", "until", "actor", "action"}}
 	receipts        = list{"receipts", "", "", []string{"topic", "message id", "consumer", "older than"}}
-	stuckKeys       = list{"stuck keys", "", "", []string{"target"}}
+	stuckKeys       = list{"stuck keys", "", "", []string{"target", "id"}}
 	pauses          = list{"what is paused or resumed", "", "", []string{"target", "key", "topic"}}
 )
 
+// field is a field of a filter: what mistakes call it, what it is called in a description, which is
+// "" for one that descriptions leave out, and where its value is.
+type field struct {
+	name, said string
+	value      any
+}
+
+// fields are all fields apart from After and All, in the order of a description.
+func (f *Filter) fields(l list) []field {
+	in := ""
+	if l.of == deadLetters.of { // that of messages stands beside the description
+		in = "in"
+	}
+	return []field{
+		{"target", in, &f.Target},
+		{"id", "", &f.ID},
+		{"unique key", "", &f.UniqueKey},
+		{"status", "status", (*string)(&f.Status)},
+		{"topic", "topic", &f.Topic},
+		{"consumer", "consumer", &f.Consumer},
+		{"key", "key", &f.Key},
+		{"message id", "message id", &f.MessageID},
+		{"error text", "error with", &f.ErrorText},
+		{"shape", "error like", &f.Shape},
+		{"cause", "cause", &f.Cause},
+		{"resolved", "", &f.Resolved},
+		{"min attempts", "attempts from", &f.MinAttempts},
+		{"max attempts", "attempts to", &f.MaxAttempts},
+		{"limit", "limit", &f.Limit},
+		{"from", l.said + " from", &f.From},
+		{"until", l.said + " before", &f.Until},
+		{"actor", "", &f.Actor},
+		{"action", "", &f.Action},
+		{"older than", "", &f.OlderThan},
+	}
+}
+
+func (one field) isSet() bool {
+	if at, is := one.value.(*time.Time); is { // a zero time may have a location
+		return !at.IsZero()
+	}
+	return !reflect.ValueOf(one.value).Elem().IsZero()
+}
+
 // conditions names the fields that are set, apart from After and Limit.
 func (f Filter) conditions() (set []string) {
-	for _, field := range []struct {
-		name string
-		set  bool
-	}{
-		{"target", f.Target != (Target{})},
-		{"id", f.ID != 0},
-		{"unique key", f.UniqueKey != ""},
-		{"status", f.Status != ""},
-		{"topic", f.Topic != ""},
-		{"key", f.Key != ""},
-		{"message id", f.MessageID != ""},
-		{"consumer", f.Consumer != ""},
-		{"error text", f.ErrorText != ""},
-		{"shape", f.Shape != ""},
-		{"cause", f.Cause != ""},
-		{"resolved", f.Resolved != ""},
-		{"min attempts", f.MinAttempts != 0},
-		{"max attempts", f.MaxAttempts != 0},
-		{"from", !f.From.IsZero()},
-		{"until", !f.Until.IsZero()},
-		{"actor", f.Actor != ""},
-		{"action", f.Action != ""},
-		{"older than", f.OlderThan != 0},
-	} {
-		if field.set {
-			set = append(set, field.name)
+	for _, one := range f.fields(list{}) {
+		if one.isSet() && one.name != "limit" {
+			set = append(set, one.name)
 		}
 	}
 	return set
@@ -233,44 +256,22 @@ func checkName(field, name string) error {
 	return checkText(field, name)
 }
 
+// resolvedWords say which dead letters an action takes, in the order of [search.Resolved].
+var resolvedWords = []string{"not resolved", "resolved", "resolved or not"}
+
+// longest is how many characters of a text a description has.
+const longest = 300
+
 // describe describes the filter of an action for people, as the audit log shows it. It names each
 // field that is set, apart from the target of messages.
 func (f Filter) describe(l list) string {
 	var parts []string
 	if l.of == deadLetters.of {
-		parts = append(parts, map[string]string{"": "not resolved", "no": "not resolved", "yes": "resolved", "any": "resolved or not"}[f.Resolved])
-		if f.Target != (Target{}) {
-			parts = append(parts, "in "+f.Target.String())
-		}
+		parts = append(parts, resolvedWords[resolutions[f.Resolved]])
 	}
-	for _, field := range []struct{ name, value string }{
-		{"status", string(f.Status)},
-		{"topic", f.Topic},
-		{"consumer", f.Consumer},
-		{"key", f.Key},
-		{"message id", f.MessageID},
-		{"error with", f.ErrorText},
-		{"error like", f.Shape},
-		{"cause", f.Cause},
-	} {
-		if field.value != "" {
-			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
-		}
-	}
-	for _, field := range []struct {
-		name  string
-		value int
-	}{{"attempts from", f.MinAttempts}, {"attempts to", f.MaxAttempts}, {"limit", f.Limit}} {
-		if field.value != 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", field.name, field.value))
-		}
-	}
-	for _, field := range []struct {
-		name  string
-		value time.Time
-	}{{l.said + " from", f.From}, {l.said + " before", f.Until}} {
-		if !field.value.IsZero() {
-			parts = append(parts, field.name+" "+field.value.UTC().Format(time.RFC3339Nano))
+	for _, one := range f.fields(l) {
+		if one.said != "" && one.isSet() {
+			parts = append(parts, one.said+" "+one.text())
 		}
 	}
 	if len(parts) == 0 {
@@ -279,9 +280,71 @@ func (f Filter) describe(l list) string {
 	return strings.Join(parts, ", ")
 }
 
+func (one field) text() string {
+	switch value := one.value.(type) {
+	case *string:
+		return fmt.Sprintf("%.*q", longest, *value)
+	case *time.Time:
+		return value.UTC().Format(time.RFC3339Nano)
+	default:
+		return fmt.Sprint(reflect.ValueOf(value).Elem())
+	}
+}
+
+var errNoDescription = errors.New("it is not the description of a filter, or not all of it")
+
+// mostDescribed is how long a description may be that was kept whole.
+const mostDescribed = 4000
+
+// described reads what describe has written.
+func (l list) described(text string) (f Filter, err error) {
+	if text == "" || len(text) > mostDescribed {
+		return f, errNoDescription
+	}
+	if l.of == deadLetters.of {
+		word, rest, _ := strings.Cut(text, ", ")
+		i := slices.Index(resolvedWords, word)
+		if i < 0 {
+			return f, errNoDescription
+		}
+		f.Resolved, text = []string{"", "yes", "any"}[i], rest
+	}
+	for _, one := range f.fields(l) {
+		if rest, is := strings.CutPrefix(text, one.said+" "); is && err == nil {
+			text, err = one.read(rest)
+		}
+	}
+	if text != "" && text != "all" {
+		err = errNoDescription
+	}
+	return f, err
+}
+
+// read sets the field to the value with which a text begins, and returns the rest.
+func (one field) read(text string) (rest string, err error) {
+	word, _, _ := strings.Cut(text, ", ")
+	switch value := one.value.(type) {
+	case *Target:
+		value.Kind, text, _ = strings.Cut(text, " ")
+		return field{value: &value.Name}.read(text)
+	case *int:
+		*value, err = strconv.Atoi(word)
+	case *time.Time:
+		*value, err = time.Parse(time.RFC3339Nano, word)
+	case *string:
+		if word, err = strconv.QuotedPrefix(text); err == nil {
+			*value, err = strconv.Unquote(word)
+		}
+		if utf8.RuneCountInString(*value) >= longest {
+			err = errNoDescription
+		}
+	}
+	return strings.TrimPrefix(text[len(word):], ", "), err
+}
+
 // ofLetters is the filter as statements about dead letters take it.
-func (f Filter) ofLetters() dialect.DeadLetterFilter {
-	return dialect.DeadLetterFilter{
+func (f Filter) ofLetters() search.DeadLetterFilter {
+	return search.DeadLetterFilter{
 		Shape: f.Shape, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
 		Spool: f.Target.stored(), Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
 		DiedAfter: micros(f.From), DiedBefore: micros(f.Until), Resolved: resolutions[f.Resolved],

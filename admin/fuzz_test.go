@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -46,7 +48,7 @@ func FuzzFilter(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(0, 0, "", "", "")
 	f.Add(-1, 3, "\x00", "\xff", "'")
-	f.Add(MaxLimit+1, -1, "a", "b", "c")
+	f.Add(maxLimit+1, -1, "a", "b", "c")
 	f.Fuzz(func(t *testing.T, limit, resolved int, topic, consumer, id string) {
 		filter := Filter{Limit: limit, Resolved: []string{"", "yes", "any", "no"}[uint(resolved)%4], Topic: topic, Consumer: consumer, MessageID: id}
 		limit, err := filter.listed(deadLetters)
@@ -56,9 +58,35 @@ func FuzzFilter(f *testing.F) {
 		page := filter.ofLetters()
 		page.Limit = limit
 		require.Positive(t, page.Limit)
-		require.LessOrEqual(t, page.Limit, MaxLimit)
-		query := statements.DeadLetters(page)
+		require.LessOrEqual(t, page.Limit, maxLimit)
+		query := search.New(statements).DeadLetters(page)
 		require.Len(t, query.Args, strings.Count(query.Text, "?"))
+	})
+}
+
+// An action goes on with the filter that its description says, or with none.
+func FuzzFilter_is_read_from_its_description(f *testing.F) {
+	f.Add("orders", `a", key "b`, "\xff\x00", 2, int64(7))
+	f.Add(strings.Repeat("é", longest), "limit 7, ", "all", 0, int64(0))
+	f.Add(strings.Repeat("x", longest-1), "", "not resolved", 0, int64(0))
+	f.Fuzz(func(t *testing.T, topic, key, text string, n int, at int64) {
+		filter := Filter{Topic: topic, Key: key, MessageID: text, ErrorText: text, MinAttempts: n, Limit: n, Resolved: []string{"", "yes", "any"}[uint(n)%3]}
+		if at > 0 && at < 1<<40 {
+			filter.From, filter.Until, filter.Target = time.UnixMicro(at).UTC(), time.UnixMicro(at<<1).UTC(), Queue(key)
+		}
+		for _, of := range []list{deadLetters, pendingMessages} {
+			want := filter
+			if of.of != deadLetters.of {
+				want.Target, want.Resolved = Target{}, ""
+			}
+			found, err := of.described(filter.describe(of))
+			if long := func(text string) bool { return utf8.RuneCountInString(text) >= longest }; long(topic) || long(key) || long(text) {
+				require.Error(t, err)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, found)
+		}
 	})
 }
 
@@ -72,4 +100,22 @@ func TestFilter_is_described_for_the_audit_log(t *testing.T) {
 	require.Equal(t, "not resolved", Filter{}.describe(deadLetters))
 	require.Equal(t, "all", Filter{Target: Queue("mail")}.describe(pendingMessages))
 	require.Less(t, len(Filter{Key: strings.Repeat("x", 1<<20)}.describe(deadLetters)), 400)
+}
+
+// What is no description, or may have been cut, chooses nothing.
+func TestDescription_that_is_empty_or_long_is_none(t *testing.T) {
+	t.Parallel()
+	for _, l := range []list{deadLetters, pendingMessages} {
+		_, err := l.described("")
+		require.ErrorIs(t, err, errNoDescription)
+		of := func(letter string) Filter {
+			text := strings.Repeat(letter, longest-1)
+			return Filter{Topic: text, Key: text, ErrorText: text, MessageID: text}
+		}
+		found, err := l.described(of("é").describe(l))
+		require.NoError(t, err)
+		require.Equal(t, of("é"), found)
+		_, err = l.described(of("😀").describe(l)) // more than the audit log keeps
+		require.ErrorIs(t, err, errNoDescription)
+	}
 }

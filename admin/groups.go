@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -88,7 +88,7 @@ type letterKin struct {
 
 // Groups returns the groups of the newest letters that the filter selects, the largest first. If it
 // is capped, there may be more letters.
-func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, capped bool, err error) {
+func (l *letterStore) Groups(ctx context.Context, filter search.DeadLetterFilter) (groups []Group, capped bool, err error) {
 	var before int64
 	query := l.statements.LetterBehind(maxLooked)
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)
@@ -100,30 +100,23 @@ func (l *letterStore) Groups(ctx context.Context, filter dialect.DeadLetterFilte
 	}
 	filter.Limit = maxGrouped + 1
 	query = l.statements.DeadLetterErrors(filter)
-	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, false, spool.Wrap("group dead letters", err)
-	}
-	defer func() { _ = rows.Close() }()
 	found, looked := map[letterKin]*Group{}, 0
-	for rows.Next() {
+	err = spool.Each(ctx, l.db, query, func(scan spool.Scan) error {
 		if looked++; looked > maxGrouped {
 			capped = true
-			break
+			return nil // it was the last row
 		}
 		var kin letterKin
 		var id, died int64
 		var target, text string
-		if err := rows.Scan(&id, &died, &target, &kin.Consumer, &kin.Topic, &text); err != nil {
-			return nil, false, spool.Wrap("group dead letters", err)
-		}
+		err := scan(&id, &died, &target, &kin.Consumer, &kin.Topic, &text)
 		kin.Target, kin.Shape = targetOf(target), shapeOf(text)
-		if filter.Shape != "" && filter.Shape != kin.Shape {
-			continue
+		if filter.Shape == "" || filter.Shape == kin.Shape {
+			add(found, kin, id, time.UnixMicro(died))
 		}
-		add(found, kin, id, time.UnixMicro(died))
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, false, spool.Wrap("group dead letters", err)
 	}
 	return sorted(found), capped, nil

@@ -55,19 +55,35 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 		for i := range 60 {
 			b.buryInbox(fmt.Sprintf("inbox-%d", i), 0)
 		}
-		for _, letter := range b.list(admin.Filter{Limit: admin.MaxLimit}) {
+		for _, letter := range b.list(admin.Filter{Limit: 1000}) {
 			text := pick("bank: HTTP ", "bank: HTTP 5", "bank", "", " ", "an \"open quote ", "declined, code=") + pick("503", "404", "4711", "9876", "05", "") +
 				pick("", "", " of order 4242", " of 'x'", " of 'y'", fmt.Sprint(" é", slices.Repeat([]int{1234567}, 90)), " at 10:11:12", " at 10:11")
 			consumer := ""
 			if letter.Consumer != "" {
 				consumer = pick("billing", "shipping")
 			}
-			database.Exec(t, "UPDATE postbox_dead_letters SET error = ?, topic = ?, attempts = ?, consumer = ? WHERE id = ?",
-				text, pick("orders", "refunds"), 1+random.IntN(4), consumer, letter.ID)
+			database.Exec(t, "UPDATE postbox_dead_letters SET error = ?, topic = ?, attempts = ?, consumer = ?, cause = ?, died_at = ? WHERE id = ?",
+				text, pick("orders", "refunds"), 1+random.IntN(4), consumer, random.IntN(7), died.Add(time.Duration(random.IntN(100))*time.Minute).UnixMicro(), letter.ID)
+			if random.IntN(5) == 0 {
+				database.Exec(t, "UPDATE postbox_dead_letters SET resolved_at = 1, resolution = 'known' WHERE id = ?", letter.ID)
+			}
 		}
 		filters := []admin.Filter{{}}
-		for range 12 {
-			f := admin.Filter{Topic: pick("", "", "orders", "refunds"), ErrorText: pick("", "", "bank", "503", "order"), MinAttempts: random.IntN(4), MaxAttempts: 0}
+		for range 20 {
+			f := admin.Filter{
+				Topic: pick("", "", "orders", "refunds"), ErrorText: pick("", "", "bank", "503", "order"), MinAttempts: random.IntN(4),
+				MessageID: pick("", "", "", "", "", "", "inbox-7"), Key: pick("", "", "", "key", "1"), Cause: pick("", "", "", "attempts", "unknown"),
+				Resolved: pick("", "", "no", "yes", "any"),
+			}
+			if random.IntN(3) == 0 {
+				f.MaxAttempts = f.MinAttempts + 1
+			}
+			if random.IntN(3) == 0 {
+				f.From = died.Add(time.Duration(random.IntN(50)) * time.Minute)
+			}
+			if random.IntN(3) == 0 {
+				f.Until = died.Add(time.Duration(50+random.IntN(50)) * time.Minute)
+			}
 			switch random.IntN(4) {
 			case 0:
 				f.Consumer = pick("billing", "shipping")
@@ -97,8 +113,16 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 		f := filters[random.IntN(len(filters))]
 		groups, _, err := b.admin.Groups(t.Context(), f)
 		require.NoError(t, err)
+		all := admin.Filter{Resolved: "any"}
 		for i, g := range groups[:min(9, len(groups))] {
-			before, chosen := letterIDs(b.list(limited(admin.Filter{}))), letterIDs(b.list(limited(g.Filter)))
+			before, chosen := letterIDs(b.list(limited(all))), letterIDs(b.list(limited(g.Filter)))
+			if f.Resolved == "yes" || f.Resolved == "any" { // these can only be deleted
+				i = 0
+			}
+			if act := i % 3; act == 1 { // what is resolved stays, and is not chosen any more
+				all.Resolved = ""
+				before = letterIDs(b.list(limited(all)))
+			}
 			act := []func(context.Context, admin.Filter) (int, error){
 				func(ctx context.Context, f admin.Filter) (int, error) { return b.admin.Delete(ctx, f) },
 				func(ctx context.Context, f admin.Filter) (int, error) {
@@ -110,14 +134,17 @@ func TestGroups_G8_are_what_their_filters_choose_and_actions_take(t *testing.T) 
 			require.NoError(t, err)
 			require.Equal(t, g.Count, did, "%+v", g)
 			left := slices.DeleteFunc(before, func(id int64) bool { return slices.Contains(chosen, id) })
-			require.Equal(t, left, letterIDs(b.list(limited(admin.Filter{}))), "an action on %+v takes its letters alone", g)
+			require.Equal(t, left, letterIDs(b.list(limited(all))), "an action on %+v takes its letters alone", g)
 		}
 	})
 }
 
+// died is about when the letters died.
+var died = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
 // limited chooses as many letters as a page can have.
 func limited(f admin.Filter) admin.Filter {
-	f.Limit = admin.MaxLimit
+	f.Limit = 1000
 	return f
 }
 

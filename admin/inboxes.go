@@ -17,25 +17,22 @@ func (a *Admin) inboxes(ctx context.Context) ([]QueueInfo, error) {
 	}
 	found := map[string]*QueueInfo{}
 	for _, in := range letters {
-		found[in.Consumer] = &QueueInfo{Target: Target{Kind: spool.KindInbox, Name: in.Consumer}, Dead: in.Dead}
+		found[in.Consumer] = &QueueInfo{Target: Target{Kind: spool.KindInbox, Name: in.Consumer}, Dead: in.Dead, DeadLately: in.Lately}
 	}
 	spools, err := a.operator.spools(ctx)
 	if err != nil {
 		return nil, failed(spool.Wrap("list histories of inboxes", err))
 	}
 	spools = slices.DeleteFunc(spools, func(s *overview) bool { return !s.isInbox() })
-	numbers, err := a.operator.counts.Histories(ctx, idsOf(spools))
+	numbers, err := a.operator.counts.Spools(ctx, idsOf(spools))
 	if err != nil {
 		return nil, failed(spool.Wrap("count histories of inboxes", err))
 	}
 	for _, s := range spools {
-		_, consumer := spool.Named(s.Name)
-		info := found[consumer]
-		if info == nil {
-			info = &QueueInfo{Target: Inbox(consumer)}
-			found[consumer] = info
+		if dead := found[s.Target.Name]; dead != nil {
+			s.Dead, s.DeadLately = dead.Dead, dead.DeadLately
 		}
-		info.HasHistory, info.Done, info.Settings = true, numbers[s.id].Done, Settings(s.Settings)
+		s.HasHistory, s.Done, found[s.Target.Name] = true, numbers[s.id].Done, &s.QueueInfo
 	}
 	inboxes := make([]QueueInfo, 0, len(found))
 	for _, consumer := range slices.Sorted(maps.Keys(found)) {

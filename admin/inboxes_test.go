@@ -124,8 +124,8 @@ func TestInboxes_have_dead_letters_and_a_history(t *testing.T) {
 		require.Len(t, queues, 3)
 		require.Equal(t, b.target, queues[0].Target)
 		require.Equal(t, []admin.QueueInfo{
-			{Target: inbox, Dead: 1, HasHistory: true, Done: 2, Settings: admin.Settings{History: time.Minute}},
-			{Target: admin.Inbox("shipping"), Dead: 1},
+			{Target: inbox, Dead: 1, DeadLately: 1, HasHistory: true, Done: 2, Settings: admin.Settings{History: time.Minute}},
+			{Target: admin.Inbox("shipping"), Dead: 1, DeadLately: 1},
 		}, queues[1:])
 	})
 }

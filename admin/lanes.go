@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -83,10 +82,10 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		return nil, nil, err
 	}
 	lanes, members = []Lane{}, []Member{}
-	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.LaneHolders, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
+	err = spool.Each(ctx, o.db, dialect.Query{Text: o.statements.LaneHolders, Args: []any{s.ID()}}, func(scan spool.Scan) error {
 		var lane Lane
 		var until int64
-		err := rows.Scan(&lane.Number, &lane.Holder, &lane.Token, &until, &lane.Suspect, &lane.Held)
+		err := scan(&lane.Number, &lane.Holder, &lane.Token, &until, &lane.Suspect, &lane.Held)
 		if until > 0 {
 			lane.Until = time.UnixMicro(until)
 		}
@@ -96,11 +95,11 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 	if err != nil {
 		return nil, nil, err
 	}
-	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.Members, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
+	err = spool.Each(ctx, o.db, dialect.Query{Text: o.statements.Members, Args: []any{s.ID()}}, func(scan spool.Scan) error {
 		var member Member
 		var inFlight []byte
 		var until int64
-		if err := rows.Scan(new(int64), &member.Name, &inFlight, &until); err != nil {
+		if err := scan(new(int64), &member.Name, &inFlight, &until); err != nil {
 			return err
 		}
 		beat, err := spool.DecodeHeartbeat(inFlight)
@@ -112,19 +111,4 @@ func (o *operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		return err
 	})
 	return lanes, members, err
-}
-
-// eachRow runs a query.
-func eachRow(ctx context.Context, db spool.Querier, query dialect.Query, scan func(*sql.Rows) error) error {
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

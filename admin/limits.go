@@ -9,20 +9,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// LimitsOf returns the limits of a spool: those that a process is configured with, and in total
-// those that operators have stored.
-func (o *overview) LimitsOf() postbox.Limits { return o.Settings.Limits(o.Configured) }
-
 // addLimits adds the limits that one drainer is configured with. Of those that differ, it keeps the
 // smallest, so that the choice does not depend on the order of the rows.
 func (o *overview) addLimits(limits postbox.Limits) {
 	switch {
-	case o.Members == 1: // this is the first
-		o.Configured = limits
-	case !spool.SameLimits(limits, o.Configured):
+	case o.Processes == 1: // this is the first
+		o.Limits = limits
+	case !spool.SameLimits(limits, o.Limits):
 		o.LimitsDiffer = true
-		if compareLimits(limits, o.Configured) < 0 {
-			o.Configured = limits
+		if compareLimits(limits, o.Limits) < 0 {
+			o.Limits = limits
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -22,18 +23,18 @@ type storedMessage struct {
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward
 // in this order, so a message that is pending all the time is on at least one of the pages. Those
 // of a key that failed are found by an index, and others by a search, whose pages may be short.
-func (o *operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) (foundMessages, error) {
+func (o *operator) Messages(ctx context.Context, name string, filter search.MessageFilter) (foundMessages, error) {
 	if filter.Key == "" || filter.States != [2]int{dialect.StateRetrying, dialect.StateRetrying} {
 		return o.Search(ctx, name, filter, searchAmong)
 	}
-	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
+	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter search.MessageFilter) dialect.Query {
 		return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
 	})
 	return paged(page, filter.Limit), err
 }
 
 // Done lists messages of the history, the latest first.
-func (o *operator) Done(ctx context.Context, name string, filter dialect.MessageFilter) ([]*storedMessage, error) {
+func (o *operator) Done(ctx context.Context, name string, filter search.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list done messages of", filter, o.statements.Done)
 }
 
@@ -47,8 +48,7 @@ func paged(messages []*storedMessage, limit int) foundMessages {
 }
 
 func (o *operator) list(
-	ctx context.Context, name, what string, filter dialect.MessageFilter,
-	query func(int64, dialect.MessageFilter) dialect.Query,
+	ctx context.Context, name, what string, filter search.MessageFilter, query func(int64, search.MessageFilter) dialect.Query,
 ) ([]*storedMessage, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
@@ -63,10 +63,10 @@ func (o *operator) list(
 
 // listed returns the messages that a statement selects.
 func (o *operator) listed(ctx context.Context, db spool.Querier, query dialect.Query) (messages []*storedMessage, err error) {
-	err = eachRow(ctx, db, query, func(rows *sql.Rows) error {
+	err = spool.Each(ctx, db, query, func(scan spool.Scan) error {
 		m := &storedMessage{}
 		messages = append(messages, m)
-		return m.scan(rows.Scan)
+		return m.scan(scan)
 	})
 	return messages, err
 }
@@ -101,7 +101,7 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 }
 
 func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure, error) {
-	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
+	return readFailures(ctx, o.db, o.statements.Statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
 }
 
 func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query) (*storedMessage, error) {

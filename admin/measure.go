@@ -22,12 +22,12 @@ import (
 // returns an error. It returns in time even where the driver does not. Up to four calls wait for a
 // database that hangs; further ones return an error at once. Measure is safe for concurrent use.
 func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
-	found, err := a.countInTime(ctx)
+	queues, err := a.countInTime(ctx)
 	recorder.Record(instruments.DatabaseUp, number(err == nil))
 	if err != nil {
 		return err
 	}
-	for _, q := range found.queues {
+	for _, q := range queues {
 		if q.Target.Kind == spool.KindInbox {
 			recorder.Record(instruments.InboxDeadLetters, float64(q.Dead), q.Target.Name)
 		} else {
@@ -46,7 +46,7 @@ func record(recorder metrics.Recorder, q QueueInfo) {
 	recorder.Record(instruments.CallAge, callAge(q), kind, name)
 	recorder.Record(instruments.DeadLetters, float64(q.Dead), kind, name)
 	recorder.Record(instruments.Processes, float64(q.Processes), kind, name)
-	recorder.Record(instruments.Paused, number(!q.PausedSince.IsZero()), kind, name)
+	recorder.Record(instruments.Paused, number(!q.Pause.Since.IsZero()), kind, name)
 	recorder.Record(instruments.PausedKeys, float64(q.PausedKeys), kind, name)
 	recorder.Record(instruments.PausedTopics, float64(q.PausedTopics), kind, name)
 	recorder.Record(instruments.StuckKeys, float64(q.StuckKeys), kind, name)
@@ -67,34 +67,24 @@ const maxCounts = 4
 
 var errCounting = errors.New("earlier calls still wait for the database")
 
-// counted is what Measure has found.
-type counted struct {
-	queues []QueueInfo
-	err    error
-}
-
-// count asks the database.
-func (a *Admin) count(ctx context.Context) (c counted) {
-	c.queues, c.err = a.Queues(ctx)
-	return c
-}
-
 // countInTime returns when ctx ends, whatever the driver does.
-func (a *Admin) countInTime(ctx context.Context) (counted, error) {
+func (a *Admin) countInTime(ctx context.Context) (queues []QueueInfo, err error) {
 	if a.counting.Add(1) > maxCounts {
 		a.counting.Add(-1)
-		return counted{}, fmt.Errorf("admin: count messages: %w", errCounting)
+		return nil, fmt.Errorf("admin: count messages: %w", errCounting)
 	}
-	ended := make(chan counted, 1)
+	ended, found := make(chan error, 1), []QueueInfo(nil)
 	go func() {
 		defer a.counting.Add(-1)
-		ended <- a.count(ctx)
+		var err error
+		found, err = a.Queues(ctx)
+		ended <- err
 	}()
 	select {
-	case c := <-ended:
-		return c, c.err
+	case err := <-ended:
+		return found, err
 	case <-ctx.Done():
-		return counted{}, fmt.Errorf("admin: count messages: %w", ctx.Err())
+		return nil, fmt.Errorf("admin: count messages: %w", ctx.Err())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -29,8 +30,8 @@ const (
 	// Retrying is a message that failed and waits for its next attempt, or is in it. Later messages
 	// of its key wait for it.
 	Retrying Status = "RETRYING"
-	// Parked is a message that has used up its attempts, in a queue with queue.ParkHead. It waits
-	// for an operator, and later messages of its key wait for it.
+	// Parked is a message that has used up its attempts, in a queue with Park in queue.Config. It
+	// waits for an operator, and later messages of its key wait for it.
 	Parked Status = "PARKED"
 	// Done is a message that was handled and is in the history.
 	Done Status = "DONE"
@@ -180,24 +181,24 @@ func publicWithFailures(found *storedMessage, failures []Failure, err error) (*M
 // messageStates are the states, the first and the last, of a status.
 var messageStates = map[Status]struct {
 	states [2]int
-	parked dialect.Parked
+	parked search.Parked
 }{
-	"":        {[2]int{dialect.StateReady, dialect.StateRetrying}, dialect.ParkedAny},
-	Ready:     {[2]int{dialect.StateReady, dialect.StateReady}, dialect.ParkedAny},
-	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, dialect.ParkedAny},
-	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedNo},
-	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedOnly},
-	Done:      {[2]int{dialect.StateDone, dialect.StateDone}, dialect.ParkedAny},
+	"":        {[2]int{dialect.StateReady, dialect.StateRetrying}, search.ParkedAny},
+	Ready:     {[2]int{dialect.StateReady, dialect.StateReady}, search.ParkedAny},
+	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, search.ParkedAny},
+	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, search.ParkedNo},
+	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, search.ParkedOnly},
+	Done:      {[2]int{dialect.StateDone, dialect.StateDone}, search.ParkedAny},
 }
 
 // ofMessages is the filter as statements about messages take it.
-func (f Filter) ofMessages() (dialect.MessageFilter, error) {
+func (f Filter) ofMessages() (search.MessageFilter, error) {
 	states, known := messageStates[f.Status]
 	after, err := cursor(f.After).parse(states.states[0], states.states[1])
 	if !known {
 		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s, or %s for the history", f.Status, Ready, Scheduled, Retrying, Parked, Done))
 	}
-	chosen := dialect.MessageFilter{
+	chosen := search.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: states.states, Parked: states.parked, After: after,
 		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts,
 	}
@@ -277,7 +278,7 @@ func (o *operator) bury(ctx context.Context, tx *sql.Tx, s *spool.Spool, found l
 	if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
 		return false, err
 	}
-	if err := note(ctx, tx, o.statements, burial.Subject, burial.Error); err != nil {
+	if err := note(ctx, tx, o.statements.Statements, burial.Subject, burial.Error); err != nil {
 		return false, err
 	}
 	removed, err := changed(spool.Directly(ctx, tx, o.statements.RemoveMessage(s.ID(), ref)))
@@ -351,7 +352,7 @@ func (o *operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked
 	if err != nil || !m.parked {
 		return err
 	}
-	return note(ctx, tx, o.statements, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), resumeNote)
+	return note(ctx, tx, o.statements.Statements, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), resumeNote)
 }
 
 // note records an action of an operator among the failures of a subject, with attempt 0.

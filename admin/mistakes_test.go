@@ -21,7 +21,6 @@ func TestTarget_that_was_forgotten_is_named_in_the_error(t *testing.T) {
 		_, stuckErr := a.StuckKeys(ctx, admin.Filter{Target: target})
 		_, pausedErr := a.Paused(ctx, target)
 		_, _, lanesErr := a.Lanes(ctx, target)
-		_, statsErr := a.Stats(ctx, target)
 		_, accountErr := a.Account(ctx, target)
 		_, replayErr := a.Replay(ctx, admin.Filter{Target: target, All: true}, admin.ReplayParams{})
 		_, settingsErr := a.ChangeSettings(ctx, target, func(*admin.Settings) error { return nil })
@@ -29,7 +28,7 @@ func TestTarget_that_was_forgotten_is_named_in_the_error(t *testing.T) {
 			"pause": a.Pause(ctx, admin.Filter{Target: target, All: true}), "pause topic": a.Pause(ctx, admin.Filter{Target: target, Topic: "orders"}),
 			"resume key": a.Resume(ctx, admin.Filter{Target: target, Key: "a"}), "run": errorOf(a.RunNow(ctx, admin.Filter{Target: target, ID: 1})),
 			"bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, All: true}, "no")), "messages": messagesErr, "message": messageErr,
-			"stuck": stuckErr, "paused": pausedErr, "lanes": lanesErr, "stats": statsErr, "account": accountErr, "replay": replayErr, "settings": settingsErr,
+			"stuck": stuckErr, "paused": pausedErr, "lanes": lanesErr, "account": accountErr, "replay": replayErr, "settings": settingsErr,
 		} {
 			require.ErrorIs(t, err, admin.ErrInvalid, name)
 			require.NotErrorIs(t, err, admin.ErrNotFound, name)

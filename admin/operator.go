@@ -5,14 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -35,14 +35,14 @@ const (
 // error is [postbox.ErrCommitUnknown].
 type operator struct {
 	db         *sql.DB
-	statements *dialect.Statements
+	statements *search.Statements
 	audit      *audit.Auditor
 	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
 }
 
 // newOperator returns an operator for a database.
-func newOperator(db *sql.DB, statements *dialect.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *operator {
+func newOperator(db *sql.DB, statements *search.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *operator {
 	return &operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
@@ -57,10 +57,10 @@ func announce(ctx context.Context, db *sql.DB, s *spool.Spool, logger watermill.
 var errInbox = errors.New("an inbox has a history, and no pending messages: nothing of it can be paused, run or buried")
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
-func (o *operator) Pause(ctx context.Context, name string) error {
-	act := audit.NewAct(audit.ActPause, name)
+func (o *operator) Pause(ctx context.Context, name string, pause dialect.Pause) error {
+	act := audit.NewAct(audit.ActPause, name).Noting(noteOfPause(pause))
 	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), true)))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), true, pause)))
 	})
 }
 
@@ -68,7 +68,7 @@ func (o *operator) Pause(ctx context.Context, name string) error {
 func (o *operator) Resume(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActResume, name)
 	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), false)))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), false, dialect.Pause{})))
 	})
 }
 
@@ -98,10 +98,10 @@ func (o *operator) Set(ctx context.Context, name string, change func(*spool.Sett
 }
 
 // PauseKey makes the drainers of a spool stop handing out messages of a key.
-func (o *operator) PauseKey(ctx context.Context, name, key string) error {
-	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).OnNamed("key", key)
+func (o *operator) PauseKey(ctx context.Context, name, key string, pause dialect.Pause) error {
+	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).OnNamed("key", key).Noting(noteOfPause(pause))
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key))))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key), pause)))
 	})
 }
 
@@ -118,8 +118,8 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does
 	// not come twice.
-	parked := dialect.MessageFilter{
-		Key: key, States: [2]int{dialect.StateRetrying, dialect.StateRetrying}, Parked: dialect.ParkedOnly, Limit: resumePage,
+	parked := search.MessageFilter{
+		Key: key, States: [2]int{dialect.StateRetrying, dialect.StateRetrying}, Parked: search.ParkedOnly, Limit: resumePage,
 	}
 	for more := true; err == nil && more; {
 		var page []*storedMessage
@@ -142,29 +142,48 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 }
 
 // PausedKeys lists the paused keys of a spool, oldest pause first.
-func (o *operator) PausedKeys(ctx context.Context, name string) ([]Paused, error) {
-	s, err := o.find(ctx, name)
+func (o *operator) PausedKeys(ctx context.Context, s *spool.Spool) ([]Paused, error) {
+	return readPaused(ctx, o.db, o.statements.PausedKeys, s.ID(), func(name []byte) Paused { return Paused{Key: string(name)} })
+}
+
+// PausedTopics lists the paused topics of a spool, oldest pause first.
+func (o *operator) PausedTopics(ctx context.Context, s *spool.Spool) ([]Paused, error) {
+	return readPaused(ctx, o.db, o.statements.PausedTopics, s.ID(), topicOf)
+}
+
+func topicOf(name []byte) Paused { return Paused{Topic: string(name)} }
+
+func readPaused(ctx context.Context, db spool.Querier, query string, id int64, of func(name []byte) Paused) (paused []Paused, err error) {
+	err = spool.Each(ctx, db, dialect.Query{Text: query, Args: []any{id}}, func(scan spool.Scan) error {
+		var name []byte
+		var by, reason string
+		var since, until int64
+		err := scan(&name, &since, &by, &reason, &until)
+		p := of(name)
+		p.Since, p.By, p.Reason, p.Until = time.UnixMicro(since), by, reason, endOf(until)
+		paused = append(paused, p)
+		return err
+	})
 	if err != nil {
-		return nil, failedTo("list paused keys of", name, err)
+		return nil, spool.Wrap("list what is paused", err)
 	}
-	rows, err := o.db.QueryContext(ctx, o.statements.PausedKeys, s.ID())
-	if err != nil {
-		return nil, failedTo("list paused keys of", name, err)
+	return paused, nil
+}
+
+// endOf is the end of a pause, zero for one without an end.
+func endOf(at int64) time.Time {
+	if at == dialect.Never {
+		return time.Time{}
 	}
-	defer func() { _ = rows.Close() }()
-	keys := []Paused{}
-	for rows.Next() {
-		var key []byte
-		var since int64
-		if err := rows.Scan(&key, &since); err != nil {
-			return nil, failedTo("list paused keys of", name, err)
-		}
-		keys = append(keys, Paused{Key: string(key), Since: time.UnixMicro(since)})
+	return time.UnixMicro(at)
+}
+
+// noteOfPause is what the audit log says of a pause.
+func noteOfPause(p dialect.Pause) string {
+	if p.Ends == 0 {
+		return p.Reason
 	}
-	if err := rows.Err(); err != nil {
-		return nil, failedTo("list paused keys of", name, err)
-	}
-	return keys, nil
+	return strings.TrimPrefix(p.Reason+"; until "+time.UnixMicro(p.Ends).UTC().Format(time.RFC3339), "; ")
 }
 
 // change changes the target of an action in a transaction, and writes the row of the action, for
@@ -177,7 +196,7 @@ func (o *operator) change(ctx context.Context, what string, act *audit.Act, do f
 	}
 	s, err := o.find(ctx, name)
 	if err == nil {
-		err = spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {
+		err = spool.InTx(ctx, o.db, o.statements.Statements, func(tx *sql.Tx) error {
 			notice, err := do(tx, s)
 			if err == nil {
 				err = o.audit.Record(ctx, tx, act)
@@ -212,10 +231,10 @@ func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 	}
 	id, err := int64(0), sql.ErrNoRows
 	if spool.CheckName(name) == nil { // else PostgreSQL returns an error, and MySQL ignores spaces at the end
-		id, err = spool.New(o.statements, name).Find(ctx, o.db, o.statements.FindSpool)
+		id, err = spool.New(o.statements.Statements, name).Find(ctx, o.db, o.statements.FindSpool)
 	}
 	if err == nil {
-		return spool.Registered(o.statements, name, id), nil
+		return spool.Registered(o.statements.Statements, name, id), nil
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
@@ -229,7 +248,7 @@ func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 	}
 	names := make([]string, len(spools))
 	for i, known := range spools {
-		names[i] = described(known.Name)
+		names[i] = known.Target.String()
 	}
 	return nil, fmt.Errorf("%w: there are %s", ErrNotFound, strings.Join(names, ", "))
 }
@@ -255,10 +274,4 @@ func changed(result sql.Result, err error) (bool, error) {
 // failedTo wraps an error about a spool.
 func failedTo(what, name string, err error) error {
 	return spool.Wrap(what+" "+described(name), err)
-}
-
-// byName sorts spools by name, whatever the collation of the database.
-func byName(spools []*overview) []*overview {
-	slices.SortFunc(spools, func(a, b *overview) int { return strings.Compare(a.Name, b.Name) })
-	return spools
 }

@@ -9,6 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
@@ -34,7 +35,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			postbox.PostgreSQL: "ANALYZE postbox_messages, postbox_waiting", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
 		}[database.Dialect])
 
-		filter := dialect.MessageFilter{
+		filter := search.MessageFilter{
 			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
 		listed := dialect.Place{ID: 2001}
@@ -43,7 +44,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			plan string
 			want map[postbox.Dialect][]string
 		}{
-			"messages of a key that failed": {b.Plan(b.Statements.RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
+			"messages of a key that failed": {b.Plan(search.New(b.Statements).RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=?)"},
@@ -69,9 +70,9 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			require.NotContains(t, test.plan, "TEMP B-TREE", name)
 		}
 		filter.Topic = "other"
-		searches := []dialect.Query{b.Statements.Search(id, filter, 100)}
-		if end, separate := b.Statements.SearchEnd(id, filter, 100); separate {
-			searches = []dialect.Query{end, b.Statements.SearchUpTo(id, filter, dialect.Place{State: 1, Lane: 2, ID: 30})}
+		searches := []dialect.Query{search.New(b.Statements).Search(id, filter, 100)}
+		if end, separate := search.New(b.Statements).SearchEnd(id, filter, 100); separate {
+			searches = []dialect.Query{end, search.New(b.Statements).SearchUpTo(id, filter, dialect.Place{State: 1, Lane: 2, ID: 30})}
 		}
 		for _, search := range searches { // it sorts what it has looked at
 			for _, want := range map[postbox.Dialect][]string{

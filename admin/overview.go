@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -9,39 +10,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/counts"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// overview is the state of a spool, with the settings that operators have stored.
+// overview is the state of a spool.
 type overview struct {
-	Name        string
-	Members     int // number of live drainers
-	PausedSince time.Time
-	PausedKeys  int
-	// PausedTopics is the number of paused topics.
-	PausedTopics int
-	// StuckKeys is the number of keys with a retrying message, and StuckAge how long ago the first
-	// of these failed: among maxStuckCounted messages.
-	StuckKeys int
-	StuckAge  time.Duration
-	Settings  spool.Settings
-
-	// InFlight is that of the last heartbeats, and at most Pending: some of the messages may have
-	// been settled since.
-	InFlight int
-	// Outages are the topics for which a live drainer sees an outage, by name.
-	Outages []Outage
-	// Configured are the limits that a live drainer is configured with, and LimitsDiffer says
-	// whether others have other ones.
-	Configured   postbox.Limits
-	LimitsDiffer bool
-	// LongCall is the call that has not returned for longest, or nil.
-	LongCall *Call
-	// Work is what the live drainers do with messages, as they say.
-	Work []string
-	counts.Numbers
+	QueueInfo
 
 	id int64
 }
@@ -63,7 +38,8 @@ func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 		return nil, spool.Wrap("count messages", err)
 	}
 	for _, s := range spools {
-		s.Numbers = numbers[s.id]
+		n := numbers[s.id]
+		s.Pending, s.Due, s.Failing, s.Parked, s.Done, s.Dead, s.DeadLately, s.DueAge, s.OldestAge = n.Pending, n.Due, n.Failing, n.Parked, n.Done, n.Dead, n.DeadLately, n.DueAge, n.OldestAge
 	}
 	if err := o.countStuck(ctx, ids, byID); err != nil {
 		return nil, spool.Wrap("count stuck keys", err)
@@ -72,70 +48,59 @@ func (o *operator) Overviews(ctx context.Context) ([]*overview, error) {
 		return nil, spool.Wrap("count processes", err)
 	}
 	for _, s := range spools {
-		if s.Pending <= CountedUpTo {
+		if s.Pending <= CountedUpTo { // some of those in flight may have been settled since
 			s.InFlight = min(s.InFlight, s.Pending)
 		}
+		s.Limits = spool.Settings(s.Settings).Limits(s.Limits)
 	}
 	return spools, nil
 }
 
 // isInbox reports whether it is the history of an inbox.
-func (o *overview) isInbox() bool {
-	kind, _ := spool.Named(o.Name)
-	return kind == spool.KindInbox
-}
+func (o *overview) isInbox() bool { return o.Target.Kind == spool.KindInbox }
 
-// spools returns the registered spools.
-func (o *operator) spools(ctx context.Context) ([]*overview, error) {
-	query := o.statements.Spools(0)
-	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var spools []*overview
-	for rows.Next() {
+// spools returns the registered spools: outboxes, then queues, then inboxes, each sorted by name,
+// whatever the collation of the database.
+func (o *operator) spools(ctx context.Context) (spools []*overview, err error) {
+	err = spool.Each(ctx, o.db, o.statements.Spools(0), func(scan spool.Scan) error {
 		s := &overview{}
 		var paused sql.NullInt64
-		var settings string
-		if err := rows.Scan(&s.id, &s.Name, new(int64), &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
-			return nil, err
+		var until int64
+		var name, by, reason, settings string
+		if err := scan(&s.id, &name, new(int64), &paused, &by, &reason, &until, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
+			return err
 		}
 		if paused.Valid {
-			s.PausedSince = time.UnixMicro(paused.Int64)
+			s.Pause = Paused{Since: time.UnixMicro(paused.Int64), By: by, Reason: reason, Until: endOf(until)}
 		}
-		if s.Settings, err = spool.DecodeSettings(settings); err != nil { // drainers ignore them too
-			o.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"spool": s.Name})
+		stored, err := spool.DecodeSettings(settings)
+		if err != nil { // drainers ignore them too
+			o.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"spool": name})
 		}
+		s.Target, s.Settings = targetOf(name), Settings(stored)
 		spools = append(spools, s)
-	}
-	return byName(spools), rows.Err()
+		return nil
+	})
+	slices.SortFunc(spools, func(a, b *overview) int {
+		return cmp.Or(kind(a.Target)-kind(b.Target), strings.Compare(a.Target.Name, b.Target.Name))
+	})
+	return spools, err
 }
 
 // countMembers counts live drainers, and adds up the messages they had in flight at their last
 // heartbeats.
 func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview) error {
-	rows, err := o.db.QueryContext(ctx, o.statements.Members, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return spool.Each(ctx, o.db, dialect.Query{Text: o.statements.Members, Args: []any{0}}, func(scan spool.Scan) error {
 		var id int64
 		var holder string
 		var text []byte
-		if err := rows.Scan(&id, &holder, &text, new(int64)); err != nil {
-			return err
-		}
+		err := scan(&id, &holder, &text, new(int64))
 		s := spools[id]
-		if s == nil {
-			continue
+		if err != nil || s == nil {
+			return err
 		}
 		beat, err := spool.DecodeHeartbeat(text)
-		if err != nil {
-			return err
-		}
-		s.Members++
+		s.Processes++
 		for _, n := range beat.InFlight {
 			s.InFlight += n
 		}
@@ -147,8 +112,8 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 		if call := beat.LongCall; call != nil && (s.LongCall == nil || call.Since.Before(s.LongCall.Since)) {
 			s.LongCall = callOf(call, holder)
 		}
-	}
-	return rows.Err()
+		return err
+	})
 }
 
 // addOutages adds those that one drainer sees. Several may see that of one topic, one after the

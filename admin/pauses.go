@@ -4,16 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Pause stops an outbox or a queue, in all processes and also in those that start later, until
 // [Admin.Resume]: as a whole with [Filter.All], or the messages with one ordering key or one topic.
 // Messages can still be written to it. Processes notice the pause within a second: running handlers
 // and calls to the broker end, and no further message is begun. No attempt is counted, and nothing
-// is lost, whatever crashes. A second call changes nothing.
+// is lost, whatever crashes. A second call changes nothing, unless it has another reason or end
+// for a topic or the whole.
+//
+// The reason and the actor are kept with the pause, up to 255 bytes of each. With [Filter.Until]
+// the pause of a topic or of the whole ends by itself at that time, by the database's clock, and
+// processes notice within a second. An end that has passed is an [ErrInvalid].
 //
 // While any key is paused, each read of the outbox or queue costs a little more.
 //
@@ -28,22 +37,43 @@ import (
 //
 // Pause fails with [ErrNotFound], and lists the existing names, if there is no outbox or queue of
 // this name. The same holds for the other methods that take a [Target].
-func (a *Admin) Pause(ctx context.Context, filter Filter) error {
+func (a *Admin) Pause(ctx context.Context, filter Filter, reason ...string) error {
+	until := filter.Until
+	filter.Until = time.Time{}
+	if err := a.checkEnd(ctx, filter, until); err != nil {
+		return fmt.Errorf("admin: pause %s: %w", filter.Target, err)
+	}
+	pause := dialect.Pause{By: a.operator.audit.ActorIn(ctx), Reason: spool.NameText(strings.Join(reason, "; ")), Ends: micros(until)}
 	return a.pausing(filter, "pause", "paused", part{
-		whole: func(name string) error { return a.operator.Pause(ctx, name) },
-		key:   func(name, key string) error { return a.operator.PauseKey(ctx, name, key) },
-		topic: func(name, topic string) error { return a.operator.PauseTopic(ctx, name, topic) },
+		whole: func(name string) error { return a.operator.Pause(ctx, name, pause) },
+		key:   func(name, key string) error { return a.operator.PauseKey(ctx, name, key, pause) },
+		topic: func(name, topic string) error { return a.operator.PauseTopic(ctx, name, topic, pause) },
 	})
+}
+
+// checkEnd refuses an end of a pause that has passed, or of that of a key: keys go on only when an
+// operator has looked at them.
+func (a *Admin) checkEnd(ctx context.Context, filter Filter, until time.Time) error {
+	if until.IsZero() {
+		return nil
+	}
+	if filter.Key != "" {
+		return invalid(errors.New("until: the pause of a key has no end: leave it out, and resume the key"))
+	}
+	now, err := a.Now(ctx)
+	if err == nil && !until.After(now) {
+		err = invalid(fmt.Errorf("until: %s has passed: it is %s by the database's clock", until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
+	}
+	return err
 }
 
 // Resume ends a pause, if there is one, of the whole outbox or queue with [Filter.All], or of one
 // key or one topic. Processes notice within a second. Keys and topics that were paused by
 // themselves stay paused when the whole is resumed.
 //
-// Of a key it also gives a parked message all its attempts again, from now on: a queue with
-// queue.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
-// called again. The messages of a topic that have waited go before later ones of their keys and
-// topic.
+// Of a key it also gives a parked message all its attempts again, from now on: a queue with Park
+// goes on with the key. A crash may interrupt it between the two steps, so it can be called again.
+// The messages of a topic that have waited go before later ones of their keys and topic.
 func (a *Admin) Resume(ctx context.Context, filter Filter) error {
 	return a.pausing(filter, "resume", "resumed", part{
 		whole: func(name string) error { return a.operator.Resume(ctx, name) },
@@ -108,16 +138,40 @@ type Paused struct {
 	Topic string `json:"topic,omitempty"`
 	// Since is when an operator paused it, by the database's clock.
 	Since time.Time `json:"paused_since"`
+	// By and Reason say who paused it, and why.
+	By     string `json:"paused_by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Until is when the pause ends by itself; zero for one that does not.
+	Until time.Time `json:"paused_until,omitzero"`
+}
+
+// String says since when and until when it is paused, by whom and why.
+func (p Paused) String() string {
+	text := utcText(p.Since)
+	if !p.Until.IsZero() {
+		text += ", until " + utcText(p.Until)
+	}
+	if p.By != "" {
+		text += ", by " + p.By
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	return text
 }
 
 // Paused lists the paused keys and topics of an outbox or a queue: first keys, then topics, and of
 // each the one first that was paused first. [QueueInfo] says whether it is paused as a whole.
 func (a *Admin) Paused(ctx context.Context, target Target) ([]Paused, error) {
-	keys, err := a.operator.PausedKeys(ctx, target.stored())
+	s, err := a.operator.find(ctx, target.stored())
+	if err != nil {
+		return nil, failed(failedTo("list what is paused of", target.stored(), err))
+	}
+	keys, err := a.operator.PausedKeys(ctx, s)
 	if err != nil {
 		return nil, failed(err)
 	}
-	topics, err := a.operator.PausedTopics(ctx, target.stored())
+	topics, err := a.operator.PausedTopics(ctx, s)
 	if err != nil {
 		return nil, failed(err)
 	}

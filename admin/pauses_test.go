@@ -80,12 +80,12 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 		}, applied+quiet, 10*time.Millisecond)
 		t.Logf("applied after %s", since.Sub(paused))
 		handled := len(h.counts())
-		require.WithinRange(t, b.info().PausedSince, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		require.WithinRange(t, b.info().Pause.Since, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, written-handled, b.pending(), "nothing is lost")
 
 		require.NoError(t, b.admin.Resume(t.Context(), admin.Filter{Target: b.target, All: true}))
 		require.Eventually(t, func() bool { return b.pending() == 0 }, applied, 2*time.Millisecond)
-		require.True(t, b.info().PausedSince.IsZero())
+		require.True(t, b.info().Pause.Since.IsZero())
 		require.Len(t, h.counts(), written)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/counts"
+	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -26,9 +26,8 @@ type QueueInfo struct {
 	// within their lease.
 	Processes int
 
-	// PausedSince is when an operator paused it, by the database's clock; it is zero while it is
-	// not paused.
-	PausedSince time.Time
+	// Pause is that of the whole. Its Since is zero while it is not paused.
+	Pause Paused
 	// PausedKeys is the number of keys that are paused.
 	PausedKeys int
 	// PausedTopics is the number of topics that are paused; 0 for a queue.
@@ -83,6 +82,8 @@ type QueueInfo struct {
 	// Dead is the number of dead letters that no operator has resolved. Of more than CountedUpTo
 	// letters, resolved or not, the latest are looked at: of inboxes, among those of all together.
 	Dead int
+	// DeadLately is the number of these that died in the last ten minutes.
+	DeadLately int
 	// Done is the number of messages in the history: 0 if none is kept.
 	Done int
 
@@ -120,9 +121,8 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	}
 	queues := make([]QueueInfo, len(spools))
 	for i, s := range spools {
-		queues[i] = queueInfo(s)
+		queues[i] = s.QueueInfo
 	}
-	slices.SortStableFunc(queues, func(a, b QueueInfo) int { return kind(a.Target) - kind(b.Target) })
 	inboxes, err := a.inboxes(ctx)
 	if err != nil {
 		return nil, err
@@ -139,20 +139,9 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 	}
 	targets := make([]Target, len(spools))
 	for i, s := range spools {
-		targets[i] = targetOf(s.Name)
+		targets[i] = s.Target
 	}
-	slices.SortStableFunc(targets, func(a, b Target) int { return kind(a) - kind(b) })
 	return targets, nil
-}
-
-func queueInfo(s *overview) QueueInfo {
-	return QueueInfo{
-		Target: targetOf(s.Name), Processes: s.Members,
-		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
-		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
-		Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked, Dead: s.Dead, Done: s.Done,
-		DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: s.LimitsOf(), LimitsDiffer: s.LimitsDiffer, Work: s.Work, Outages: s.Outages, LongCall: s.LongCall,
-	}
 }
 
 // kind is the place of the kind of a target in lists.
@@ -165,35 +154,6 @@ func kind(target Target) int {
 	default:
 		return 0
 	}
-}
-
-// Stats counts the messages of an outbox or a queue by topic, in the order of the topics. A topic
-// without messages and dead letters is left out. All messages of a queue have the queue's name as
-// their topic, and there [TopicStats.DeadInbox] is 0.
-//
-// Pending and Dead are counted at one moment, so the pending, dead and published messages add up to
-// the written ones. Stats reads each pending message and each dead letter, so with millions of them
-// it takes seconds: for totals use [Admin.Queues]. It fails with [ErrNotFound] if there is no
-// outbox or queue of this name.
-func (a *Admin) Stats(ctx context.Context, target Target) ([]TopicStats, error) {
-	s, err := a.operator.find(ctx, target.stored())
-	if err != nil {
-		return nil, failed(failedTo("count messages of", target.stored(), err))
-	}
-	counts, err := statsOf(ctx, a.db, a.statements, s)
-	if err != nil {
-		return nil, failed(err)
-	}
-	stats := make([]TopicStats, 0, len(counts))
-	for _, count := range counts {
-		if target.Kind == spool.KindQueue {
-			count.DeadInbox = 0
-		}
-		if count != (TopicStats{Topic: count.Topic}) {
-			stats = append(stats, count)
-		}
-	}
-	return stats, nil
 }
 
 // Account is the balance of the messages of an outbox or a queue.

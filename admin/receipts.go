@@ -81,7 +81,7 @@ func (a *Admin) Receipts(ctx context.Context, filter Filter) (list []Receipt, ne
 
 // receiptsOf lists the receipts of one message.
 func (a *Admin) receiptsOf(ctx context.Context, filter Filter) ([]Receipt, error) {
-	found, err := receipt.OfMessage(ctx, a.db, a.statements, filter.MessageID)
+	found, err := receipt.OfMessage(ctx, a.db, a.statements.Statements, filter.MessageID)
 	list := make([]Receipt, 0, len(found))
 	for _, s := range found {
 		if filter.chooses(s, time.Time{}) {
@@ -102,7 +102,7 @@ func (a *Admin) missing(ctx context.Context, filter Filter, page dialect.Receipt
 		page.Ahead = farAhead.Microseconds()
 	}
 	for {
-		found, err := receipt.Page(ctx, a.db, a.statements, page)
+		found, err := receipt.Page(ctx, a.db, a.statements.Statements, page)
 		if err != nil {
 			return nil, "", err
 		}
@@ -133,6 +133,10 @@ func (f Filter) chooses(s receipt.Stored, sentUntil time.Time) bool {
 	return (f.Topic == "" || f.Topic == s.Topic) && (f.Consumer == "" || f.Consumer == s.Consumer) &&
 		(f.OlderThan == 0 || s.SentAt.Before(sentUntil))
 }
+
+// Now returns the time by the clock of the database. As [Filter.Until] of an action it leaves out
+// what was written, done or dead after a question about the action.
+func (a *Admin) Now(ctx context.Context) (time.Time, error) { return a.ago(ctx, 0) }
 
 // ago returns the time so long before now, by the clock of the database.
 func (a *Admin) ago(ctx context.Context, age time.Duration) (time.Time, error) {

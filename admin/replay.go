@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -108,7 +108,7 @@ func (p ReplayParams) Validate(filter Filter) error {
 }
 
 // check returns all mistakes, and what Replay needs otherwise.
-func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor, error) {
+func (p ReplayParams) check(filter Filter) (search.MessageFilter, replayCursor, error) {
 	after, err := cursor(p.After).parseReplay()
 	problems := []error{err}
 	if filter.After != "" || filter.Limit != 0 {
@@ -135,7 +135,7 @@ func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor,
 		problems = append(problems, spool.CheckTopic(p.Topic))
 	}
 	problems = append(problems, filter.acting(doneMessages))
-	return dialect.MessageFilter{
+	return search.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
 		DoneFrom: micros(filter.From), DoneBefore: micros(filter.Until),
 	}, after, errors.Join(problems...)
@@ -143,17 +143,12 @@ func (p ReplayParams) check(filter Filter) (dialect.MessageFilter, replayCursor,
 
 // describe names what was chosen and what becomes of it, for the audit log.
 func (p ReplayParams) describe(filter Filter) string {
-	parts := []string{"done"}
+	parts := []string{strings.TrimSuffix("done, "+filter.describe(doneMessages), ", all")}
 	add := func(set bool, format string, value any) {
 		if set {
 			parts = append(parts, fmt.Sprintf(format, value))
 		}
 	}
-	add(filter.Topic != "", "topic %.300q", filter.Topic)
-	add(filter.Key != "", "key %.300q", filter.Key)
-	add(filter.MessageID != "", "message id %.300q", filter.MessageID)
-	add(!filter.From.IsZero(), "done from %s", filter.From.UTC().Format(time.RFC3339Nano))
-	add(!filter.Until.IsZero(), "done before %s", filter.Until.UTC().Format(time.RFC3339Nano))
 	add(p.After != "", "after cursor %s", p.After)
 	add(p.Limit != 0, "limit %d", p.Limit)
 	add(p.To != (Target{}), "to %s", p.To)
@@ -212,7 +207,7 @@ type replay struct {
 // written. It ignores messages that are done after it began, because copies may be among them. When
 // ctx ends, it finishes the running transaction.
 func (o *operator) Replay(
-	ctx context.Context, name string, filter dialect.MessageFilter, params replayChoice, report func(replayDone),
+	ctx context.Context, name string, filter search.MessageFilter, params replayChoice, report func(replayDone),
 ) (replayDone, error) {
 	r := &replay{
 		operator: o, replayChoice: params, report: report, progress: replayDone{Cursor: params.After},
@@ -225,7 +220,7 @@ func (o *operator) Replay(
 	return r.progress, err
 }
 
-func (r *replay) run(ctx context.Context, name string, filter dialect.MessageFilter) (err error) {
+func (r *replay) run(ctx context.Context, name string, filter search.MessageFilter) (err error) {
 	if r.from, err = r.find(ctx, name); err != nil {
 		return err
 	}
@@ -310,7 +305,7 @@ func (r *replay) copied(ctx context.Context, messages []*storedMessage) (next re
 
 // copy is the transaction of a part. It returns how far the replay has got with it.
 func (r *replay) copy(ctx context.Context, messages []*storedMessage) (next replayDone, err error) {
-	err = spool.InTx(ctx, r.db, r.statements, func(tx *sql.Tx) error {
+	err = spool.InTx(ctx, r.db, r.statements.Statements, func(tx *sql.Tx) error {
 		next = r.progress
 		for _, m := range messages {
 			copied, err := r.one(ctx, tx, m)

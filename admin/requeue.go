@@ -90,7 +90,7 @@ func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLet
 	name, id := letter.Target.stored(), letter.SpoolID
 	if id == 0 { // the message came from a broker to an inbox, and is published again
 		name = l.outbox
-		id, err = spool.New(l.statements, name).Find(ctx, tx, l.statements.FindSpool)
+		id, err = spool.New(l.statements.Statements, name).Find(ctx, tx, l.statements.FindSpool)
 	}
 	if errors.Is(err, sql.ErrNoRows) || name == "" {
 		return nil, 0, l.noSpool(letter)
@@ -101,7 +101,7 @@ func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLet
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s = l.spools[id]; s == nil || s.Name() != name {
-		s = spool.New(l.statements, name)
+		s = spool.New(l.statements.Statements, name)
 		l.spools[id] = s
 	}
 	return s, id, nil
@@ -134,7 +134,7 @@ func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLett
 	case !now.ResolvedAt.IsZero():
 		return now.whyResolved()
 	}
-	return ErrOlderThanClaims
+	return errOlderThanClaims
 }
 
 // take deletes the letter, and releases its message.

@@ -289,7 +289,7 @@ func TestRequeue_G10_one_connection(t *testing.T) {
 		requeued, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 2, requeued)
-		_, err = b.admin.Stats(t.Context(), b.target)
+		_, err = b.admin.Account(t.Context(), b.target)
 		require.NoError(t, err)
 	})
 }

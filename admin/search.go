@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -22,7 +23,7 @@ type foundMessages struct {
 
 // Search looks at so many pending messages after the place of the filter, in the order of
 // [operator.Messages].
-func (o *operator) Search(ctx context.Context, name string, filter dialect.MessageFilter, among int) (foundMessages, error) {
+func (o *operator) Search(ctx context.Context, name string, filter search.MessageFilter, among int) (foundMessages, error) {
 	const what = "list messages of"
 	s, err := o.find(ctx, name)
 	if err != nil {
@@ -33,7 +34,7 @@ func (o *operator) Search(ctx context.Context, name string, filter dialect.Messa
 	query := o.statements.Search(s.ID(), filter, among)
 	// A message only moves forward in this order. So one that is pending all the while is before
 	// the end when the search reads the messages there, or it is behind the end, where the next
-	// search looks.
+	// search looks. After the last search there is none: it reads all that is there.
 	if end, separate := o.statements.SearchEnd(s.ID(), filter, among); separate {
 		err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &last.State, &last.Lane, &last.ID)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -42,11 +43,14 @@ func (o *operator) Search(ctx context.Context, name string, filter dialect.Messa
 		if err != nil {
 			return foundMessages{}, failedTo(what, name, err)
 		}
+		if found.Looked < among {
+			last = dialect.Place{State: filter.States[1], Lane: dialect.Lanes}
+		}
 		query = o.statements.SearchUpTo(s.ID(), filter, last)
 	}
-	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+	err = spool.Each(ctx, o.db, query, func(scan spool.Scan) error {
 		m, looked := &storedMessage{}, 0
-		err := m.scan(func(targets ...any) error { return rows.Scan(append([]any{&looked}, targets...)...) })
+		err := m.scan(func(targets ...any) error { return scan(append([]any{&looked}, targets...)...) })
 		if looked > 0 {
 			found.Looked, last = looked, m.Place
 		} else {
@@ -82,7 +86,7 @@ const (
 
 // Search looks at so many dead letters after the id of the filter, in the order of
 // [letterStore.List].
-func (l *letterStore) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
+func (l *letterStore) Search(ctx context.Context, filter search.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
 	query := l.statements.LetterSearchEnd(filter.After, among)
 	var last int64
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)

@@ -70,7 +70,7 @@ func TestMessages_of_a_key_that_failed_are_listed_like_others(t *testing.T) {
 func TestDeadLetters_and_Audit_refuse_what_nothing_has(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1, MinAttempts: -1})
+	_, _, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: 1001, MinAttempts: -1})
 	require.ErrorIs(t, err, admin.ErrInvalid)
 	require.ErrorContains(t, err, "limit: 1001 is above 1000")
 	_, _, err = b.admin.DeadLetters(t.Context(), admin.Filter{Target: admin.Outbox("missing")})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -26,8 +25,8 @@ type Settings struct {
 	// PollMax is the longest pause between two polls that find nothing, from 1 ms to 1 h. A lower
 	// bound above it is lowered.
 	PollMax time.Duration
-	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited]
-	// never gives up. Failures from before the change count, too.
+	// Attempts is how often a message may fail before it is dead or parked; -1 never gives up.
+	// Failures from before the change count, too.
 	Attempts int
 	// PerSecond and MaxConcurrent limit the whole outbox or queue, over all processes: see
 	// [postbox.Limits.Total]. A negative value sets no limit, whatever is configured.
@@ -58,9 +57,8 @@ func (s Settings) check() error {
 		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s: use a value in this range, or 0 for the configured value of each process",
 			s.PollMax, spool.MinPollMax, spool.MaxPollMax))
 	}
-	if s.Attempts < postbox.Unlimited {
-		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
-			s.Attempts, postbox.Unlimited))
+	if s.Attempts < -1 {
+		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use -1 to never give up", s.Attempts))
 	}
 	if !(s.PerSecond < 0) || math.IsInf(s.PerSecond, -1) { // NaN is not
 		problems = append(problems, spool.ValidRate(s.PerSecond))

@@ -34,7 +34,7 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 		"MaxConcurrent: 9000000000 is not":             {MaxConcurrent: 9e9},
 		"PollMax: 5ns is not":                          {PollMax: 5},
 		"PollMax: 1h0m0.000000001s is not":             {PollMax: time.Hour + 1},
-		"Attempts: -2 is negative: use postbox.Unlimi": {Attempts: -2},
+		"Attempts: -2 is negative: use -1":             {Attempts: -2},
 		"History: 7ns is less than a second: give it":  {History: 7},
 		"Retention: 30ns is less than a second: give":  {Retention: 30},
 	} {
@@ -48,7 +48,7 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	for _, settings := range []admin.Settings{
 		{},
 		{PageSize: 1, Concurrency: 1, PollMax: time.Millisecond, Attempts: 1, PerSecond: 0.1, MaxConcurrent: 1, History: time.Second, Retention: time.Second},
-		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: postbox.Unlimited, PerSecond: -1, MaxConcurrent: -1, History: -1, Retention: -1},
+		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: -1, PerSecond: -1, MaxConcurrent: -1, History: -1, Retention: -1},
 	} {
 		require.NoError(t, store(settings))
 	}
@@ -61,7 +61,7 @@ func TestChangeSettings_replaces_all_settings(t *testing.T) {
 		b := newBench(t, database)
 		b.outboxID()
 		settings := admin.Settings{
-			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, PerSecond: 2.5, MaxConcurrent: -1,
+			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: -1, PerSecond: 2.5, MaxConcurrent: -1,
 			History: 7 * 24 * time.Hour, Retention: -1,
 		}
 		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, settings))

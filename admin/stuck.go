@@ -3,13 +3,13 @@ package admin
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/internal/counts"
+	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -42,6 +42,10 @@ type StuckKey struct {
 // longest comes first. A message that failed and is tried again soon is in the list, too: its DueAt
 // says when. Keys that wait only because a topic is paused are not.
 //
+// With [Filter.ID], that of a dead letter which is not resolved, it has the key of this letter
+// alone, stuck or not, in the outbox or queue where the letter is requeued, if a message of the key
+// is ready or has failed there. A requeued letter comes after the head and those behind it.
+//
 // Use it to find what to act on: [Admin.RunNow] or [Admin.Bury] for the head, and [Admin.Resume]
 // for a paused or parked key.
 //
@@ -57,11 +61,22 @@ func (a *Admin) StuckKeys(ctx context.Context, filter Filter) ([]StuckKey, error
 	if err != nil {
 		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, invalid(err))
 	}
+	key := ""
+	if filter.ID != 0 {
+		letter, err := a.letters.read(ctx, a.db, filter.ID)
+		if err = errors.Join(filter.alone(deadLetters), err); err != nil {
+			return nil, failed(err)
+		}
+		if key = letter.Key; key == "" || !letter.ResolvedAt.IsZero() {
+			return nil, nil
+		}
+		target = cmp.Or(letter.Target, Outbox(a.config.Outbox))
+	}
 	s, err := a.operator.find(ctx, target.stored())
 	if err != nil {
 		return nil, failed(failedTo("list stuck keys of", target.stored(), err))
 	}
-	found, err := a.operator.stuckKeys(ctx, s, most)
+	found, err := a.operator.stuckKeys(ctx, s, key, most)
 	if err != nil {
 		return nil, failed(failedTo("list stuck keys of", target.stored(), err))
 	}
@@ -87,13 +102,17 @@ type stuckHead struct {
 	StuckKey
 
 	hash int64
-	at   dialect.Head // its id is 0 as long as it is not known
+	at   search.Head // its id is 0 as long as it is not known
 }
 
 // stuckKeys returns the stuck keys of a spool whose heads were written first, at most this number,
-// the one that has been stuck longest first. All its statements have limits.
-func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*stuckHead, error) {
-	keys, err := o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
+// the one that has been stuck longest first, or the one key. All its statements have limits.
+func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, only string, limit int) (keys []*stuckHead, err error) {
+	if only != "" {
+		keys, err = o.ofKey(ctx, s, only)
+	} else {
+		keys, err = o.heads(ctx, o.statements.StuckHeads(s.ID(), limit))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +120,24 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	for _, k := range keys {
 		known[k.Key] = k
 	}
-	paused, err := o.PausedKeys(ctx, s.Name())
+	paused, err := o.PausedKeys(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range paused[:min(limit, len(paused))] {
-		if known[p.Key] == nil {
+		if known[p.Key] == nil && only == "" {
 			hash := keyhash.Of(p.Key)
-			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: dialect.Head{Lane: spool.LaneOf(hash)}}
+			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: search.Head{Lane: spool.LaneOf(hash)}}
 			keys = append(keys, known[p.Key])
 		}
-		known[p.Key].PausedSince = p.Since
+		if k := known[p.Key]; k != nil {
+			k.PausedSince = p.Since
+		}
 	}
-	if err := o.countBehind(ctx, s, keys, known); err != nil {
+	if only == "" {
+		err = o.countBehind(ctx, s, keys, known)
+	}
+	if err != nil {
 		return nil, err
 	}
 	keys = slices.DeleteFunc(keys, func(k *stuckHead) bool { return k.at.ID == 0 })
@@ -123,12 +147,12 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 
 // heads reads messages that are the first ones of their keys.
 func (o *operator) heads(ctx context.Context, query dialect.Query) (keys []*stuckHead, err error) {
-	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+	err = spool.Each(ctx, o.db, query, func(scan spool.Scan) error {
 		k, head, failed := &stuckHead{}, &storedMessage{}, int64(0)
-		if err := head.scan(rows.Scan, &k.hash, &failed, &k.Error); err != nil {
+		if err := head.scan(scan, &k.hash, &failed, &k.Error); err != nil {
 			return err
 		}
-		k.Key, k.Head, k.at = head.Key, head.Message, dialect.Head{Lane: int(head.Place.Lane), ID: head.Place.ID}
+		k.Key, k.Head, k.at = head.Key, head.Message, search.Head{Lane: int(head.Place.Lane), ID: head.Place.ID}
 		if failed != 0 {
 			k.Since = time.UnixMicro(failed)
 		}
@@ -157,11 +181,11 @@ func (o *operator) countBehind(ctx context.Context, s *spool.Spool, keys []*stuc
 	}
 	limit := maxBehind / lanes
 	query := o.statements.WaitingOfKeys(s.ID(), hashes, after, limit)
-	err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+	err := spool.Each(ctx, o.db, query, func(scan spool.Scan) error {
 		var key []byte
 		var first int64
 		var lane, n int
-		if err := rows.Scan(&lane, &key, &first, &n); err != nil {
+		if err := scan(&lane, &key, &first, &n); err != nil {
 			return err
 		}
 		looked[lane] += n
@@ -180,11 +204,38 @@ func (o *operator) countBehind(ctx context.Context, s *spool.Spool, keys []*stuc
 	return err
 }
 
+// ofKey returns a key with all its messages that are not scheduled, stuck or not, if there are any.
+func (o *operator) ofKey(ctx context.Context, s *spool.Spool, key string) ([]*stuckHead, error) {
+	ref, failed := keyOf(s, key), dialect.StateRetrying
+	k := &stuckHead{StuckKey: StuckKey{Key: key}, hash: ref.Hash, at: search.Head{Lane: spool.LaneOf(ref.Hash)}}
+	tried, err := o.listed(ctx, o.db, o.statements.RetryingOfKey(ref, search.MessageFilter{States: [2]int{failed, failed}, Limit: maxLimit}))
+	if err != nil {
+		return nil, err
+	}
+	if err := o.countBehind(ctx, s, []*stuckHead{k}, map[string]*stuckHead{key: k}); err != nil {
+		return nil, err
+	}
+	if len(tried) > 0 {
+		if k.at.ID != 0 { // it is behind those that have failed
+			k.Behind++
+		}
+		failures, err := o.failuresOf(ctx, tried[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range slices.Backward(failures) {
+			k.Since, k.Error = f.At, cmp.Or(k.Error, f.Error)
+		}
+		k.Head, k.at.ID, k.Behind = tried[0].Message, tried[0].ID, k.Behind+len(tried)-1
+	}
+	return []*stuckHead{k}, nil
+}
+
 // describe reads the heads that are ready, and leaves out keys whose heads are gone meanwhile. It
 // sorts the keys by since when they are stuck.
 func (o *operator) describe(ctx context.Context, s *spool.Spool, keys []*stuckHead) ([]*stuckHead, error) {
 	ready := map[int64]*stuckHead{}
-	var heads []dialect.Head
+	var heads []search.Head
 	for _, k := range keys {
 		if k.Head.ID == 0 {
 			ready[k.at.ID], heads = k, append(heads, k.at)
@@ -212,27 +263,13 @@ func (o *operator) describe(ctx context.Context, s *spool.Spool, keys []*stuckHe
 
 // countStuck counts the keys of each of these spools that have a retrying message.
 func (o *operator) countStuck(ctx context.Context, ids []int64, spools map[int64]*overview) error {
-	found := make(map[int64]bool, len(ids))
-	count := func(queries []dialect.Query) error {
-		for _, query := range queries {
-			err := eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
-				var id, age int64
-				var keys int
-				if err := rows.Scan(&id, &keys, &age); err != nil {
-					return err
-				}
-				found[id] = true
-				spools[id].StuckKeys, spools[id].StuckAge = keys, time.Duration(max(age, 0))*time.Microsecond
-				return nil
-			})
-			if err != nil {
-				return err
-			}
+	return counts.OfEach(ctx, o.db, o.statements.Kind, ids, maxStuckCounted, o.statements.CountFewStuck, o.statements.CountStuck, func(scan spool.Scan) (id int64, err error) {
+		var age int64
+		var keys int
+		if err := scan(&id, &keys, &age); err != nil {
+			return 0, err
 		}
-		return nil
-	}
-	if err := count(o.statements.CountFewStuck(ids, maxStuckCounted+1)); err != nil {
-		return err
-	}
-	return count(o.statements.CountStuck(counts.Without(ids, found), maxStuckCounted))
+		spools[id].StuckKeys, spools[id].StuckAge = keys, time.Duration(max(age, 0))*time.Microsecond
+		return id, nil
+	})
 }

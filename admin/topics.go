@@ -6,24 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
-
-// PausedTopics lists the paused topics of a spool, oldest pause first.
-func (o *operator) PausedTopics(ctx context.Context, name string) ([]Paused, error) {
-	s, err := o.find(ctx, name)
-	if err != nil {
-		return nil, failedTo("list paused topics of", name, err)
-	}
-	topics, err := readPausedTopics(ctx, o.db, o.statements.PausedTopics, s.ID())
-	if err != nil {
-		return nil, failedTo("list paused topics of", name, err)
-	}
-	return topics, nil
-}
 
 // maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of
 // them.
@@ -35,18 +22,21 @@ var (
 )
 
 // PauseTopic makes the drainers of an outbox stop reading the messages of a topic.
-func (o *operator) PauseTopic(ctx context.Context, name, topic string) error {
+func (o *operator) PauseTopic(ctx context.Context, name, topic string, pause dialect.Pause) error {
 	what := fmt.Sprintf("pause topic %.60q of", topic)
 	if err := checkTopic(name, topic, "pause", "Pause"); err != nil {
 		return failedTo(what, name, err)
 	}
-	act := audit.NewAct(audit.ActPauseTopic, name).OnNamed("topic", topic)
+	act := audit.NewAct(audit.ActPauseTopic, name).OnNamed("topic", topic).Noting(noteOfPause(pause))
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		paused, err := act.Changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic)))
+		if err := spool.Run(ctx, tx, o.statements.ReplaceTopicPause(s.ID(), topic, pause)); err != nil {
+			return false, err
+		}
+		paused, err := act.Changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic, pause)))
 		if err != nil || !paused {
 			return false, err
 		}
-		topics, err := readPausedTopics(ctx, tx, o.statements.PausedTopics, s.ID())
+		topics, err := readPaused(ctx, tx, o.statements.PausedTopics, s.ID(), topicOf)
 		if err == nil && len(topics) > maxPausedTopics {
 			err = invalid(errTooManyTopics)
 		}
@@ -75,23 +65,4 @@ func checkTopic(name, topic, verb, method string) error {
 		return invalid(errTopicNotStored)
 	}
 	return nil
-}
-
-func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []Paused, err error) {
-	rows, err := db.QueryContext(ctx, query, id)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	topics = []Paused{}
-	for rows.Next() {
-		var topic Paused
-		var since int64
-		if err := rows.Scan(&topic.Topic, &since); err != nil {
-			return nil, err
-		}
-		topic.Since = time.UnixMicro(since)
-		topics = append(topics, topic)
-	}
-	return topics, rows.Err()
 }

@@ -76,6 +76,7 @@ require (
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/postbox-go/watermill-postbox/admin v0.0.0 // indirect
 	github.com/postbox-go/watermill-postbox/tail/pgtail v0.0.0
 	github.com/pressly/goose/v3 v3.29.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
@@ -113,3 +114,5 @@ require (
 )
 
 replace github.com/postbox-go/watermill-postbox/tail/pgtail => ../tail/pgtail
+
+replace github.com/postbox-go/watermill-postbox/admin => ../admin

@@ -85,7 +85,7 @@ func TestDashboard_refuses_a_request_from_a_page_of_another_site(t *testing.T) {
 	}
 	queues, err := b.Admin.Queues(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, queues[0].PausedSince)
+	require.Zero(t, queues[0].Pause.Since)
 
 	r := b.request(http.MethodPost, "pause?outbox=outbox", url.Values{})
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -134,7 +134,7 @@ func (b *bench) state() []any {
 	require.NoError(b, err)
 	state := []any{b.messages(admin.Filter{}), b.letters(admin.Filter{Resolved: "any"})}
 	for _, q := range queues {
-		state = append(state, q.PausedSince, q.PausedKeys, q.Settings)
+		state = append(state, q.Pause.Since, q.PausedKeys, q.Settings)
 	}
 	return state
 }

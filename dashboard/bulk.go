@@ -43,6 +43,9 @@ type bulkKind struct {
 // Noun is what one of the things is called.
 func (k bulkKind) Noun() string { return k.of.noun }
 
+// OnlyWaiting says that ready messages are not chosen.
+func (k bulkKind) OnlyWaiting() bool { return k.of.waits }
+
 // section is the page of the navigation to which the pages of the action belong.
 func (k bulkKind) section() string { return k.of.list }
 
@@ -53,7 +56,7 @@ type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cur
 func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
-			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.", Requeues: true, of: h.chooseLetters(),
+			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts, each behind those of its key that wait now.", Requeues: true, of: h.chooseLetters(),
 			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
 				return h.admin.Requeue(ctx, filter, q.again(), progress)
 			}),
@@ -99,6 +102,8 @@ type bulkView struct {
 	bulkKind
 	tally
 
+	// Until is when it was asked: what comes later is left alone.
+	Until      string
 	Conditions []fact
 	Run        link
 	Back       link
@@ -111,17 +116,26 @@ func (h *Handler) confirmBulk(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked, err := h.admin.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	matching, err := kind.of.count(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	chosen := q.chosenBy(kind.of.fields)
 	view := bulkView{
-		bulkKind: kind, tally: matching, Conditions: conditionsOf(chosen, kind.of.fields),
+		bulkKind: kind, tally: matching, Until: asked.Add(time.Microsecond).UTC().Format(time.RFC3339Nano), Conditions: conditionsOf(chosen, kind.of.fields),
 		Run: link{"bulk-run", chosen}.with("do", q.query.Get("do")), Back: link{kind.of.list, chosen},
 	}
 	if kind.Replays {
 		view.Replay, err = h.replayForm(ctx, q)
+	}
+	for i := 0; kind.Requeues && i < len(view.Examples); i++ {
+		if view.Examples[i].Behind, err = h.behind(ctx, view.Examples[i].ID); err != nil {
+			return nil, err
+		}
 	}
 	return view, err
 }
@@ -154,11 +168,39 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 
 // bulkForm are the fields of the forms of bulk actions. One that has another field is a request
 // that was made by hand, with conditions that would choose nothing.
-var bulkForm = []string{"reason", "at", "to", "to-topic", "new-ids", "older-than-claims", afterField}
+var bulkForm = []string{"reason", "at", untilField, "to", "to-topic", "new-ids", "older-than-claims", afterField}
 
-// runBulk carries out a bulk action, and sends lines about its progress to the browser. The action
-// ends if the browser goes away. What it has done by then stays done, and the user can start it
-// again for the rest.
+// untilField is the field of a form with the time of its question. What was written, done or dead
+// later is left alone.
+const untilField = "until"
+
+// counted leaves out what the question has not counted.
+func (q *request) counted(filter admin.Filter) (admin.Filter, error) {
+	until, err := moment(untilField, q.PostFormValue(untilField))
+	if err == nil && !until.IsZero() && (filter.Until.IsZero() || until.Before(filter.Until)) {
+		filter.Until = until
+	}
+	return filter, err
+}
+
+func (h *Handler) stopBulk(_ context.Context, q *request) (link, error) {
+	id, err := q.id()
+	for _, run := range h.bulks.all(id) {
+		run.cancel()
+	}
+	return to(auditPage), err
+}
+
+// Close ends the bulk actions, each after its running transaction, and waits for them. Their rows
+// in the audit log say that they were stopped. No other one begins after it.
+func (h *Handler) Close() error {
+	h.bulks.close()
+	return nil
+}
+
+// runBulk carries out a bulk action in the background, and sends lines about its progress to the
+// browser. It goes on if the browser goes away: its row in the audit log says how far it is, and
+// anybody can start it again for the rest.
 func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 	q.Body = http.MaxBytesReader(w, q.Body, maxForm)
 	if err := q.ParseForm(); err != nil {
@@ -178,25 +220,43 @@ func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 		return
 	}
 	chosen := q.chosenBy(kind.of.fields)
-	out := &progressPage{handler: h, w: w, q: q, kind: kind, back: link{kind.of.list, chosen}}
-	out.begin()
-	done, cursor, err := order(q.Context(), out.say)
-	h.samples.forget()
-	var goOn link
-	if err != nil && cursor != "" {
-		goOn = toBulk(q.query.Get("do"), chosen).with(afterField, cursor)
+	run := &bulkRun{bulkKind: kind, Back: link{kind.of.list, chosen}}
+	err = h.bulks.start(q.Context(), run, func(ctx context.Context) {
+		run.err = recovered(ctx, func(ctx context.Context) (err error) {
+			defer h.samples.forget()
+			var cursor string
+			run.done, cursor, err = order(ctx, func(n int) { run.far.Store(int64(n)) })
+			if err != nil && cursor != "" {
+				run.goOn = toBulk(q.query.Get("do"), chosen).with(afterField, cursor)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		h.failed(w, q, notBegunError{err})
+		return
 	}
-	out.end(done, goOn, err)
+	h.follow(w, q, run)
 }
 
-// letterOrder is an action on dead letters.
-func (h *Handler) letterOrder(
-	act func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error),
-) func(q *request) (bulkOrder, error) {
-	return func(q *request) (bulkOrder, error) {
+type bulkAct func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error)
+
+func (h *Handler) letterOrder(act bulkAct) func(q *request) (bulkOrder, error) {
+	return h.orderOf(act, func(q *request) (admin.Filter, error) {
 		filter, err := q.letterFilter()
+		return filter, errors.Join(err, h.mistakesIn(q, filter))
+	})
+}
+
+func (h *Handler) messageOrder(act bulkAct) func(q *request) (bulkOrder, error) {
+	return h.orderOf(act, (*request).pendingFilter)
+}
+
+func (h *Handler) orderOf(act bulkAct, read func(q *request) (admin.Filter, error)) func(q *request) (bulkOrder, error) {
+	return func(q *request) (bulkOrder, error) {
+		filter, err := read(q)
 		if err == nil {
-			err = h.mistakesIn(q, filter)
+			filter, err = q.counted(filter)
 		}
 		filter.All = true // the page has said what would be changed
 		return func(ctx context.Context, progress func(int)) (int, string, error) {
@@ -217,20 +277,6 @@ func (h *Handler) mistakesIn(q *request, filter admin.Filter) error {
 		return err
 	}
 	return nil
-}
-
-// messageOrder is an action on pending messages.
-func (h *Handler) messageOrder(
-	act func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error),
-) func(q *request) (bulkOrder, error) {
-	return func(q *request) (bulkOrder, error) {
-		filter, err := q.pendingFilter()
-		filter.All = true // as for letters
-		return func(ctx context.Context, progress func(int)) (int, string, error) {
-			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
-			return done, "", err
-		}, err
-	}
 }
 
 func (h *Handler) rescheduleOrder(q *request) (bulkOrder, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"testing"
 	"time"
 
@@ -119,4 +120,26 @@ func TestBulk_replays_messages_of_the_history(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, bad.status, name)
 	}
 	require.Len(t, b.messages(admin.Filter{}), 3)
+}
+
+// Messages that are written, or done, after the question are left alone.
+func TestBulk_of_messages_leaves_alone_what_comes_after_the_question(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		until := func(page answer) url.Values {
+			found := regexp.MustCompile(`name="until" value="([^"]+)"`).FindStringSubmatch(page.body)
+			require.NotNil(t, found)
+			return url.Values{"until": {found[1]}, "reason": {"test"}}
+		}
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		question := b.page("bulk?do=bury&outbox=outbox&topic=orders")
+		require.Contains(t, question.text(), "1 message matches this filter")
+		b.Publish("orders", dashboardtest.Message("m-2", "customer-1", "{}"))
+		database.Exec(t, "UPDATE postbox_messages SET created_at = created_at + 1000 WHERE message_id = ?", []byte("m-2")) // clocks may count milliseconds
+		require.Contains(t, b.post("bulk-run?do=bury&outbox=outbox&topic=orders", until(question)).text(), "Finished: 1 message buried.")
+		left := b.messages(admin.Filter{})
+		require.Len(t, left, 1)
+		require.Equal(t, "m-2", left[0].MessageID)
+	})
 }

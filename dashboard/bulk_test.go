@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ func finished(t *testing.T, a answer) int {
 	t.Helper()
 	found := regexp.MustCompile(`Finished: ([\d,]+) dead letter`).FindStringSubmatch(a.text())
 	require.NotNil(t, found, a.text())
-	n, err := strconv.Atoi(found[1])
+	n, err := strconv.Atoi(strings.ReplaceAll(found[1], ",", ""))
 	require.NoError(t, err)
 	return n
 }
@@ -65,6 +66,38 @@ func TestBulk_is_confirmed_and_says_how_far_it_got(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, b.post(run, form).status, run)
 		}
 		require.Len(t, b.letters(admin.Filter{}), 1)
+	})
+}
+
+// The question has the exact number and three of the letters, and letters that die after it are
+// left alone.
+func TestBulk_asks_with_the_exact_number_and_examples(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.BuryInbox("m-1", "orders", "billing", "declined 1")
+		b.BuryInbox("m-2", "orders", "billing", "declined 2")
+		few := b.page("bulk?do=delete&topic=orders")
+		require.Contains(t, few.text(), "2 dead letters match this filter")
+		require.Contains(t, few.text(), "These 1 declined 1")
+		for i := range 9 { // together 1,024
+			database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error)
+				SELECT origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error FROM postbox_dead_letters ORDER BY id`)
+			require.Equal(t, 4<<i, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
+		}
+		many := b.page("bulk?do=delete&topic=orders")
+		require.Contains(t, many.text(), "1,024 dead letters match this filter")
+		require.Contains(t, many.text(), "Three of them 1 declined 1")
+		require.Contains(t, many.text(), "Delete 1,024 dead letters")
+		until := regexp.MustCompile(`name="until" value="([^"]+)"`).FindStringSubmatch(many.body)
+		require.NotNil(t, until)
+		b.BuryInbox("m-3", "orders", "billing", "declined 3")
+		done := b.post("bulk-run?do=delete&topic=orders", url.Values{"until": {until[1]}})
+		require.Equal(t, 1024, finished(t, done))
+		left := b.letters(admin.Filter{})
+		require.Len(t, left, 1, "it died after the question")
+		require.Equal(t, "m-3", left[0].MessageID)
+		require.Equal(t, http.StatusBadRequest, b.post("bulk-run?do=delete&topic=orders", url.Values{"until": {"soon"}}).status)
 	})
 }
 

@@ -84,17 +84,17 @@ func spanText(d time.Duration) string {
 
 func pointsOf(c counted, target admin.Target, width time.Duration) (points []point, highest int) {
 	for _, s := range c.kept {
-		value, sampled := s.counts[target]
+		value, sampled := s.pending[target]
 		if !sampled {
 			continue
 		}
-		highest = max(highest, value.pending)
+		highest = max(highest, value)
 		x := float64(int(chartWidth * (1 - c.at.Sub(s.at).Seconds()/width.Seconds())))
 		if n := len(points); n > 0 && points[n-1].x == x {
-			points[n-1].value, points[n-1].at = max(points[n-1].value, value.pending), s.at
+			points[n-1].value, points[n-1].at = max(points[n-1].value, value), s.at
 			continue
 		}
-		points = append(points, point{x, s.at, value.pending})
+		points = append(points, point{x, s.at, value})
 	}
 	return points, highest
 }

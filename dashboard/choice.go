@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -21,19 +22,76 @@ type tally struct {
 	More    bool
 	// Looked is how many messages were looked at, if that was not all of them.
 	Looked int
+	// Examples are the first one that matches, one from the middle, and the last one.
+	Examples []example
+}
+
+// example is one of the things that match.
+type example struct {
+	Link link
+	ID   int64
+	Text string // the error of a dead letter, the topic of a message
+	Key  string
+	At   time.Time // when it died, or was written
+	// Behind says after how many messages a dead letter comes if it is requeued.
+	Behind string
+}
+
+func exampleOfLetter(l admin.DeadLetter) example {
+	return example{Link: toLetter(l.ID), ID: l.ID, Text: saidShort(l.Error), Key: l.Key, At: l.DiedAt}
+}
+
+func exampleOf(target admin.Target) func(admin.Message) example {
+	return func(m admin.Message) example {
+		return example{Link: toMessage(target, m.ID), ID: m.ID, Text: short(m.Topic), Key: m.Key, At: m.CreatedAt}
+	}
+}
+
+// maxExamples is how many things a question shows.
+const maxExamples = 3
+
+// countIn adds what a list has, up to [admin.CountedUpTo] and until a time.
+func countIn[T any](ctx context.Context, all *tally, filter admin.Filter, until time.Time, list lister[T], show func(T) example) error {
+	filter.Limit = 1000
+	for {
+		rows, next, err := list(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for i, row := range rows {
+			if i == 0 || i == len(rows)/2 || i == len(rows)-1 {
+				all.Examples = append(all.Examples, show(row))
+			}
+		}
+		all.Matches, all.Looked = all.Matches+len(rows), all.Looked+lookedAt
+		if filter.After = next; next == "" {
+			return nil
+		}
+		if all.Matches >= admin.CountedUpTo || time.Now().After(until) {
+			all.More = true
+			return nil
+		}
+	}
+}
+
+// shortened leaves so many examples as a question shows.
+func (t tally) shortened() tally {
+	if n := len(t.Examples); n > maxExamples {
+		t.Examples = []example{t.Examples[0], t.Examples[n/2], t.Examples[n-1]}
+	}
+	return t
 }
 
 func (h *Handler) chooseLetters() choice {
 	return choice{
 		noun: "dead letter", list: lettersPage, fields: filterFields,
-		count: func(ctx context.Context, q *request) (tally, error) {
+		count: func(ctx context.Context, q *request) (all tally, err error) {
 			filter, err := q.letterFilter()
 			if err != nil {
 				return tally{}, err
 			}
-			filter.Limit = admin.MaxLimit
-			found, err := search(ctx, filter, h.searchUntil(), h.admin.DeadLetters)
-			return tally{Matches: len(found.Rows), Looked: found.Looked, More: found.Next != ""}, err
+			err = countIn(ctx, &all, filter, h.searchUntil(), h.admin.DeadLetters, exampleOfLetter)
+			return all.shortened(), err
 		},
 	}
 }
@@ -57,7 +115,7 @@ func (h *Handler) chooseWaiting() choice {
 
 func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) choice {
 	return choice{
-		noun: "message", list: messagesPage, fields: messageFields,
+		noun: "message", list: messagesPage, fields: pendingFields,
 		count: func(ctx context.Context, q *request) (all tally, err error) {
 			filter, err := q.pendingFilter()
 			if err != nil {
@@ -65,14 +123,11 @@ func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) cho
 			}
 			until := h.searchUntil()
 			for _, filter.Status = range statuses(filter.Status) {
-				filter.Limit = admin.MaxLimit
-				found, err := search(ctx, filter, until, h.admin.Messages)
-				if err != nil {
+				if err := countIn(ctx, &all, filter, until, h.admin.Messages, exampleOf(filter.Target)); err != nil {
 					return tally{}, err
 				}
-				all.Matches, all.Looked, all.More = all.Matches+len(found.Rows), all.Looked+found.Looked, all.More || found.Next != ""
 			}
-			return all, nil
+			return all.shortened(), nil
 		},
 	}
 }
@@ -81,14 +136,12 @@ func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) cho
 func (h *Handler) chooseDone() choice {
 	return choice{
 		noun: "message", list: messagesPage, fields: messageFields,
-		count: func(ctx context.Context, q *request) (tally, error) {
+		count: func(ctx context.Context, q *request) (all tally, err error) {
 			filter, err := q.doneFilter()
-			if err != nil {
-				return tally{}, err
+			if err == nil {
+				err = countIn(ctx, &all, filter, h.searchUntil(), h.admin.Messages, exampleOf(filter.Target))
 			}
-			filter.Limit = admin.MaxLimit
-			found, next, err := h.admin.Messages(ctx, filter)
-			return tally{Matches: len(found), More: next != ""}, err
+			return all.shortened(), err
 		},
 	}
 }

@@ -25,8 +25,8 @@ type Access struct {
 	Actor string
 	// Read allows to see all pages, with the payloads and metadata of messages.
 	Read bool
-	// Act allows to pause and resume, to requeue, resolve and delete dead letters, and to run,
-	// reschedule and bury messages.
+	// Act allows to pause, resume and change settings, to requeue, resolve and delete dead letters,
+	// and to run, reschedule, bury and replay messages.
 	Act bool
 	// Edit allows to change the payload and metadata of a dead letter.
 	Edit bool

@@ -156,7 +156,7 @@ func (c *content) addCausation(metadata message.Metadata, id string) {
 
 // attempts is a number of attempts of the settings.
 func attempts(n int) string {
-	if n == postbox.Unlimited {
+	if n == -1 {
 		return "no limit"
 	}
 	return number(n)

@@ -27,6 +27,5 @@
 //
 // The handler keeps the counts of the last hour in memory, for its charts and rates: at most 720
 // samples of at most 100 outboxes and queues. They are taken while a page is open, and are lost
-// with the process. It starts no goroutine that outlives a request, unless the database driver does
-// not return when its context ends, and does not have to be closed.
+// with the process. A bulk action outlives its request: close the handler before the database.
 package dashboard

@@ -76,6 +76,6 @@ func TestDashboard_has_each_page_under_one_path(t *testing.T) {
 	}
 	queues, err := b.Admin.Queues(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, queues[0].PausedSince)
+	require.Zero(t, queues[0].Pause.Since)
 	require.Equal(t, http.StatusNotFound, b.get("x/dashboard.css").status)
 }

@@ -22,13 +22,13 @@ const (
 
 // editView is the form in which a user changes a dead letter.
 type editView struct {
-	ID                    int64
-	Consumer, SourceTopic string
-	Payload               string
-	Editable              bool // the payload is a text that a form returns as it was
-	Metadata              string
-	Run                   link
-	Back                  link
+	*admin.DeadLetter
+
+	Behind    string
+	Payload   string
+	Editable  bool // the payload is a text that a form returns as it was
+	Metadata  string
+	Run, Back link
 }
 
 func (h *Handler) edit(ctx context.Context, q *request) (any, error) {
@@ -41,7 +41,10 @@ func (h *Handler) edit(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	view := editView{
-		ID: id, Consumer: letter.Consumer, SourceTopic: letter.SourceTopic, Editable: h.isEditable(q, letter), Metadata: metadataText(letter.Metadata), Run: to("edit-run", "id", idText(id)), Back: toLetter(id),
+		DeadLetter: letter, Editable: h.isEditable(q, letter), Metadata: metadataText(letter.Metadata), Run: to("edit-run", "id", idText(id)), Back: toLetter(id),
+	}
+	if view.Behind, err = h.behind(ctx, id); err != nil {
+		return nil, err
 	}
 	if view.Editable {
 		view.Payload = string(letter.Payload)

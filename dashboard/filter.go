@@ -1,29 +1,26 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/url"
+	"reflect"
+	"strconv"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// filterForm has the fields of the form that chooses dead letters, as the user has filled them in.
+// filterForm has the fields of a form that chooses dead letters or messages, as the user has filled
+// them in.
 type filterForm struct {
-	Targets, Causes, Resolutions  []option
-	Topic, Consumer, Key, Message string
-	Error, Shape                  string
-	After, Before, Least, Most    string
+	url.Values
+
+	Targets, Statuses, Causes, Resolutions []option
 }
 
-// The values of the field that chooses by resolution.
-const (
-	unresolved = ""
-	resolved   = "yes"
-	anyLetter  = "any"
-)
-
 var resolutionTexts = []option{
-	{Value: unresolved, Text: "not resolved"}, {Value: resolved, Text: "resolved"}, {Value: anyLetter, Text: "all"},
+	{Value: "", Text: "not resolved"}, {Value: "yes", Text: "resolved"}, {Value: "any", Text: "all"},
 }
 
 var causeTexts = []option{
@@ -50,38 +47,62 @@ var filterNames = map[string]string{
 	"status": "Status", "written-after": "Written after", "written-before": "Written before", "done-after": "Done after", "done-before": "Done before",
 }
 
-// letterFilter reads the filter that an address has.
-func (q *request) letterFilter() (filter admin.Filter, err error) {
-	filter = admin.Filter{
-		Topic: q.name("topic"), Consumer: q.name("consumer"), Key: q.name("key"), MessageID: q.name("message"), ErrorText: q.name("error"),
-		Shape: q.name("shape"), Cause: q.query.Get("cause"),
+// conditions are where a filter has what the fields of addresses choose.
+func conditions(f *admin.Filter) map[string]any {
+	return map[string]any{
+		"topic": &f.Topic, "consumer": &f.Consumer, "key": &f.Key, "message": &f.MessageID, "error": &f.ErrorText, "shape": &f.Shape, "cause": &f.Cause,
+		"resolved": &f.Resolved, "status": (*string)(&f.Status), "min-attempts": &f.MinAttempts, "max-attempts": &f.MaxAttempts, "actor": &f.Actor, "action": &f.Action,
+		"died-after": &f.From, "written-after": &f.From, "done-after": &f.From, "from": &f.From,
+		"died-before": &f.Until, "written-before": &f.Until, "done-before": &f.Until, "until": &f.Until,
 	}
+}
+
+// filter reads the filter that these fields of an address choose.
+func (q *request) filter(fields []string) (filter admin.Filter, err error) {
 	filter.Target, _ = q.optionalTarget()
-	switch value := q.query.Get("resolved"); value {
-	case unresolved:
-	case resolved:
-		filter.Resolved = "yes"
-	case anyLetter:
-		filter.Resolved = "any"
-	default:
-		return filter, badf("resolved: there is no choice %q", value)
-	}
-	for _, field := range []struct {
-		name string
-		n    *int
-	}{{"min-attempts", &filter.MinAttempts}, {"max-attempts", &filter.MaxAttempts}} {
-		if *field.n, err = count(filterNames[field.name], q.query.Get(field.name)); err != nil {
+	in := conditions(&filter)
+	for _, field := range fields {
+		text, name := q.query.Get(field), cmp.Or(filterNames[field], field)
+		switch value := in[field].(type) {
+		case *string:
+			*value = unescaped(text)
+		case *int:
+			*value, err = count(name, text)
+		case *time.Time:
+			*value, err = moment(name, text)
+		}
+		if err != nil {
 			return filter, err
 		}
 	}
-	if filter.From, err = moment("died after", q.query.Get("died-after")); err != nil {
-		return filter, err
-	}
-	if filter.Until, err = moment("died before", q.query.Get("died-before")); err != nil {
-		return filter, err
-	}
 	return filter, nil
 }
+
+// choosing is the part of an address that chooses what a filter does.
+func choosing(filter admin.Filter, fields []string) url.Values {
+	chosen, in := url.Values{}, conditions(&filter)
+	if filter.Target != (admin.Target{}) {
+		chosen.Set(filter.Target.Kind, escaped(filter.Target.Name))
+	}
+	for _, field := range fields {
+		value := reflect.ValueOf(in[field])
+		if !value.IsValid() || value.Elem().IsZero() {
+			continue
+		}
+		switch value := in[field].(type) {
+		case *string:
+			chosen.Set(field, escaped(*value))
+		case *int:
+			chosen.Set(field, strconv.Itoa(*value))
+		case *time.Time:
+			chosen.Set(field, value.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return chosen
+}
+
+// letterFilter reads the filter of dead letters that an address has.
+func (q *request) letterFilter() (admin.Filter, error) { return q.filter(filterFields) }
 
 // chosenBy is the part of an address that chooses dead letters or messages, by these fields and the
 // target.
@@ -104,12 +125,9 @@ func (h *Handler) filterForm(ctx context.Context, q *request) (filterForm, error
 		return filterForm{}, err
 	}
 	target, chosen := q.optionalTarget()
-	options := append([]option{{Text: "all", Chosen: !chosen}}, targetOptions(targets, target)...)
-	value := q.query.Get
 	return filterForm{
-		Targets: options, Causes: choose(causeTexts, value("cause")), Resolutions: choose(resolutionTexts, value("resolved")),
-		Topic: value("topic"), Consumer: value("consumer"), Key: value("key"), Message: value("message"), Error: value("error"), Shape: value("shape"),
-		After: value("died-after"), Before: value("died-before"), Least: value("min-attempts"), Most: value("max-attempts"),
+		Values: q.query, Targets: append([]option{{Text: "all", Chosen: !chosen}}, targetOptions(targets, target)...),
+		Causes: choose(causeTexts, q.query.Get("cause")), Resolutions: choose(resolutionTexts, q.query.Get("resolved")),
 	}, nil
 }
 

@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"fmt"
+	"html/template"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -14,6 +16,21 @@ func utc(at time.Time) string {
 		return "–"
 	}
 	return at.UTC().Format("2006-01-02 15:04:05")
+}
+
+// when writes a time of a list: that of a day without its date while that day lasts, and how long
+// ago it was, or in what time it will be.
+func when(at time.Time) template.HTML {
+	if at.IsZero() {
+		return "–"
+	}
+	clock, now := utc(at), time.Now()
+	ago := map[bool]string{true: "in %s", false: "%s ago"}[at.After(now)]
+	if today := now.UTC().Format(time.DateOnly) + " "; strings.HasPrefix(clock, today) {
+		clock = clock[len(today):]
+	}
+	words := strings.Fields(span(max(now.Sub(at).Abs(), time.Second)))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s · `+ago+`</time>`, at.UTC().Format(time.RFC3339), clock, words[0]+" "+words[1])) //nolint:gosec // digits and words of ours
 }
 
 // span writes a duration for people: its two largest units.

@@ -11,11 +11,12 @@ type groupsView struct {
 	Filter   filterForm
 	Filtered bool
 	Rows     []groupRow
-	Open     bool // see [lettersView]
 	Letters  int
 	Capped   bool
-	More     int
-	List     link
+	// Open is as in [lettersView], and the others are rights.
+	Open, Acts, Edits bool
+	More              int
+	List              link
 }
 
 // groupRow is a group, with its letters, the latest of them, and what can be done to all of them.
@@ -24,6 +25,7 @@ type groupRow struct {
 	In                       string
 	List, Example            link
 	Requeue, Resolve, Delete link
+	Edit                     link // of the latest one
 }
 
 func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
@@ -41,7 +43,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := groupsView{
-		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Capped: capped, More: max(0, len(found)-pageSize), List: link{lettersPage, chosen},
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Acts: q.access.allows(toAct), Edits: q.access.allows(toEdit), Capped: capped, More: max(0, len(found)-pageSize), List: link{lettersPage, chosen},
 	}
 	for i, group := range found {
 		view.Letters += group.Count
@@ -54,7 +56,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 
 // rowOfGroup narrows the filter of the page to the group, as [admin.Group.Filter] does.
 func rowOfGroup(group admin.Group, all link) groupRow {
-	row := groupRow{Group: group, Example: toLetter(group.Example)}
+	row := groupRow{Group: group, Example: toLetter(group.Example), Edit: to("edit", "id", idText(group.Example))}
 	row.List = all.with("topic", escaped(group.Topic)).with("shape", escaped(group.Shape))
 	if group.Consumer != "" {
 		row.In = "Consumer " + escaped(group.Consumer)

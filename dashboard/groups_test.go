@@ -49,3 +49,15 @@ func TestGroups_act_on_their_own_letters_alone(t *testing.T) {
 		require.Contains(t, b.page("letters").text(), "There is no dead letter")
 	})
 }
+
+// The latest letter of a group can be edited from its row by who may edit.
+func TestGroups_lead_to_the_editor_of_their_latest_letter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), reader())
+	b.BuryInbox("m-1", "orders", "billing", "HTTP 503")
+	b.BuryInbox("m-2", "orders", "billing", "HTTP 503")
+	require.Empty(t, b.linkTo(b.page("groups"), "Edit…"))
+	b.restart(dashboard.Config{Authorise: as(dashboard.Access{Actor: "ada", Read: true, Act: true, Edit: true})})
+	require.Equal(t, "edit?id=2", b.linkTo(b.page("groups"), "Edit…"))
+	require.Empty(t, b.linkTo(b.page("groups?resolved=any"), "Edit…"), "a resolved letter cannot be edited")
+}

@@ -20,7 +20,7 @@ import (
 // pool nor this process's memory with payloads.
 const atATime = 8
 
-// Handler serves the dashboard. It is safe for concurrent use, and does not have to be closed.
+// Handler serves the dashboard. It is safe for concurrent use. Close ends its bulk actions.
 //
 // It serves paths such as "/messages", and all its links are relative. So it works under any prefix
 // that ends with a slash, if [net/http.StripPrefix] takes the prefix away. Nothing on its pages
@@ -37,6 +37,9 @@ type Handler struct {
 	files     chan struct{} // payloads that are sent as a file
 	away      atomic.Bool   // the last page had no answer from the database
 	refusals  *refusal.Log
+	oneOf     string // its name among several databases: see [Several]
+	front     bool   // it makes the page about all of them
+	bulks     background
 	logger    watermill.LoggerAdapter
 }
 
@@ -60,7 +63,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 	}
 	h := &Handler{
 		admin: operator, config: config, origin: http.NewCrossOriginProtection(), templates: parsed,
-		samples: newSamples(operator), slots: make(chan struct{}, atATime), files: make(chan struct{}, filesAtATime), refusals: refusal.New(logger), logger: logger,
+		samples: &samples{admin: operator, lock: make(chan struct{}, 1)}, slots: make(chan struct{}, atATime), files: make(chan struct{}, filesAtATime), refusals: refusal.New(logger), logger: logger, bulks: background{runs: map[int64]*bulkRun{}},
 	}
 	h.routes = h.table()
 	return h, nil

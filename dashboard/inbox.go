@@ -21,10 +21,7 @@ type inboxCard struct {
 }
 
 func inboxCardOf(info admin.QueueInfo) inboxCard {
-	target := info.Target
-	return inboxCard{
-		QueueInfo: info, Link: toTarget(inboxPage, target), Messages: toTarget(messagesPage, target), Letters: to(lettersPage, "consumer", target.Name),
-	}
+	return inboxCard{info, toTarget(inboxPage, info.Target), toTarget(messagesPage, info.Target), lettersOf(info.Target)}
 }
 
 func (h *Handler) inbox(ctx context.Context, q *request) (any, error) {
@@ -32,20 +29,12 @@ func (h *Handler) inbox(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := inboxOf(now.inboxes, target)
-	if err != nil {
-		return nil, err
+	i := slices.IndexFunc(now.inboxes, func(info admin.QueueInfo) bool { return info.HasHistory && info.Target == target })
+	if i < 0 {
+		return nil, notThere(target)
 	}
+	info := now.inboxes[i]
 	return inboxView{
 		inboxCard: inboxCardOf(info), Settings: settingsOf(info.Settings), Set: toTarget(settingsPage, target),
 	}, nil
-}
-
-// inboxOf returns the state of an inbox.
-func inboxOf(inboxes []admin.QueueInfo, target admin.Target) (admin.QueueInfo, error) {
-	i := slices.IndexFunc(inboxes, func(info admin.QueueInfo) bool { return info.HasHistory && info.Target == target })
-	if i < 0 {
-		return admin.QueueInfo{}, notThere(target)
-	}
-	return inboxes[i], nil
 }

@@ -117,10 +117,10 @@ func TestOverview_names_inboxes_with_dead_letters(t *testing.T) {
 		b.BuryInbox("d-1", "orders", "billing", "no such customer")
 		b.BuryInbox("d-2", "orders", "billing", "no such customer")
 		overview := b.page("")
-		require.Contains(t, overview.text(), "Inbox billing has 2 dead letters. See them")
+		require.Contains(t, overview.text(), "Inbox billing has 2 dead letters, 2 in the last ten minutes. See them")
 		require.NotContains(t, overview.text(), "Nothing needs attention")
 		require.NotContains(t, overview.text(), "Inboxes with a history")
-		require.Contains(t, overview.body, `href="letters?consumer=billing"`)
+		require.Contains(t, overview.body, `href="groups?consumer=billing"`)
 		require.Equal(t, http.StatusNotFound, b.get("inbox?inbox=billing").status, "there is no history to show")
 	})
 }

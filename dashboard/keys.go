@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -38,8 +37,7 @@ type stuckKey struct {
 
 // pausedKey is a key or a topic that an operator has paused.
 type pausedKey struct {
-	Key              string
-	Since            time.Time
+	admin.Paused
 	Messages, Resume link
 }
 
@@ -94,12 +92,11 @@ func (h *Handler) addPaused(ctx context.Context, of *keysOf) error {
 		switch {
 		case p.Key != "" && len(of.Paused) < maxKeys:
 			of.Paused = append(of.Paused, pausedKey{
-				Key: p.Key, Since: p.Since, Messages: toTarget(messagesPage, of.Target, "key", p.Key), Resume: toTarget("resume-key", of.Target, "key", p.Key),
+				p, toTarget(messagesPage, of.Target, "key", p.Key), toTarget("resume-key", of.Target, "key", p.Key),
 			})
 		case p.Topic != "" && len(of.Topics) < maxKeys:
 			of.Topics = append(of.Topics, pausedKey{
-				Key: p.Topic, Since: p.Since,
-				Messages: toTarget(messagesPage, of.Target, "topic", p.Topic), Resume: toTarget("resume-topic", of.Target, "topic", p.Topic),
+				p, toTarget(messagesPage, of.Target, "topic", p.Topic), toTarget("resume-topic", of.Target, "topic", p.Topic),
 			})
 		}
 	}
@@ -147,15 +144,28 @@ func (q *request) written(field string) (string, error) {
 }
 
 func (h *Handler) pauseKey(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "key", "key-paused", h.admin.Pause)
+	return onNamed(ctx, q, "key", "key-paused", h.pauseAs(q))
 }
 
 func (h *Handler) resumeKey(ctx context.Context, q *request) (link, error) {
 	return onNamed(ctx, q, "key", "key-resumed", h.admin.Resume)
 }
 
+// pauseTopic asks first if nobody has seen the topic, which may be a typing error.
 func (h *Handler) pauseTopic(ctx context.Context, q *request) (link, error) {
-	return onNamed(ctx, q, "topic", "topic-paused", h.admin.Pause)
+	target, err := q.target()
+	if err != nil {
+		return link{}, err
+	}
+	topic, err := q.written("topic")
+	if err != nil {
+		return link{}, err
+	}
+	seen, err := h.admin.Seen(ctx, target, topic)
+	if err == nil && !seen && q.PostFormValue("unseen") == "" { // an error is that of the pause, too
+		return link{}, badf("no message of topic %s is pending, in the history or a dead letter, which may be a typing error: to pause it all the same, say so with the box below its name", short(topic))
+	}
+	return onNamed(ctx, q, "topic", "topic-paused", h.pauseAs(q))
 }
 
 func (h *Handler) resumeTopic(ctx context.Context, q *request) (link, error) {

@@ -2,32 +2,24 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 // lettersView is a page of dead letters.
 type lettersView struct {
-	Filter      filterForm
-	Filtered    bool
-	Rows        []letterRow
-	First, Next string
-	// SearchOn, Looked and Long are those of [messagesView].
-	SearchOn string
-	Looked   int
-	Long     bool
+	paging
+
+	Filter   filterForm
+	Filtered bool
+	Rows     []admin.DeadLetter
 	Groups   link
 	// Each of these asks for a confirmation first.
 	Requeue, Resolve, Delete link
 	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or
 	// resolved.
 	Open bool
-}
-
-// letterRow is a dead letter in a list.
-type letterRow struct {
-	admin.DeadLetter
-	Link link
 }
 
 func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
@@ -50,21 +42,7 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 		Groups:  link{groupsPage, chosen},
 		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}
-	for _, letter := range found.Rows {
-		view.Rows = append(view.Rows, letterRow{letter, toLetter(letter.ID)})
-	}
-	here := link{lettersPage, chosen}
-	if filter.After != "" {
-		view.First = here.String()
-	}
-	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
-	switch next := here.with(afterField, found.Next); {
-	case found.Next == "":
-	case len(found.Rows) == pageSize:
-		view.Next = next.String()
-	default:
-		view.SearchOn = next.with(searchField, searchLong).String()
-	}
+	view.Rows, view.paging = found.Rows, pagingOf(q, link{lettersPage, chosen}, afterField, found)
 	return view, nil
 }
 
@@ -80,7 +58,7 @@ type letterView struct {
 	// From says whether FromName is a consumer, an outbox or a queue.
 	From, FromName           string
 	Requeue, Resolve, Delete link
-	Edit, SameTopic          link
+	Edit, SameTopic, Ask     link
 }
 
 func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
@@ -102,9 +80,12 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 	view.LastError = saidLines(view.LastError)
 	view.Failed = failuresOf(letter.Failures)
 	view.From, view.FromName = "Consumer", letter.Consumer
+	chosen := to("", "message", letter.MessageID, "consumer", letter.Consumer, "key", letter.Key)
 	if letter.Consumer == "" {
 		view.From, view.FromName = kindOf(letter.Target), letter.Target.Name
+		chosen.query.Set(letter.Target.Kind, escaped(letter.Target.Name))
 	}
+	view.Ask = toBulk(bulkRequeue, chosen.query)
 	if view.Content.Download {
 		view.Content.Whole = to("letter-payload", "id", idText(id))
 	}
@@ -114,6 +95,23 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 
 func paramsOf(letter *admin.DeadLetter) PayloadParams {
 	return PayloadParams{Target: letter.Target, Consumer: letter.Consumer, Topic: letter.Topic, Metadata: letter.Metadata, Payload: letter.Payload}
+}
+
+// behind says after how many messages of its key a letter comes if it is requeued, and nothing if
+// no one waits, or if it cannot be requeued.
+func (h *Handler) behind(ctx context.Context, id int64) (string, error) {
+	keys, err := h.admin.StuckKeys(ctx, admin.Filter{ID: id})
+	if errors.Is(err, admin.ErrNotFound) {
+		err = nil
+	}
+	if err != nil || len(keys) == 0 {
+		return "", err
+	}
+	text := plural(1+keys[0].Behind, "message") + " of its key"
+	if keys[0].MoreBehind {
+		text = "at least " + text
+	}
+	return text, nil
 }
 
 func (h *Handler) requeue(ctx context.Context, q *request) (link, error) {

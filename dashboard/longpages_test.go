@@ -25,7 +25,7 @@ type longPage struct {
 const (
 	// overviewRows is what the numbers of an outbox need: seven of them are counted up to 10,000
 	// each.
-	overviewRows, overviewBlocks = 75_000, 5_000
+	overviewRows, overviewBlocks = 75_000, 2_000
 	// searchRows is what a list needs that looks at 10,000 messages. On MariaDB it finds the last
 	// of these in an index first.
 	searchRows, searchBlocks = 35_000, 1_000
@@ -54,9 +54,11 @@ func longPages(tb testing.TB, operator *admin.Admin) []longPage {
 		{"messages-done", "messages?outbox=outbox&status=DONE", 100, 100},
 		{"message", messageAt("message", messages[0].ID), overview + 1000, blocks + 500},
 		{"letters", "letters", search, searched},
+		{"letters-of-outbox", "letters?outbox=outbox", search, searched},
 		{"letters-of-key", "letters?key=other", search, searched},
 		{"letters-of-error", "letters?error=other", search, searched},
 		{"groups", "groups", 2 * search, 2 * searched},
+		{"groups-of-outbox", "groups?outbox=outbox", 2 * search, 2 * searched},
 		{"groups-of-error", "groups?error=other", 2 * search, 2 * searched},
 		{"letter", letterAt("letter", letters[0].ID), 100, 100},
 		{"keys", "keys", search, 2 * searched},
@@ -79,12 +81,6 @@ func TestPages_G8_read_a_bounded_number_of_rows(t *testing.T) {
 		require.NoError(t, err)
 		for _, page := range longPages(t, operator) {
 			read, most := page.reads(t, database, board, record)
-			if read > most && database.Dialect == postbox.PostgreSQL {
-				// Statistics from before the backlog, which autovacuum replaces within a minute:
-				// with those of an empty table the ages read all waiting messages for each lane.
-				database.Exec(t, "ANALYZE postbox_waiting")
-				read, most = page.reads(t, database, board, record)
-			}
 			t.Logf("%s reads %d", page.name, read)
 			require.LessOrEqual(t, read, most, page.name)
 		}

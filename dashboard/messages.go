@@ -19,29 +19,18 @@ type option struct {
 
 // messagesView is a page of the messages of an outbox, a queue or an inbox.
 type messagesView struct {
-	Filter      messageForm
-	Kind        string
-	Target      admin.Target
-	Filtered    bool
-	Rows        []messageRow
-	Done        bool
-	First, Next string
-	// SearchOn is the address at which a search goes on that has found few messages. Looked is how
-	// many it has looked at so far, and Long is set if it is such a continued search, which a page
-	// does not repeat by itself.
-	SearchOn string
-	Looked   int
-	Long     bool
+	paging
+
+	Filter   filterForm
+	Kind     string
+	Target   admin.Target
+	Filtered bool
+	Rows     []admin.Message
+	Done     bool
 	// The addresses of the actions on all that match, each of which asks for a confirmation first.
 	// Waiting is true unless only ready messages are chosen, which need not wait.
 	RunNow, Reschedule, Bury, Replay link
 	Waiting                          bool
-}
-
-// messageRow is a message in a list.
-type messageRow struct {
-	admin.Message
-	Link link
 }
 
 // statusTexts say what a status means, in the order of a list.
@@ -92,21 +81,7 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range found.Rows {
-		view.Rows = append(view.Rows, messageRow{m, toMessage(target, m.ID)})
-	}
-	here := link{messagesPage, filter}
-	if q.query.Get(afterField) != "" {
-		view.First = here.String()
-	}
-	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
-	switch next := here.with(afterField, found.Next); {
-	case found.Next == "":
-	case len(found.Rows) == pageSize:
-		view.Next = next.String()
-	default:
-		view.SearchOn = next.with(searchField, searchLong).String()
-	}
+	view.Rows, view.paging = found.Rows, pagingOf(q, link{messagesPage, filter}, afterField, found)
 	return view, nil
 }
 
@@ -150,6 +125,33 @@ type page[T any] struct {
 	Rows   []T
 	Looked int
 	Next   string
+}
+
+// paging are the ways from a page of a list.
+type paging struct {
+	First, Next string
+	// SearchOn is the address at which a search goes on that has found few entries. Looked is how
+	// many it has looked at so far, and Long is set if it is such a continued search, which a page
+	// does not repeat by itself.
+	SearchOn string
+	Looked   int
+	Long     bool
+}
+
+// pagingOf are those from a page of the list at an address, whose field has the cursor.
+func pagingOf[T any](q *request, here link, field string, found page[T]) paging {
+	p := paging{Long: q.query.Get(searchField) == searchLong, Looked: found.Looked}
+	if q.query.Get(field) != "" {
+		p.First = here.String()
+	}
+	switch next := here.with(field, found.Next); {
+	case found.Next == "":
+	case len(found.Rows) == pageSize:
+		p.Next = next.String()
+	default:
+		p.SearchOn = next.with(searchField, searchLong).String()
+	}
+	return p
 }
 
 // lister reads a page of a list.
@@ -220,14 +222,10 @@ func (h *Handler) reschedule(ctx context.Context, q *request) (link, error) {
 // bury leads to the list, since there is no page of the message any more.
 func (h *Handler) bury(ctx context.Context, q *request) (link, error) {
 	reason, err := q.reason()
-	if err != nil {
-		return link{}, err
+	if err == nil {
+		_, err = onMessage(q, "", func(one admin.Filter) (int, error) { return h.admin.Bury(ctx, one, reason) })
 	}
-	_, err = onMessage(q, "", func(one admin.Filter) (int, error) { return h.admin.Bury(ctx, one, reason) })
-	if err != nil {
-		return link{}, err
-	}
-	target, err := q.target()
+	target, _ := q.optionalTarget()
 	return toTarget(messagesPage, target, noticeField, "buried"), err
 }
 

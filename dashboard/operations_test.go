@@ -2,10 +2,13 @@ package dashboard_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -38,6 +42,45 @@ func TestKeys_show_what_is_stuck_and_what_waits_behind_it(t *testing.T) {
 	})
 }
 
+// A typing error would let an operator believe that nothing is published.
+func TestKeys_pause_of_a_topic_that_nobody_has_seen_asks_first(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders.placed", dashboardtest.Message("m-1", "customer-1", "{}"))
+	asked := b.post("pause-topic?outbox=outbox", url.Values{"topic": {"orders.placd"}})
+	require.Equal(t, http.StatusBadRequest, asked.status)
+	require.Contains(t, asked.text(), "no message of topic orders.placd is pending")
+	topics, err := b.Admin.Paused(t.Context(), admin.Outbox("outbox"))
+	require.NoError(t, err)
+	require.Empty(t, topics)
+	b.do("pause-topic?outbox=outbox", url.Values{"topic": {"orders.placd"}, "unseen": {"yes"}})
+	topics, err = b.Admin.Paused(t.Context(), admin.Outbox("outbox"))
+	require.NoError(t, err)
+	require.Len(t, topics, 1)
+}
+
+// Forty topics of a broker that is away are one line, in red, before everything else.
+func TestOverview_has_one_line_for_an_outage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Die("orders", "declined", dashboardtest.Message("d-1", "", "{}"))
+	b.Delay("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	away := map[string]time.Time{}
+	for i := range 40 {
+		away[fmt.Sprint("topic-", i)] = time.Now().Add(-time.Minute)
+	}
+	away["orders"] = time.Now().Add(-2 * time.Minute) // the first one
+	b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Outages: away})
+	b.restart(dashboard.Config{})
+	page := b.page("")
+	require.Contains(t, page.text(), "Needs attention Outbox outbox cannot reach the broker for 41 topics since")
+	require.Contains(t, page.text(), "1 message waits: none is lost")
+	require.Contains(t, page.text(), "card terminal 7 is offline", "the error")
+	require.NotContains(t, page.text(), "has 1 stuck key")
+	require.Contains(t, page.body, `<li class="urgent"><span>Outbox outbox cannot reach`)
+	require.Less(t, strings.Index(page.text(), "cannot reach"), strings.Index(page.text(), "has 1 dead letter"))
+}
+
 func TestKeys_pause_and_resume_a_topic(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -52,6 +95,31 @@ func TestKeys_pause_and_resume_a_topic(t *testing.T) {
 		topics, err := b.Admin.Paused(t.Context(), admin.Outbox("outbox"))
 		require.NoError(t, err)
 		require.Empty(t, topics)
+	})
+}
+
+func TestPause_says_why_by_whom_and_until_when(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{Authorise: func(*http.Request) (dashboard.Access, error) {
+			return dashboard.Access{Actor: "alice", Read: true, Act: true}, nil
+		}})
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		form := func(name, value string) url.Values {
+			return url.Values{name: {value}, "reason": {"new broker"}, "until": {"2126-11-30T04:00"}}
+		}
+		const said = "UTC, until 2126-11-30 04:00:00 UTC, by alice (new broker)"
+		topic := b.do("pause-topic?outbox=outbox", form("topic", "orders"))
+		require.Equal(t, []string{"2126-11-30 04:00:00"}, b.column(topic, 3))
+		require.Equal(t, []string{"alice"}, b.column(topic, 4))
+		require.Equal(t, []string{"new broker"}, b.column(topic, 5))
+		require.Contains(t, b.page(messageAt("message", 1)).text(), said)
+		require.Contains(t, b.do("pause?outbox=outbox", form("", "")).text(), said)
+		require.Contains(t, b.page("").text(), said)
+		require.Contains(t, b.page("audit").text(), "new broker; until 2126-11-30T04:00:00Z")
+		past := b.post("pause?outbox=outbox", url.Values{"until": {"2026-01-01T04:00"}})
+		require.Equal(t, http.StatusBadRequest, past.status)
+		require.Contains(t, past.text(), "until: 2026-01-01T04:00:00Z has passed: it is")
 	})
 }
 

@@ -21,9 +21,6 @@ const (
 // again.
 const triedAgain = "It is tried again by itself, after pauses of up to ProbeMax: 30 s by default."
 
-// TriedAgain says when an outage is tried again.
-func (queueView) TriedAgain() string { return triedAgain }
-
 // outageView is an outage with the error of a message that met it.
 type outageView struct {
 	admin.Outage

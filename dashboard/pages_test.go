@@ -33,7 +33,7 @@ func TestOverview_shows_each_outbox_and_queue_and_what_needs_attention(t *testin
 		require.Contains(t, text, "2 pending")
 		require.Contains(t, text, "Queue fraud checks")
 		require.Contains(t, text, "Outbox outbox has 2 messages and no process that handles them. See it")
-		require.Contains(t, text, "Outbox outbox has 1 dead letter. See them")
+		require.Contains(t, text, "Outbox outbox has 1 dead letter, 1 in the last ten minutes. See them")
 		require.Contains(t, text, "Queue fraud checks has been paused since")
 	})
 }
@@ -43,7 +43,7 @@ func TestQueue_shows_an_outbox_and_pauses_and_resumes_it(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
-		require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{Concurrency: 7, Attempts: postbox.Unlimited}))
+		require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{Concurrency: 7, Attempts: -1}))
 
 		text := b.page("queue?outbox=outbox").text()
 		require.Contains(t, text, "Handlers at a time in each process 7")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -17,8 +18,10 @@ type queueView struct {
 	ProcessesLink link
 	CallLink      link // the message of the call that has not returned for longest
 	Away          []outageView
+	Needs         []need
+	Activity      activity
 	// Do are the addresses of the actions.
-	Pause, Resume, Set link
+	PauseIt, Resume, Set link
 }
 
 // fact is a name with a value.
@@ -35,10 +38,14 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 	}
 	view := queueView{
 		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), InForce: limitsOf(now.queues[i]), ProcessesLink: toTarget(processesPage, target),
-		Pause: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
+		PauseIt: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
 	}
+	view.Needs = needs(now.queues[i : i+1])
 	if view.LongCall != nil {
 		view.CallLink = toMessage(target, view.LongCall.ID)
+	}
+	if view.Activity, err = h.activityOf(ctx, q, target); err != nil {
+		return nil, err
 	}
 	view.Away, err = h.outages(ctx, now.queues[i])
 	return view, err
@@ -98,7 +105,17 @@ func (h *Handler) pause(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(queuePage, target, noticeField, "paused"), h.admin.Pause(ctx, admin.Filter{Target: target, All: true})
+	return toTarget(queuePage, target, noticeField, "paused"), h.pauseAs(q)(ctx, admin.Filter{Target: target, All: true})
+}
+
+// pauseAs pauses with the reason and the end that the form has.
+func (h *Handler) pauseAs(q *request) func(ctx context.Context, filter admin.Filter) error {
+	return func(ctx context.Context, filter admin.Filter) (err error) {
+		if filter.Until, err = moment("until", q.PostFormValue("until")); err != nil {
+			return err
+		}
+		return h.admin.Pause(ctx, filter, strings.TrimSpace(q.PostFormValue("reason")))
+	}
 }
 
 func (h *Handler) resume(ctx context.Context, q *request) (link, error) {

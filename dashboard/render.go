@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 //go:embed pages
@@ -23,7 +25,16 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": visible, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
+		"escaped": visible, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "when": when, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
+		"kind": kindOf, "page": func(of admin.Target) link { return toOverviewOf(of) },
+		"find":     func(text string) link { return to(findPage, findField, text) },
+		"letterAt": toLetter, "messageAt": toMessage,
+		"toLetter": func(id string) link { return to(letterPage, "id", id) },
+		"word":     func(name string) string { return shellWord(unescaped(name)) },
+		"flag": func(chosen string) string {
+			t, _ := readTargetOption(chosen)
+			return "--" + t.Kind + " " + shellWord(t.Name)
+		},
 	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err
@@ -85,19 +96,24 @@ func sectionOf(page string, view any) string {
 type frame struct {
 	Title   string
 	Section string // the page of the navigation that it belongs to
+	// OneOf is the name of the database if the dashboard has several.
+	OneOf   string
+	Several bool // the page is about all of them
 	Access  Access
 	Edits   bool
 	Acts    bool
 	Refresh int // milliseconds
 	Now     time.Time
 	Notice  string
+	Find    string // what the user looks for
 	View    any
 }
 
 func (h *Handler) frame(q *request, page string, view any) frame {
 	return frame{
 		Title: h.config.Title, Section: sectionOf(page, view), Access: q.access, Acts: q.access.allows(toAct), Edits: q.access.allows(toEdit),
-		Refresh: int(h.config.Refresh.Milliseconds()), Now: time.Now().UTC(), Notice: notices[q.query.Get(noticeField)], View: view,
+		OneOf: h.oneOf, Several: h.front,
+		Refresh: int(h.config.Refresh.Milliseconds()), Now: time.Now().UTC(), Notice: notices[q.query.Get(noticeField)], Find: q.query.Get(findField), View: view,
 	}
 }
 

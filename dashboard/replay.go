@@ -37,6 +37,9 @@ func (h *Handler) replayForm(ctx context.Context, q *request) (replayForm, error
 // replayOrder reads the form.
 func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 	filter, err := q.doneFilter()
+	if err == nil {
+		filter, err = q.counted(filter)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,11 @@ const (
 	groupsPage    = "groups"
 	letterPage    = "letter"
 	bulkPage      = "bulk"
+	progressPage  = "bulk-progress"
 	keysPage      = "keys"
 	processesPage = "processes"
 	auditPage     = "audit"
+	findPage      = "find"
 )
 
 const readMethods = "GET, HEAD"
@@ -59,7 +61,7 @@ func (h *Handler) table() map[string]route {
 	const id, key, topic = "id", "key", "topic"
 	return map[string]route{
 		overviewPage:  h.page("overview", h.overview),
-		queuePage:     h.page("queue", h.queue),
+		queuePage:     h.page("queue", h.queue).with(spanField),
 		inboxPage:     h.page("inbox", h.inbox),
 		messagesPage:  h.page("messages", h.messages).with(messageFields...).with(afterField, searchField),
 		messagePage:   h.page("message", h.message).with(id),
@@ -69,6 +71,8 @@ func (h *Handler) table() map[string]route {
 		keysPage:      h.page("keys", h.keys),
 		processesPage: h.page("processes", h.processes),
 		auditPage:     h.page("audit", h.audit).with(auditFields...).with("before", searchField),
+
+		findPage: h.page("find", h.find).with(findField),
 
 		"message-payload": route{serve: h.messagePayload}.with(id),
 		"letter-payload":  route{serve: h.letterPayload}.with(id),
@@ -92,8 +96,11 @@ func (h *Handler) table() map[string]route {
 		settingsPage:   {needs: toAct, serve: h.page("settings", h.settings).serve},
 		"settings-run": h.action(h.storeSettings),
 
-		bulkPage:   {needs: toAct, checksItself: true, serve: h.page("bulk", h.confirmBulk).serve},
-		"bulk-run": {needs: toAct, checksItself: true, changes: true, serve: h.runBulk},
+		bulkPage:    {needs: toAct, checksItself: true, serve: h.page("bulk", h.confirmBulk).serve},
+		"bulk-run":  {needs: toAct, checksItself: true, changes: true, serve: h.runBulk},
+		"bulk-stop": h.action(h.stopBulk).with(id),
+
+		progressPage: route{needs: toAct, serve: h.progress}.with(id),
 	}
 }
 

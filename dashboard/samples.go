@@ -17,17 +17,13 @@ const (
 	sampleSpan  = time.Hour
 	// maxSampled is how many outboxes and queues a sample has.
 	maxSampled = 100
-	// rateSpan is the time over which a rate is computed.
-	rateSpan = time.Minute
 )
 
 // sample is what was counted at one moment.
 type sample struct {
-	at     time.Time
-	counts map[admin.Target]counts
+	at      time.Time
+	pending map[admin.Target]int
 }
-
-type counts struct{ pending, dead, done int }
 
 // samples counts for the pages, and remembers what was counted in the last hour.
 type samples struct {
@@ -39,15 +35,8 @@ type samples struct {
 	// after it.
 	actions atomic.Int64
 
-	latest   []admin.QueueInfo
-	inboxes  []admin.QueueInfo
-	latestAt time.Time
-	counted  int64 // the number of actions when it was counted
-	kept     []sample
-}
-
-func newSamples(operator *admin.Admin) *samples {
-	return &samples{admin: operator, lock: make(chan struct{}, 1)}
+	now   counted // and what was counted before
+	after int64   // the number of actions when it was counted
 }
 
 // forget makes the next page count again.
@@ -80,49 +69,32 @@ func (s *samples) count(ctx context.Context) (counted, error) {
 		return counted{}, errNoAnswer
 	}
 	actions := s.actions.Load()
-	if time.Since(s.latestAt) >= shareFor || s.counted != actions {
+	if time.Since(s.now.at) >= shareFor || s.after != actions {
 		queues, err := s.admin.Queues(ctx)
 		if err != nil {
 			return counted{}, err
 		}
-		var inboxes []admin.QueueInfo
-		if i := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return isInbox(info.Target) }); i >= 0 {
-			queues, inboxes = queues[:i], queues[i:]
+		first := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return isInbox(info.Target) })
+		if first < 0 {
+			first = len(queues)
 		}
-		s.latest, s.inboxes, s.latestAt, s.counted = queues, inboxes, time.Now(), actions
+		s.now = counted{queues: queues[:first], inboxes: queues[first:], at: time.Now(), kept: s.now.kept}
+		s.after = actions
 		s.keep()
 	}
-	return counted{queues: s.latest, inboxes: s.inboxes, at: s.latestAt, kept: s.kept}, nil
+	return s.now, nil
 }
 
 // keep adds what was counted to the samples. It makes a new list, since pages read the old one.
 func (s *samples) keep() {
-	if n := len(s.kept); n > 0 && s.latestAt.Sub(s.kept[n-1].at) < sampleEvery {
+	kept, at := s.now.kept, s.now.at
+	if n := len(kept); n > 0 && at.Sub(kept[n-1].at) < sampleEvery {
 		return
 	}
-	first := 0
-	for first < len(s.kept) && s.latestAt.Sub(s.kept[first].at) > sampleSpan {
-		first++
+	latest := sample{at: at, pending: map[admin.Target]int{}}
+	for _, q := range s.now.queues[:min(len(s.now.queues), maxSampled)] {
+		latest.pending[q.Target] = q.Pending
 	}
-	now := sample{at: s.latestAt, counts: map[admin.Target]counts{}}
-	for _, q := range s.latest[:min(len(s.latest), maxSampled)] {
-		now.counts[q.Target] = counts{pending: q.Pending, dead: q.Dead, done: q.Done}
-	}
-	s.kept = append(append(make([]sample, 0, len(s.kept)-first+1), s.kept[first:]...), now)
-}
-
-// rate is how fast a number changes a second, over the last minute, and whether that is known.
-func (c counted) rate(target admin.Target, now int, value func(counts) int) (float64, bool) {
-	for _, old := range c.kept {
-		elapsed := c.at.Sub(old.at)
-		if elapsed > rateSpan {
-			continue
-		}
-		was, sampled := old.counts[target]
-		if !sampled || elapsed < sampleEvery || max(now, value(was)) > admin.CountedUpTo {
-			return 0, false
-		}
-		return float64(now-value(was)) / elapsed.Seconds(), true
-	}
-	return 0, false
+	kept = slices.DeleteFunc(slices.Clone(kept), func(old sample) bool { return at.Sub(old.at) > sampleSpan })
+	s.now.kept = slices.Insert(kept, len(kept), latest)
 }

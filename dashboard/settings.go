@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -132,43 +131,42 @@ func (q *request) readSettings(fields []settingField, stored admin.Settings) (ad
 	return s, nil
 }
 
-// readNumber reads a number from 1 to most, the word for no limit, or nothing, which is 0. The
-// errors of the package admin have other words for these.
+// reads reads a value, the word for a negative one, or nothing, which is 0. The errors of package
+// admin have other words for these.
+func reads[N int | float64 | time.Duration](into *N, word string, read func(text string) (N, error)) func(text string) error {
+	return func(text string) (err error) {
+		switch text {
+		case "":
+			*into = 0
+		case word:
+			*into = -1
+		default:
+			*into, err = read(text)
+		}
+		return err
+	}
+}
+
+// readNumber reads a number from 1 to most, or the word for no limit.
 func readNumber(into *int, word string, most int) func(text string) error {
-	return func(text string) error {
-		if *into = 0; text == "" {
-			return nil
-		}
-		if word != "" && text == word {
-			*into = postbox.Unlimited
-			return nil
-		}
+	return reads(into, word, func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > most {
-			return fmt.Errorf("%.30q is no whole number from 1 to %d", text, most)
+			return 0, fmt.Errorf("%.30q is no whole number from 1 to %d", text, most)
 		}
-		*into = n
-		return nil
-	}
+		return n, nil
+	})
 }
 
 // readRate reads what rateText writes.
 func readRate(into *float64) func(text string) error {
-	return func(text string) error {
-		if *into = 0; text == "" {
-			return nil
-		}
-		if text == noneWord {
-			*into = postbox.Unlimited
-			return nil
-		}
+	return reads(into, noneWord, func(text string) (float64, error) {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(n >= spool.MinPerSecond && n <= spool.MaxPerSecond) { // NaN is not
-			return fmt.Errorf("%.30q is no number from %s to %d", text, rateText(spool.MinPerSecond), spool.MaxPerSecond)
+			return 0, fmt.Errorf("%.30q is no number from %s to %d", text, rateText(spool.MinPerSecond), spool.MaxPerSecond)
 		}
-		*into = n
-		return nil
-	}
+		return n, nil
+	})
 }
 
 const day = 24 * time.Hour
@@ -176,16 +174,9 @@ const day = 24 * time.Hour
 // maxDays is the longest time that a field takes.
 const maxDays = 36500
 
-// readSpan reads a time from least to most, the word for a negative one, or nothing, which is 0.
+// readSpan reads a time from least to most, or the word for a negative one.
 func readSpan(into *time.Duration, word string, least, most time.Duration) func(text string) error {
-	return func(text string) error {
-		if *into = 0; text == "" {
-			return nil
-		}
-		if word != "" && text == word {
-			*into = -1
-			return nil
-		}
+	return reads(into, word, func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if days, isDays := strings.CutSuffix(text, "d"); isDays {
 			var n int
@@ -193,11 +184,10 @@ func readSpan(into *time.Duration, word string, least, most time.Duration) func(
 			d = time.Duration(min(n, maxDays+1)) * day
 		}
 		if err != nil || d < least || d > most {
-			return fmt.Errorf("%.30q is not a time such as 90s, 12h or 30d, from %s to %s", text, keptText(least, ""), keptText(most, ""))
+			return 0, fmt.Errorf("%.30q is not a time such as 90s, 12h or 30d, from %s to %s", text, keptText(least, ""), keptText(most, ""))
 		}
-		*into = d
-		return nil
-	}
+		return d, nil
+	})
 }
 
 // numberText writes what readNumber reads.
@@ -205,7 +195,7 @@ func numberText(n int, word string) string {
 	switch n {
 	case 0:
 		return ""
-	case postbox.Unlimited:
+	case -1:
 		return word
 	default:
 		return strconv.Itoa(n)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
@@ -54,7 +53,7 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	require.Contains(t, stored.text(), "The settings are stored.")
 	require.Contains(t, stored.text(), "Handled messages are kept for 7 d 0 h")
 	want := admin.Settings{
-		PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, PerSecond: 0.5, MaxConcurrent: -1,
+		PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: -1, PerSecond: 0.5, MaxConcurrent: -1,
 		History: 7 * 24 * time.Hour, Retention: -1,
 	}
 	require.Equal(t, want, b.settings())

@@ -37,7 +37,7 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 		w.addQueue()
 	}
 	w.addOwn()
-	if err := h.waitsForTopic(ctx, w); err != nil {
+	if err := h.waitsForPauses(ctx, w); err != nil {
 		return err
 	}
 	heads, err := h.waitsForKey(ctx, w)
@@ -52,8 +52,8 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 
 // addQueue adds what holds up all messages of the outbox or queue.
 func (w *waiting) addQueue() {
-	if !w.queue.PausedSince.IsZero() {
-		w.add("An operator paused the "+w.Target.Kind+" at "+utc(w.queue.PausedSince)+" UTC.", "Resume it", w.Queue)
+	if !w.queue.Pause.Since.IsZero() {
+		w.add("An operator paused the "+w.Target.Kind+" at "+saidShort(w.queue.Pause.String())+".", "Resume it", w.Queue)
 	}
 	if w.queue.Processes == 0 {
 		w.add("No process handles the "+w.Target.Kind+".", "See it", w.Queue)
@@ -76,28 +76,26 @@ func (w *waiting) addOwn() {
 	}
 }
 
-// waitsForTopic finds a pause of its topic.
-func (h *Handler) waitsForTopic(ctx context.Context, w *waiting) error {
+// waitsForPauses finds pauses of its topic and of its key.
+func (h *Handler) waitsForPauses(ctx context.Context, w *waiting) error {
 	paused, err := h.admin.Paused(ctx, w.Target)
-	if i := slices.IndexFunc(paused, func(topic admin.Paused) bool { return topic.Topic == w.Topic }); i >= 0 {
-		w.add("An operator paused its topic at "+utc(paused[i].Since)+" UTC.", "See paused topics", toTarget(keysPage, w.Target))
+	for _, p := range paused {
+		switch {
+		case p.Topic != "" && p.Topic == w.Topic:
+			w.add("An operator paused its topic at "+saidShort(p.String())+".", "See paused topics", toTarget(keysPage, w.Target))
+		case p.Key != "" && p.Key == w.Key:
+			w.KeyPaused = true
+			w.add("An operator paused its key at "+saidShort(p.String())+".", "See paused keys", toTarget(keysPage, w.Target))
+		}
 	}
 	return err
 }
 
-// waitsForKey finds a pause of its key and earlier messages that failed. It returns the first
-// messages of the key, of each status, that are earlier than this one.
+// waitsForKey finds earlier messages of its key that failed. It returns the first messages of the
+// key, of each status, that are earlier than this one.
 func (h *Handler) waitsForKey(ctx context.Context, w *waiting) (heads []admin.Message, err error) {
 	if w.Key == "" {
 		return nil, nil
-	}
-	paused, err := h.admin.Paused(ctx, w.Target)
-	if err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(paused, func(key admin.Paused) bool { return key.Key == w.Key }); i >= 0 {
-		w.KeyPaused = true
-		w.add("An operator paused its key at "+utc(paused[i].Since)+" UTC.", "See paused keys", toTarget(keysPage, w.Target))
 	}
 	statuses := []admin.Status{admin.Retrying, admin.Parked}
 	if w.queue.LongCall != nil || len(w.queue.Outages) > 0 {

@@ -85,7 +85,7 @@ func TestDocs_name_tests_that_exist(t *testing.T) {
 		}
 		return err
 	}))
-	named, names := regexp.MustCompile("`(Test\\w+_\\w+)`"), 0
+	named, names := regexp.MustCompile("`(Test[A-Z]\\w+)`"), 0
 	for _, document := range pages(t) {
 		text, err := os.ReadFile(document) //nolint:gosec // found by this test
 		require.NoError(t, err)
@@ -95,6 +95,18 @@ func TestDocs_name_tests_that_exist(t *testing.T) {
 		}
 	}
 	require.Greater(t, names, 30, "what the safeguards are caught by is among them")
+}
+
+// The README says which Go the modules need that users import.
+func TestReadme_names_the_go_of_go_mod(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	module, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	require.NotNil(t, version)
+	require.Contains(t, string(readme), "It needs Go "+string(version[1])+" ")
 }
 
 // The README says which versions make test-versions runs.

@@ -47,8 +47,6 @@ var excusedNames = map[string]string{
 
 	"brokers/kafkabroker/v0.1.0": "a tag",
 
-	"By": "the unit of bytes in OpenTelemetry",
-
 	"postbox.message.wait": "an attribute of a span",
 	"postbox.handler.name": "an attribute of a span",
 	"postbox.source.topic": "an attribute of a span",

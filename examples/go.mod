@@ -6,6 +6,7 @@ replace (
 	github.com/postbox-go/watermill-postbox => ..
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+	github.com/postbox-go/watermill-postbox/metrics/minutes => ../metrics/minutes
 	github.com/postbox-go/watermill-postbox/metrics/prommetrics => ../metrics/prommetrics
 	github.com/postbox-go/watermill-postbox/tail/pgtail => ../tail/pgtail
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
@@ -20,11 +21,11 @@ require (
 	github.com/postbox-go/watermill-postbox v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
+	github.com/postbox-go/watermill-postbox/metrics/minutes v0.0.0
 	github.com/postbox-go/watermill-postbox/metrics/prommetrics v0.0.0
 	github.com/postbox-go/watermill-postbox/tail/pgtail v0.0.0
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
 	github.com/prometheus/client_golang v1.23.0
-	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
@@ -33,6 +34,8 @@ require (
 	golang.org/x/sync v0.22.0
 	modernc.org/sqlite v1.59.0
 )
+
+require github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
@@ -75,7 +78,9 @@ require (
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/postbox-go/watermill-postbox/admin v0.0.0
 	github.com/postbox-go/watermill-postbox/dashboard v0.0.0
+	github.com/postbox-go/watermill-postbox/postboxtest v0.0.0
 	github.com/postbox-go/watermill-postbox/sources v0.0.0
 	github.com/pressly/goose/v3 v3.27.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
@@ -102,3 +107,7 @@ require (
 replace github.com/postbox-go/watermill-postbox/dashboard => ../dashboard
 
 replace github.com/postbox-go/watermill-postbox/sources => ../sources
+
+replace github.com/postbox-go/watermill-postbox/postboxtest => ../postboxtest
+
+replace github.com/postbox-go/watermill-postbox/admin => ../admin

@@ -3,7 +3,6 @@ package forwarder
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -81,42 +79,15 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if standard, is := txscope.Standard(tx); is && standard != nil {
 		through = standard
 	} else if is || !mayBeTx(tx) {
-		return fmt.Errorf("publish to topic %.300q: %w: a %T is not a transaction, or it is nil (a value with a method BeginTx, Stats or Raw counts as a pool or a connection): "+
+		return fmt.Errorf("publish to topic %.300q: %w", topic, txscope.NoTxError(fmt.Sprintf("a %T is not a transaction, or it is nil (a value with a method BeginTx, Stats or Raw counts as a pool or a connection): "+
 			"give Bind or postbox.ContextWithTx the transaction that will commit the message, or its method through postbox.ExecFunc; "+
-			"to publish without a transaction, set AllowAutocommit and call the Publisher itself", topic, postbox.ErrNoTransaction, tx)
+			"to publish without a transaction, set AllowAutocommit and call the Publisher itself", tx)))
 	}
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
 	}
 	p.spool.Wake() // the commit is near: poll more often
 	return nil
-}
-
-// prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If
-// the transaction cannot be asked for the number of the outbox, it makes sure that the number is
-// known, and reads it again if a connection is free.
-func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
-	if tx, standard := db.(*sql.Tx); standard {
-		return p.place.Check(ctx, tx)
-	}
-	known := p.spool.ID() != 0
-	if _, asks := db.(spool.Querier); asks || !p.spool.Aged() || known && p.exhausted() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, registerPatience)
-	defer cancel()
-	find := p.spool.Open
-	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so no other connection can register the outbox
-		find = p.spool.FindCommitted
-	}
-	_, err := find(ctx, p.db)
-	if known {
-		return nil
-	}
-	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w: keep a connection of the publisher's *sql.DB free, and start the forwarder of the outbox first", spool.ErrUnknown, err)
-	}
-	return err
 }
 
 // mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a

@@ -53,7 +53,7 @@ type Config struct {
 	Limits postbox.Limits
 	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one
 	// each. Errors that it does not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
-	Classify postbox.Classifier
+	Classify func(error) postbox.ErrorClass
 	// DeadLetterRetention is how long dead letters and failures are kept. Negative keeps them for
 	// ever. Defaults to 30 days.
 	DeadLetterRetention time.Duration
@@ -83,10 +83,16 @@ func (c *Config) setDefaults() {
 	drain.SetDefaults(&c.Tuning)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.Retry = retries.WithDefaults(c.Retry, defaultMaxAttempts)
-	if c.Classify == nil {
-		c.Classify = postbox.ClassifyNetwork
-	} else {
-		c.Classify = postbox.Classifiers(c.Classify, postbox.ClassifyNetwork)
+	c.Classify = withNetwork(c.Classify)
+}
+
+// withNetwork asks [postbox.ClassifyNetwork] about errors that the user's function does not know.
+func withNetwork(classify func(error) postbox.ErrorClass) func(error) postbox.ErrorClass {
+	if classify == nil {
+		return postbox.ClassifyNetwork
+	}
+	return func(err error) postbox.ErrorClass {
+		return cmp.Or(classify(err), postbox.ClassifyNetwork(err))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,10 +33,10 @@ func TestInTx_a_context_that_ends_before_the_commit_is_the_same_error_on_each_da
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, postbox.ErrCommitUnknown)
 
-		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		err = postbox.InTx(ctx, database.DB, func(ctx context.Context, tx *sql.Tx) error {
-			insert(context.WithoutCancel(ctx), tx)
+		late := overdue{Context: t.Context(), over: make(chan struct{})}
+		err = postbox.InTx(late, database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			insert(ctx, tx)
+			close(late.over)
 			<-ctx.Done()
 			return nil
 		})
@@ -45,6 +44,24 @@ func TestInTx_a_context_that_ends_before_the_commit_is_the_same_error_on_each_da
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM business"), "it is rolled back")
 	})
+}
+
+// overdue is a context whose deadline comes when a test says so.
+type overdue struct {
+	context.Context //nolint:containedctx // it is one
+
+	over chan struct{}
+}
+
+func (o overdue) Done() <-chan struct{} { return o.over }
+
+func (o overdue) Err() error {
+	select {
+	case <-o.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // The server rolls back all of the transaction, and then commits each statement by itself.

@@ -2,7 +2,6 @@ package forwarder_test
 
 import (
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,8 +18,7 @@ import (
 
 // neverReturns are the ways in which a function of the user may end without returning.
 var neverReturns = map[string]func(){
-	"panics":             func() { panic("oh no") },
-	"ends its goroutine": runtime.Goexit,
+	"panics": func() { panic("oh no") },
 }
 
 // The second call is the probe of a paused topic. The topic must not wait for ever for what becomes

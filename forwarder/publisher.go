@@ -94,7 +94,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return p.publishInOther(ctx, topic, messages)
 	}
 	if err := scope.Begin(); err != nil {
-		return fmt.Errorf("publish to topic %.300q: %w: %w", topic, postbox.ErrNoTransaction, err)
+		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
 	defer scope.End()
 	tx, inTx := postbox.TxFromContext(ctx)
@@ -116,13 +116,14 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	case p.config.AllowAutocommit:
 		return p.autocommit(ctx, topic, messages)
 	case scope.Over():
-		return fmt.Errorf("publish to topic %.300q: %w any more, since the transaction that it carried is committed: the function of InTx, or the handler of the inbox, that had it may have returned, "+
-			"or this is a function of AfterCommit: publish before, or in another transaction of postbox.InTx", topic, postbox.ErrNoTransaction)
+		return fmt.Errorf("publish to topic %.300q: %w", topic, errOver)
 	default:
-		return fmt.Errorf("publish to topic %.300q: %w: set the message's context with postbox.ContextWithTx, use postbox.InTx, or set AllowAutocommit",
-			topic, postbox.ErrNoTransaction)
+		return fmt.Errorf("publish to topic %.300q: %w; or set AllowAutocommit", topic, postbox.ErrNoTransaction)
 	}
 }
+
+const errOver = txscope.NoTxError("the transaction that the context carried is committed: the function of InTx, or the handler of the inbox, that had it may have returned, " +
+	"or this is a function of AfterCommit: publish before, or in another transaction of postbox.InTx")
 
 var errDifferent = errors.New("the messages carry different transactions: publish them one by one; " +
 	"if they share one transaction of another library, call postbox.ExecFunc once for all of them")
@@ -282,4 +283,31 @@ func (p *Publisher) store(ctx context.Context, db spool.Executor, drafts []spool
 		drafts[i].Awaited = len(awaited(p.config.Receipts, drafts[i:i+1], nil)) > 0
 	}
 	return p.spool.AppendUnique(ctx, db, p.exec, drafts)
+}
+
+// prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If
+// the transaction cannot be asked for the number of the outbox, it makes sure that the number is
+// known, and reads it again if a connection is free.
+func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
+	if tx, standard := db.(*sql.Tx); standard {
+		return p.place.Check(ctx, tx)
+	}
+	known := p.spool.ID() != 0
+	if _, asks := db.(spool.Querier); asks || !p.spool.Aged() || known && p.exhausted() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, registerPatience)
+	defer cancel()
+	find := p.spool.Open
+	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so no other connection can register the outbox
+		find = p.spool.FindCommitted
+	}
+	_, err := find(ctx, p.db)
+	if known {
+		return nil
+	}
+	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w: keep a connection of the publisher's *sql.DB free, and start the forwarder of the outbox first", spool.ErrUnknown, err)
+	}
+	return err
 }

@@ -19,7 +19,7 @@ import (
 // relay is the handler of the outbox's spool: it publishes.
 type relay struct {
 	publisher message.Publisher
-	classify  postbox.Classifier
+	classify  func(error) postbox.ErrorClass
 	circuits  *circuit.Circuits
 	reload    func(ctx context.Context, m *spool.Message) (found bool, err error)
 	meter     *meter.Spool
@@ -28,9 +28,6 @@ type relay struct {
 
 // Excluded lists the topics that have an outage.
 func (r *relay) Excluded() []string { return r.circuits.Excluded() }
-
-// guard calls the publisher: [spool.Protect] or [spool.Recovered].
-type guard func(call func() error) error
 
 // Handle publishes a batch of one topic in one call. If that fails, some messages may have gone out
 // and others not: they are published again one by one, so that each gets an outcome of its own.
@@ -43,17 +40,17 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	case !allowed:
 		return postponed(outcomes)
 	case len(batch) == 1:
-		outcomes[0] = r.one(ctx, call, batch[0], spool.Recovered) // the worker does the rest
+		outcomes[0] = r.one(ctx, call, batch[0])
 		return outcomes
 	case call.Probe:
-		if outcomes[0] = r.one(ctx, call, batch[0], spool.Protect); outcomes[0].Verdict != spool.Done {
+		if outcomes[0] = r.one(ctx, call, batch[0]); outcomes[0].Verdict != spool.Done {
 			postponed(outcomes[1:])
 		} else {
 			copy(outcomes[1:], r.Handle(ctx, batch[1:]))
 		}
 		return outcomes
 	}
-	err := r.publish(ctx, topic, batch, spool.Protect)
+	err := r.publish(ctx, topic, batch)
 	switch {
 	case err == nil:
 		r.succeeded(topic, call, batch)
@@ -99,12 +96,12 @@ func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
 	case !found:
 		return spool.Outcome{Verdict: spool.Done}
 	}
-	return r.one(ctx, r.circuits.Again(), m, spool.Protect)
+	return r.one(ctx, r.circuits.Again(), m)
 }
 
 // one publishes one message.
-func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, guard guard) spool.Outcome {
-	err := r.publish(ctx, m.Topic, []*spool.Message{m}, guard)
+func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message) spool.Outcome {
+	err := r.publish(ctx, m.Topic, []*spool.Message{m})
 	switch {
 	case err == nil:
 		r.succeeded(m.Topic, call, []*spool.Message{m})
@@ -120,6 +117,7 @@ func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, gu
 		}
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	case postbox.MessageFault:
+		r.notTaken(m, failed.Err, true)
 		return failed
 	default:
 		return r.unknown(call, m, failed)
@@ -144,12 +142,23 @@ func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcom
 		r.logger.Error("Postbox has published nothing to a topic for a while, and goes on trying: each call failed, with an error that no classifier knows",
 			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts})
 	}
+	r.notTaken(m, failed.Err, blame.Counts)
 	if blame.Counts {
 		return failed
 	}
-	r.logger.Debug("Postbox counts no attempt: there is no sign yet that the broker works: "+failed.Err.Error(),
-		watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
 	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: blame.After}
+}
+
+// notTaken logs that the broker did not take a message, and whether that is an attempt. None is
+// counted as long as there is no sign that it works: then the log has enough from the circuit.
+func (r *relay) notTaken(m *spool.Message, err error, counts bool) {
+	log := r.logger.Debug
+	if counts {
+		log = r.logger.Info
+	}
+	log("Postbox could not publish a message: "+err.Error(), watermill.LogFields{
+		"topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts, "counted": counts,
+	})
 }
 
 // outage opens the circuit, and returns how long a message that was a probe waits. The log names
@@ -176,7 +185,7 @@ func postponed(outcomes []spool.Outcome) []spool.Outcome {
 
 // publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for
 // it. A panic is an error like any other.
-func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message, guard guard) error {
+func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -190,7 +199,7 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 		messages[i].SetContext(ctx)
 	}
 	started := r.meter.Now()
-	err := guard(func() error { return r.publisher.Publish(topic, messages...) })
+	err := spool.Recovered(func() error { return r.publisher.Publish(topic, messages...) })
 	r.meter.Called(topic, len(messages), r.meter.Now()-started, err == nil)
 	return err
 }

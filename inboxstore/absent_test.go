@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
@@ -25,7 +26,7 @@ func TestStore_without_tables_says_what_to_call(t *testing.T) {
 		key := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
 		for range 2 {
 			_, err = store.Once(t.Context(), key, func(context.Context) error { t.Error("it runs"); return nil })
-			require.ErrorIs(t, err, inboxstore.ErrNoTables)
+			require.ErrorIs(t, err, spool.ErrNoTables)
 			require.ErrorContains(t, err, "postbox_claims: the tables are missing or of another version, call postbox.Migrate first")
 			var failure *inboxstore.HandlerError
 			require.NotErrorAs(t, err, &failure, "no attempt counts")
@@ -34,15 +35,15 @@ func TestStore_without_tables_says_what_to_call(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		_, err = store.Once(postbox.ContextWithTx(t.Context(), tx), key, func(context.Context) error { t.Error("it runs"); return nil })
-		require.ErrorIs(t, err, inboxstore.ErrNoTables)
+		require.ErrorIs(t, err, spool.ErrNoTables)
 		require.NoError(t, tx.Rollback())
 
 		_, err = store.Defer(t.Context(), "fraud", key, message.NewMessage("1", nil))
-		require.ErrorIs(t, err, inboxstore.ErrNoTables)
+		require.ErrorIs(t, err, spool.ErrNoTables)
 		subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = subscriber.Close() })
-		require.ErrorIs(t, subscriber.SubscribeInitialize("fraud"), inboxstore.ErrNoTables)
+		require.ErrorIs(t, subscriber.SubscribeInitialize("fraud"), spool.ErrNoTables)
 	})
 }
 

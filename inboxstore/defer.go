@@ -22,21 +22,16 @@ import (
 // before, by any process. A message without a UUID is stored under the key's message id. Delays set
 // with Watermill's components/delay are applied, by the database's clock.
 //
-// Defer uses group commit. Deliveries that arrive while a commit of the same queue is running wait
-// for its end, and then share the next commit: the more deliveries arrive at a time, the less each
-// costs. A lone delivery is committed immediately. That is one statement on PostgreSQL, and a
-// transaction of two statements on other databases. When 28 or more deliveries are waiting, a
-// second commit runs concurrently with the first on another connection, except on SQLite. The
-// second commit takes no message whose key is in the first, so the messages of a key are stored in
-// the order in which they arrived.
+// Defer uses group commit. Deliveries that arrive while a commit of the same queue is running share
+// the next one: the more arrive at a time, the less each costs. A lone delivery is committed at
+// once. While 28 or more are waiting, a second commit runs beside the first, except on SQLite. It
+// takes no message whose key is in the first, so those of a key are stored as they arrived.
 //
-// An error concerns this message, or the database as a whole. A message that the database refuses
-// does not affect the messages that arrived with it. When ctx ends, Defer returns immediately.
-// Then, and after every other error, the message may still have been stored if its commit had
-// begun. Deliver it again: a message that was stored is then a duplicate. The same applies after a
-// crash. A message that no later delivery could store either is a [postbox.Permanent] error: it is
-// nil or too large, its key has no message id, its id or ordering key is too long, or its delay
-// cannot be read. After [Store.Close] the error is [postbox.ErrClosed].
+// An error concerns this message, or the database as a whole. When ctx ends, Defer returns
+// immediately. Then, and after every other error, the message may still have been stored: deliver
+// it again, as after a crash. What no later delivery could store either is a [postbox.Permanent]
+// error: a message that is nil or too large, a key without a message id, an id or ordering key that
+// is too long, or a delay that cannot be read. After [Store.Close] it is [postbox.ErrClosed].
 //
 // If ctx carries a transaction, the message is stored in a savepoint of that transaction, which its
 // owner commits. Such a message takes no part in a group commit. If the transaction belongs to
@@ -54,7 +49,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	defer func() { err = s.refused(err) }()
 	s.core.Clean()
 	if _, err := txscope.From(ctx).Live(); err != nil {
-		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)
+		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
 	claim := key.bytes()
 	tx, joins, err := s.carried(ctx)

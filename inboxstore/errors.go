@@ -4,11 +4,7 @@ import (
 	"errors"
 
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
-
-// ErrNoTables is returned if the tables are missing.
-var ErrNoTables = spool.ErrNoTables
 
 // ErrTransactionLost is in the error of an attempt that failed because the handler broke its
 // transaction. There are three cases. The connection was lost while the database was available, for

@@ -134,7 +134,7 @@ func causeOf(err error) dialect.Cause {
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	scope := txscope.From(ctx)
 	if err := scope.Begin(); err != nil {
-		return fmt.Errorf("%w: %w", postbox.ErrNoTransaction, err)
+		return err
 	}
 	defer scope.End()
 	tx, joins, err := s.carried(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 //
 // The context that fn gets carries the transaction. It stays alive for the close timeout after ctx
 // has been cancelled, but a deadline of ctx ends it. The commit does not depend on ctx. After a
-// conflict with another transaction fn runs again, up to five times. Then the error is no
+// conflict with another transaction fn runs again, five times in all. Then the error is no
 // [HandlerError], and no attempt should be counted. If the answer to the commit is lost, the claim
 // tells whether it was committed. A transaction that fn lost or ended is fn's failure,
 // [ErrTransactionLost], unless the database itself was unavailable.
@@ -73,11 +73,10 @@ func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx co
 		return false, errors.New("inbox: the function is nil")
 	}
 	s.core.Clean()
-	claim, handle := key.bytes(), fn
-	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
+	claim := key.bytes()
 	scope := txscope.From(ctx)
 	if err := scope.Begin(); err != nil {
-		return false, fmt.Errorf("inbox: %w: %w", postbox.ErrNoTransaction, err)
+		return false, fmt.Errorf("inbox: %w", err)
 	}
 	defer scope.End()
 	if scope.Holds(s.core.Statements.Claim, claim) {
@@ -164,7 +163,7 @@ func (s *Store) own(ctx context.Context, claim []byte, kept *keeping, fn func(ct
 // the first to meet a missing table.
 func (s *Store) claimError(err error) error {
 	if dialect.LacksTable(err) {
-		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.core.Statements.Names.Table("claims"), ErrNoTables, err)
+		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.core.Statements.Names.Table("claims"), spool.ErrNoTables, err)
 	}
 	return fmt.Errorf("inbox: claim message: %w", err)
 }

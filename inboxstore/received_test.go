@@ -3,7 +3,6 @@ package inboxstore_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,14 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
-
-// billing is where the messages of the consumer of key are kept.
-var billing = admin.Inbox(key.Consumer)
 
 func received(id, payload string) inboxstore.Received {
 	msg := message.NewMessage(id, []byte(payload))
@@ -27,24 +24,16 @@ func received(id, payload string) inboxstore.Received {
 	return inboxstore.Received{Message: msg, History: time.Hour}
 }
 
-func operatorOf(t *testing.T, database *testdb.Database) *admin.Admin {
+// kept returns how many messages of the consumer of key are in the history.
+func kept(t *testing.T, database *testdb.Database) int {
 	t.Helper()
-	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
-	require.NoError(t, err)
-	return operator
+	return database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?)", spool.InboxName(key.Consumer))
 }
 
-// kept returns the messages of the history, the latest first, with their content.
-func kept(t *testing.T, operator *admin.Admin) (messages []*admin.Message) {
+// turnHistory stores how long the history of the consumer of key is kept, as an operator does.
+func turnHistory(t *testing.T, database *testdb.Database, history time.Duration) {
 	t.Helper()
-	listed, _, err := operator.Messages(t.Context(), admin.Filter{Target: billing, Status: admin.Done})
-	require.NoError(t, err)
-	for _, m := range listed {
-		read, err := operator.Message(t.Context(), admin.Filter{Target: billing, ID: m.ID})
-		require.NoError(t, err)
-		messages = append(messages, read)
-	}
-	return messages
+	enginetest.StoreSettings(t, database, spool.InboxName(key.Consumer), spool.Settings{History: history})
 }
 
 func succeeds(context.Context) error { return nil }
@@ -57,48 +46,6 @@ func within(t *testing.T, database *testdb.Database, fn func(ctx context.Context
 	defer func() { _ = tx.Rollback() }()
 	fn(postbox.ContextWithTx(t.Context(), tx))
 	require.NoError(t, tx.Commit())
-}
-
-// In a transaction of its own, and in one of the user.
-func TestStore_G4_a_received_message_is_kept_with_the_effect(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		withEffects(t, database)
-		store, operator := inboxtest.StoreFor(t, database, database.DB, nil), operatorOf(t, database)
-		handle := func(ctx context.Context, id string, err error) (fresh bool, _ error) {
-			return store.OnceReceived(ctx, inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: id}, received(id, "payload of "+id), effect(t, err))
-		}
-		var failure *inboxstore.HandlerError
-		within(t, database, func(ctx context.Context) { // the first call, which finds no history
-			_, err := handle(ctx, "1", inboxtest.ErrHandler)
-			require.ErrorAs(t, err, &failure)
-			for _, want := range []bool{true, false} {
-				fresh, err := handle(ctx, "1", nil)
-				require.NoError(t, err)
-				require.Equal(t, want, fresh)
-			}
-		})
-		_, err := handle(t.Context(), "2", inboxtest.ErrHandler)
-		require.ErrorAs(t, err, &failure)
-		for _, want := range []bool{true, false} {
-			fresh, err := handle(t.Context(), "2", nil)
-			require.NoError(t, err)
-			require.Equal(t, want, fresh)
-		}
-		messages := kept(t, operator)
-		require.Len(t, messages, 2)
-		require.Equal(t, 2, effects(t, database))
-		m := messages[0]
-		require.Equal(t, []any{admin.Done, "orders", "2", "customer 1", 0}, []any{m.Status, m.Topic, m.MessageID, m.Key, m.Omitted})
-		require.Equal(t, "payload of 2", string(m.Payload))
-		require.Equal(t, received("", "").Message.Metadata, m.Metadata)
-		require.False(t, m.DoneAt.Before(m.CreatedAt))
-		require.Less(t, m.ID, int64(1)<<53, "programs that read JSON keep all its digits")
-
-		queues, err := operator.Queues(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []admin.QueueInfo{{Target: admin.Inbox("billing"), HasHistory: true, Done: 2}}, queues, "an inbox is neither an outbox nor a queue")
-	})
 }
 
 // The transaction of the user has the first message of a consumer, which registers its history, and
@@ -117,9 +64,8 @@ func TestStore_G4_a_rolled_back_transaction_keeps_nothing(t *testing.T) {
 		fresh, err = store.OnceReceived(t.Context(), key, received("1", "again"), succeeds)
 		require.NoError(t, err)
 		require.True(t, fresh)
-		messages := kept(t, operatorOf(t, database))
-		require.Len(t, messages, 1)
-		require.Equal(t, "again", string(messages[0].Payload))
+		require.Equal(t, 1, kept(t, database))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE payload = ?", []byte("again")))
 	})
 }
 
@@ -166,43 +112,7 @@ func TestStore_G4_a_handler_that_overlooks_an_error_keeps_nothing_on_PostgreSQL(
 	})
 	_, err := store.OnceReceived(t.Context(), key, received("1", ""), overlooks)
 	require.ErrorAs(t, err, &failure)
-	require.Empty(t, kept(t, operatorOf(t, database)))
-}
-
-// What a broker delivers may be anything. It must neither be refused nor grow the table without
-// bounds.
-func TestStore_keeps_hostile_messages_within_bounds(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		database.Migrate(t)
-		store, operator := inboxtest.StoreFor(t, database, database.DB, nil), operatorOf(t, database)
-		const most = 1000
-		large := strings.Repeat("x", most)
-		hostile := inboxstore.Received{
-			Message: &message.Message{Metadata: message.Metadata{postbox.MetadataOrderingKey: strings.Repeat("\x00\xff", 40_000)}}, History: time.Hour, MaxPayload: most,
-		}
-		for topic, r := range map[string]inboxstore.Received{
-			"large payload":                     {Message: message.NewMessage("", []byte(large)), History: time.Hour, MaxPayload: most},
-			"large metadata":                    {Message: &message.Message{Metadata: message.Metadata{"a": large}, Payload: []byte("b")}, History: time.Hour, MaxPayload: most},
-			strings.Repeat("\x00\xff é", 1_000): hostile,
-		} {
-			k := inboxstore.Key{Consumer: "billing", Topic: topic, MessageID: strings.Repeat("id\xff", 30_000)}
-			fresh, err := store.OnceReceived(t.Context(), k, r, succeeds)
-			require.NoError(t, err, "%.20q", topic)
-			require.True(t, fresh)
-		}
-		omitted := map[string]int{}
-		for _, m := range kept(t, operator) {
-			require.LessOrEqual(t, m.Size, most)
-			require.LessOrEqual(t, len(m.MessageID), 65_535)
-			omitted[m.Topic] = m.Omitted
-		}
-		require.Len(t, omitted, 3)
-		require.Equal(t, most, omitted["large payload"])
-		require.Equal(t, len(`b{"a":""}`)+most, omitted["large metadata"])
-		_, err := store.OnceReceived(t.Context(), inboxstore.Key{Consumer: strings.Repeat("\x00long name ", 100), MessageID: "1"}, received("1", ""), succeeds)
-		require.NoError(t, err, "any name of a consumer")
-	})
+	require.Zero(t, kept(t, database))
 }
 
 func TestStore_OnceReceived_refuses_what_it_cannot_keep(t *testing.T) {
@@ -237,19 +147,18 @@ func TestStore_keeps_nothing_while_an_operator_has_turned_the_history_off(t *tes
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
-		operator := operatorOf(t, database)
 		once := func(store *inboxstore.Store, id string) {
 			_, err := store.OnceReceived(t.Context(), inboxstore.Key{Consumer: "billing", MessageID: id}, received(id, ""), succeeds)
 			require.NoError(t, err)
 		}
 		once(inboxtest.StoreFor(t, database, database.DB, nil), "1")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_spools WHERE history = ?", time.Hour.Microseconds()))
-		require.NoError(t, storeSettings(t.Context(), operator, billing, admin.Settings{History: -1}))
+		turnHistory(t, database, -1)
 		once(inboxtest.StoreFor(t, database, database.DB, nil), "2")
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ?", []byte("2"))) // the cleanup deletes what was kept before, at any time
-		require.NoError(t, storeSettings(t.Context(), operator, billing, admin.Settings{}))
+		turnHistory(t, database, 0)
 		once(inboxtest.StoreFor(t, database, database.DB, nil), "3")
-		require.Equal(t, "3", kept(t, operator)[0].MessageID)
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ?", []byte("3")))
 	})
 }
 
@@ -259,7 +168,7 @@ func TestStore_knows_after_a_pause_whether_the_history_is_off(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
-		operator, store := operatorOf(t, database), inboxtest.StoreFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		database.DB.SetMaxOpenConns(1) // so that it cannot look in the background before the transaction has ended
 		once := func(ctx context.Context, id string) {
 			_, err := store.OnceReceived(ctx, inboxstore.Key{Consumer: "billing", MessageID: id}, received(id, ""), succeeds)
@@ -267,7 +176,7 @@ func TestStore_knows_after_a_pause_whether_the_history_is_off(t *testing.T) {
 		}
 		once(t.Context(), "first")
 		for id, history := range map[string]time.Duration{"off": -1, "on": 0, "off again": -1} {
-			require.NoError(t, storeSettings(t.Context(), operator, billing, admin.Settings{History: history}))
+			turnHistory(t, database, history)
 			store.AgeHistories(time.Minute)
 			within(t, database, func(ctx context.Context) { once(ctx, id) })
 			require.Equal(t, id == "on", database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ?", []byte(id)) == 1, id)
@@ -294,7 +203,7 @@ func TestStore_G10_keeps_received_messages_with_one_connection(t *testing.T) {
 			return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 		})
 		require.NoError(t, err)
-		require.Len(t, kept(t, operatorOf(t, database)), 3)
+		require.Equal(t, 3, kept(t, database))
 	})
 }
 
@@ -319,12 +228,3 @@ func TestStore_a_history_costs_one_statement(t *testing.T) {
 // lookups is the number of statements with which a store finds a history that is not registered,
 // and reads its settings, once for each consumer.
 const lookups = 4
-
-// storeSettings stores settings in place of those that are stored.
-func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
-	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
-		*stored = settings
-		return nil
-	})
-	return err
-}

@@ -62,9 +62,8 @@ func (c CausationConfig) validate() error {
 // [postbox.MetadataCausationPath].
 //
 // That applies to messages that the handler returns, and to those that it publishes through a
-// forwarder.Publisher with the context of the handled message, as Watermill's CQRS buses do when
-// given that context. Messages that it publishes in another way get none of it, unless the handler
-// uses [postbox.CausationFromContext] itself. Keys that already have a value are kept.
+// forwarder.Publisher with the context of the handled message, as Watermill's CQRS buses do. For
+// others there is [postbox.CausationFromContext]. Keys that already have a value are kept.
 //
 // A path at its limit means that modules answer each other in a circle: the handler does not run,
 // and the error is a [postbox.Permanent] error that prints the path. The error for a path that
@@ -72,8 +71,7 @@ func (c CausationConfig) validate() error {
 // around Causation to make a dead letter of the message: add the inbox first and Causation after
 // it. A message without a UUID cannot be named as a cause, and appears in the path alone.
 //
-// Causation keeps no state and costs no round trip. It is safe for concurrent use by any number of
-// handlers. Errors of the handler pass through it as they are.
+// Causation is safe for concurrent use. Errors of the handler pass through it as they are.
 func Causation(config CausationConfig) (message.HandlerMiddleware, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {

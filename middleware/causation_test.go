@@ -189,7 +189,7 @@ func TestCausation_limit_counts_hops_and_keeps_the_handler_from_running(t *testi
 func TestCausation_path_that_cannot_be_read_is_dead_at_once(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = -1 })
 	msg := message.NewMessage("1", nil)
 	msg.Metadata.Set(postbox.MetadataCausationPath, "orders > payments")
 	_, err := inbox.Process(t.Context(), msg, causationFor(t, middleware.CausationConfig{Module: "me"})(handler(succeed)))

@@ -22,7 +22,7 @@ type DeferConfig struct {
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
-	// WithoutID names a message that has no id: see [BrokerCoordinates] and [PayloadHash]. By
+	// WithoutID names a message that has no id: see kafkabroker.Coordinates and [PayloadHash]. By
 	// default each delivery of such a message becomes a dead letter, since any name can be wrong.
 	WithoutID func(msg *message.Message) (string, error)
 
@@ -38,7 +38,7 @@ type DeferConfig struct {
 	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver
 	// a nacked message at once. The pause grows with each failure in a row, of any message. The
 	// subscription waits meanwhile. In a transaction that Postbox did not begin there is no pause.
-	// Attempts are not counted, since the database is at fault. Defaults to 1 s to 10 s, random.
+	// Attempts are not counted, since the database is at fault. Defaults to up to 1 s, later 10 s.
 	Retry postbox.RetryProfile
 }
 

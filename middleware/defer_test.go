@@ -204,7 +204,7 @@ func TestDefer_G7_pauses_before_a_nack_and_longer_with_each_failure_in_a_row(t *
 	t.Parallel()
 	store := &recordingStore{}
 	h := deferWith(t, store, middleware.DeferConfig{
-		Retry: postbox.RetryProfile{Base: time.Millisecond, Multiplier: 1e6, Cap: time.Hour, Jitter: postbox.NoJitter},
+		Retry: postbox.RetryProfile{Base: time.Millisecond, Multiplier: 1e6, Cap: time.Hour, Jitter: -1},
 	})
 	msg := message.NewMessage("1", nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -246,7 +246,7 @@ func TestDefer_does_not_pause_in_a_transaction_of_the_user(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	msg.SetContext(postbox.ContextWithTx(t.Context(), tx))
 	_, err = deferWith(t, &recordingStore{fail: errHandler}, middleware.DeferConfig{
-		Retry: postbox.RetryProfile{Base: time.Hour, Jitter: postbox.NoJitter},
+		Retry: postbox.RetryProfile{Base: time.Hour, Jitter: -1},
 	})(msg)
 	require.ErrorIs(t, err, errHandler)
 }

@@ -3,8 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -12,7 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // emitter writes the messages that a handler returns, and the receipt of the message that it has
@@ -24,24 +22,20 @@ type emitter struct {
 }
 
 // handle runs the handler and writes the messages that it returns to the outbox, and then the
-// receipt, all in the transaction of ctx. A panic becomes an error with its stack, and every error
-// is safe to look at.
-func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc, confirmed receipt.Receipt) (err error) {
+// receipt, all in the transaction of ctx. A panic becomes an error with its stack.
+func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc, confirmed receipt.Receipt) error {
 	confirms := e.receiptTopic != "" && !receipt.Is(msg) // the handler may change the message
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+	return spool.Recovered(func() error {
+		produced, err := h(msg)
+		if err == nil && len(produced) > 0 {
+			err = e.emit(ctx, produced)
 		}
-	}()
-	produced, err := h(msg)
-	if err == nil && len(produced) > 0 {
-		err = e.emit(ctx, produced)
-	}
-	if err == nil && confirms {
-		confirmed.HandledAt = time.Now()
-		err = receipt.Publish(ctx, e.outbox, e.receiptTopic, confirmed)
-	}
-	return usererror.Checked(err)
+		if err == nil && confirms {
+			confirmed.HandledAt = time.Now()
+			err = receipt.Publish(ctx, e.outbox, e.receiptTopic, confirmed)
+		}
+		return err
+	})
 }
 
 // emit writes the messages that the handler has returned.

@@ -90,7 +90,7 @@ func TestInbox_pauses_longer_each_time_if_the_failure_cannot_be_recorded(t *test
 				"permanent": postbox.Permanent(errHandler), "last attempt": errHandler, "RetryAfter": postbox.RetryAfter(errHandler, 0),
 			} {
 				inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "billing", Topic: "orders", Retry: postbox.RetryProfile{
-					Attempts: 1, Base: time.Millisecond, Multiplier: 1e7, Cap: time.Hour, Jitter: postbox.NoJitter,
+					Attempts: 1, Base: time.Millisecond, Multiplier: 1e7, Cap: time.Hour, Jitter: -1,
 				}}, nil)
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func TestInbox_G3_MapError_makes_the_error_of_CQRS_for_a_malformed_event_permane
 	type placed struct{ ID string }
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
-			c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
+			c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}
 			c.MapError = func(_ *message.Message, err error) error {
 				if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 					return postbox.Permanent(err)

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,8 +16,7 @@ import (
 // the handler again in the same transaction, which then commits the writes of each attempt.
 // PoisonQueue and IgnoreErrors would commit the writes of the failed attempt. With Guard the
 // attempt fails with the handler's first error. The error is recorded, and the inbox or the queue
-// tries again in a new transaction. If the handler ends its goroutine (runtime.Goexit, as FailNow
-// of a test does), that is its error, and Guard nacks the message, since the router does not.
+// tries again in a new transaction.
 //
 // Add it last to the handler, or to the router after everything else. The package router does so by
 // itself. [Inbox] and [Process] need no Guard against middlewares outside of them. Without a
@@ -24,13 +24,11 @@ import (
 // Watermill documents. It is safe for concurrent use.
 func Guard(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
-		ctx := msg.Context() // the handler may set another one
-		report.From(ctx).Listen()
-		returned := false
-		defer unreturned(ctx, msg, &returned)
-		produced, err = h(msg)
-		returned = true
-		return produced, guarded(ctx, err)
+		err = guarded(msg.Context(), func() (err error) {
+			produced, err = h(msg)
+			return err
+		})
+		return produced, err
 	}
 }
 
@@ -39,15 +37,19 @@ func Guard(h message.HandlerFunc) message.HandlerFunc {
 // handler before any middleware sees it.
 func GuardCommands(params cqrs.CommandProcessorOnHandleParams) error {
 	ctx := params.Message.Context()
-	report.From(ctx).Listen()
-	returned := false
-	defer unreturned(ctx, params.Message, &returned)
-	err := params.Handler.Handle(ctx, params.Command)
-	returned = true
-	return guarded(ctx, err)
+	return guarded(ctx, func() error { return params.Handler.Handle(ctx, params.Command) })
 }
 
-func guarded(ctx context.Context, err error) error {
+// guarded runs a handler, and tells its transaction and its queue of an error or of a panic.
+func guarded(ctx context.Context, handle func() error) error {
+	report.From(ctx).Listen()
+	defer func() {
+		if reason := recover(); reason != nil {
+			report.Fail(ctx, fmt.Errorf("panic: %v", reason))
+			panic(reason)
+		}
+	}()
+	err := handle()
 	if err != nil {
 		report.Fail(ctx, err)
 	}

@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -10,9 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -40,14 +36,9 @@ func TestInbox_G4_keeps_messages_as_they_were_delivered(t *testing.T) {
 		}
 		effects, receipts, dead := counts(t, database)
 		require.Equal(t, [3]int{1, 1, 1}, [3]int{effects, receipts, dead})
-		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
-		require.NoError(t, err)
-		kept, _, err := operator.Messages(t.Context(), admin.Filter{Target: admin.Inbox("billing"), Status: admin.Done})
-		require.NoError(t, err)
-		require.Len(t, kept, 1)
-		read, err := operator.Message(t.Context(), admin.Filter{Target: admin.Inbox("billing"), ID: kept[0].ID})
-		require.NoError(t, err)
-		require.Equal(t, []string{"good", "orders", "delivered", "delivered"}, []string{read.MessageID, read.Topic, string(read.Payload), read.Metadata["about"]})
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_history"))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ? AND topic = 'orders' AND payload = ? AND metadata = ?",
+			[]byte("good"), []byte("delivered"), []byte(`{"about":"delivered"}`)))
 	})
 }
 
@@ -60,36 +51,4 @@ func TestNewInbox_refuses_a_history_that_cannot_be_kept(t *testing.T) {
 	require.ErrorContains(t, err, "HistoryPayload: -1 bytes is negative")
 	_, err = middleware.NewInbox(newAnyStore(), middleware.InboxConfig{HistoryPayload: 1}, nil)
 	require.ErrorContains(t, err, "HistoryPayload: set History too")
-}
-
-// The inbox stands outside a router, so it does not know from which topic a message came, and a
-// producer says so in the metadata. A queue, its receipts and operators would believe that.
-func TestReplay_a_producer_does_not_name_the_source_of_its_message(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeWith(t, database, nil)
-		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "billing", Topic: "orders", History: time.Hour}, nil)
-		require.NoError(t, err)
-		msg := message.NewMessage("a", []byte("x"))
-		msg.Metadata.Set(postbox.MetadataSourceTopic, "victim")
-		msg.Metadata.Set(spool.KafkaKey, "key of another")
-		msg.Metadata.Set("own", "yes")
-		_, err = inbox.Process(t.Context(), msg, func(*message.Message) ([]*message.Message, error) { return nil, nil })
-		require.NoError(t, err)
-		_, err = store.Defer(t.Context(), "work", inboxstore.Key{Consumer: "work", MessageID: "first"}, message.NewMessage("first", nil))
-		require.NoError(t, err)
-		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
-		require.NoError(t, err)
-		did, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.ReplayParams{To: admin.Queue("work")})
-		require.NoError(t, err)
-		require.Equal(t, 1, did.Done)
-		var encoded []byte
-		query := database.Bind("SELECT metadata FROM postbox_messages WHERE message_id = ?")
-		require.NoError(t, database.DB.QueryRowContext(t.Context(), query, []byte("a")).Scan(&encoded))
-		metadata := map[string]string{}
-		require.NoError(t, json.Unmarshal(encoded, &metadata))
-		require.NotContains(t, metadata, postbox.MetadataSourceTopic)
-		require.NotContains(t, metadata, spool.KafkaKey)
-		require.Equal(t, "yes", metadata["own"])
-	})
 }

@@ -8,35 +8,26 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // errNoMessageID is the error of a message without an id, unless the config says how to name it.
-var errNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash"))
+var errNoMessageID = postbox.Permanent(errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to kafkabroker.Coordinates or middleware.PayloadHash"))
 
 // nameWithoutID returns what withoutID says of a message without an id. It is an error to say
 // nothing.
-func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (string, error) {
+func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (name string, err error) {
 	if withoutID == nil {
 		return "", errNoMessageID
 	}
-	name, err := withoutID(msg)
+	err = spool.Recovered(func() (err error) {
+		name, err = withoutID(msg)
+		return err
+	})
 	if err == nil && name == "" {
 		err = errNoMessageID
 	}
-	return name, usererror.Checked(err)
-}
-
-// BrokerCoordinates identifies the message by its place in the broker, for example topic,
-// partition, offset and time in Kafka as kafkabroker.Coordinates returns them. If a producer sends
-// a message twice, these are two messages.
-func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) func(msg *message.Message) (string, error) {
-	return func(msg *message.Message) (string, error) {
-		if name, ok := coordinates(msg); ok && name != "" {
-			return name, nil
-		}
-		return "", errNoMessageID
-	}
+	return name, err
 }
 
 // PayloadHash identifies the message by the SHA-256 of its payload. Two messages with equal

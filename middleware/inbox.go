@@ -66,15 +66,12 @@ var errNoHistory = errors.New("History: the store keeps no messages: use a store
 //
 // A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and
 // PoisonQueue do, acks the message, which then has no effect and no dead letter. The inbox cannot
-// see that, so nothing is logged. After a crash before the commit, the broker delivers the message
-// again. After a crash between the commit and the ack, the next delivery is a duplicate, which is
-// acked without running the handler.
+// see that, so nothing is logged. After a crash the broker delivers the message again: a duplicate
+// is acked without running the handler.
 //
 // An inbox within another one that names the message alike is part of the outer one, which alone
-// counts failures.
-//
-// An inbox costs one INSERT in the handler's transaction, and a second one if it keeps a history.
-// It is safe for concurrent use by any number of handlers.
+// counts failures. An inbox costs one INSERT in the handler's transaction, and a second one if it
+// keeps a history. It is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store     InboxStore
 	history   HistoryStore // nil if messages are not kept
@@ -126,9 +123,7 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // too, or no attempt is counted.
 //
 // The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After
-// an error, and in the dead letters, the message is as it was delivered. If the handler ends its
-// goroutine, Process does not return: it records the failure and nacks the message, or acks it if
-// it is now a dead letter.
+// an error, and in the dead letters, the message is as it was delivered.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, carried, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {
@@ -149,20 +144,10 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string,
 	before, came := msg.Context(), deliveredAs(msg, carried)
 	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
-	running := false
-	defer func() {
-		if running {
-			came.restore(msg)
-			i.exited(ctx, key, came, msg)
-		}
-	}()
 	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
 		came.give(msg) // again after a conflict
-		msg.SetContext(inside(ctx, msg))
-		running = true
-		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
-		running = false
-		return err
+		msg.SetContext(inside(ctx))
+		return emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 	})
 	if err == nil {
 		return fresh, 0, nil
@@ -225,7 +210,7 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 	if i.config.MapError != nil {
 		msg := came.stored()
 		msg.SetContext(ctx)
-		if cause = spool.Protect(func() error { return i.config.MapError(msg, cause) }); cause == nil {
+		if cause = spool.Recovered(func() error { return i.config.MapError(msg, cause) }); cause == nil {
 			// As [inboxstore.Store.RecordFailure] does: the time of the delivery may be over.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doneTimeout)
 			defer cancel()
@@ -239,16 +224,24 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 		return 0, errors.Join(cause, err)
 	}
 	if !retries.Exhausted(i.config.Retry, attempts) && !verdict.IsPermanent(cause) {
+		i.logger.Info("Postbox nacks a message after a pause, since its handler failed: "+cause.Error(), fields(key, came.stored()).Add(watermill.LogFields{
+			"attempt": attempts, "attempts": i.config.Retry.Attempts,
+		}))
 		return attempts, cause
 	}
 	return 0, bury(ctx, i.store, key, came.stored(), attempts, cause)
 }
 
+type insideKey struct{}
+
+// inside returns the context of a message that an inbox handles.
+func inside(ctx context.Context) context.Context { return context.WithValue(ctx, insideKey{}, true) }
+
 // tellOfOwner logs once that failures count only if the owner of the transaction commits them. The
 // subscriber of watermill-sql does, and an outer inbox or a queue counts failures itself.
 func (i *Inbox) tellOfOwner(ctx context.Context, key inboxstore.Key, msg *message.Message) {
 	_, joined := postbox.TxFromContext(ctx)
-	if !joined || insideOf(ctx) != nil || report.From(ctx) != nil || message.SubscriberNameFromCtx(ctx) == watermillSQL {
+	if !joined || ctx.Value(insideKey{}) != nil || report.From(ctx) != nil || message.SubscriberNameFromCtx(ctx) == watermillSQL {
 		return
 	}
 	i.uncounted.Do(func() {

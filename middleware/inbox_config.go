@@ -27,7 +27,7 @@ type InboxConfig struct {
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
-	// WithoutID names a message that has no id: see [BrokerCoordinates] and [PayloadHash]. By
+	// WithoutID names a message that has no id: see kafkabroker.Coordinates and [PayloadHash]. By
 	// default each delivery of such a message becomes a dead letter, since any name can be wrong.
 	WithoutID func(msg *message.Message) (string, error)
 

@@ -121,7 +121,7 @@ func TestInbox_dead_letter_after_the_limit(t *testing.T) {
 func TestInbox_permanent_error_is_dead_at_once(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = -1 })
 	_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), handler(func() error { return postbox.Permanent(errHandler) }))
 	require.NoError(t, err)
 	_, _, dead := counts(t, database)
@@ -179,7 +179,7 @@ func TestInbox_restores_the_context_of_the_message(t *testing.T) {
 
 func TestInbox_F3_message_without_id(t *testing.T) {
 	t.Parallel()
-	coordinates := func(msg *message.Message) (string, bool) { return msg.Metadata.Get("offset"), true }
+	coordinates := func(msg *message.Message) (string, error) { return msg.Metadata.Get("offset"), nil }
 	for name, test := range map[string]struct {
 		policy  func(*message.Message) (string, error)
 		effects int
@@ -187,7 +187,7 @@ func TestInbox_F3_message_without_id(t *testing.T) {
 	}{
 		"refused by default": {nil, 0, 4},
 		"no name at all":     {func(*message.Message) (string, error) { return "", nil }, 0, 4},
-		"broker coordinates": {middleware.BrokerCoordinates(coordinates), 3, 0},
+		"broker coordinates": {coordinates, 3, 0},
 		"hash of payload":    {middleware.PayloadHash, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestInbox_bad_wiring_says_what_to_do(t *testing.T) {
 	_, err = middleware.NewInbox(nil, middleware.InboxConfig{}, nil)
 	require.Error(t, err)
 	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Retry: postbox.RetryProfile{Attempts: -5, Base: -1}}, nil)
-	require.ErrorContains(t, err, "postbox.Unlimited")
+	require.ErrorContains(t, err, "-1 to never give up")
 	require.ErrorContains(t, err, "Base and Cap")
 }
 
@@ -251,7 +251,7 @@ func TestInbox_returned_messages_without_an_outbox_are_an_error(t *testing.T) {
 func TestInbox_pause_before_a_nack_ends_with_the_delivery(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = -1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	var paused atomic.Bool
 	done := make(chan error, 1)
@@ -275,7 +275,7 @@ func TestInbox_pauses_while_the_database_is_away(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
-		c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
+		c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}
 	})
 	require.NoError(t, database.DB.Close())
 	ctx, cancel := context.WithCancel(t.Context())

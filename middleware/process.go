@@ -10,13 +10,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
-	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
 // Process is the middleware of a handler whose messages a queue.Subscriber delivers. It tells the
-// queue the error that the handler returned, a panic with its stack, or that the handler ended its
-// goroutine (runtime.Goexit). A Nack cannot carry that. For a handler that returns messages use
-// [ProcessWith].
+// queue the error that the handler returned, or a panic with its stack, which a Nack cannot carry.
+// For a handler that returns messages use [ProcessWith].
 //
 // In a transactional queue, an error that Process has told the queue is the message's failure. That
 // holds even if a middleware outside of it, such as Watermill's Retry or PoisonQueue, then acks the
@@ -67,15 +65,12 @@ func ProcessWith(config ProcessConfig) (message.HandlerMiddleware, error) {
 func process(to emitter, consumer string, h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
-		report.From(ctx).Listen()
-		returned := false
-		defer unreturned(ctx, msg, &returned)
-		err := to.handle(ctx, msg, h, receipt.Receipt{
-			Consumer:  cmp.Or(consumer, message.HandlerNameFromCtx(ctx)),
-			Topic:     cmp.Or(msg.Metadata.Get(postbox.MetadataSourceTopic), message.SubscribeTopicFromCtx(ctx)),
-			MessageID: msg.UUID,
+		return nil, guarded(ctx, func() error {
+			return to.handle(ctx, msg, h, receipt.Receipt{
+				Consumer:  cmp.Or(consumer, message.HandlerNameFromCtx(ctx)),
+				Topic:     cmp.Or(msg.Metadata.Get(postbox.MetadataSourceTopic), message.SubscribeTopicFromCtx(ctx)),
+				MessageID: msg.UUID,
+			})
 		})
-		returned = true
-		return nil, guarded(ctx, err)
 	}
 }

@@ -52,12 +52,19 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return rows, c.noted(err)
 }
 
-var errOpen = errors.New("conn busy: rows, or results of a batch, of this transaction are open: close them before the next statement, and before the function or the handler returns")
+// openError says by OfHandler that a handler is at fault.
+type openError struct{}
+
+func (openError) Error() string {
+	return "rows, or results of a batch, of this transaction are open: close them before the next statement, and before the function or the handler returns"
+}
+
+func (e openError) OfHandler() error { return e }
 
 // idle returns an error that says more than that of pgx, which would come next.
 func (c *conn) idle() error {
 	if c.Conn.Conn().PgConn().IsBusy() {
-		return errOpen
+		return openError{}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func InTxWith(ctx context.Context, pool *pgxpool.Pool, options *sql.TxOptions, f
 // is none, or if it did not begin on the *sql.DB of [Database]: look at the second result, and
 // return postbox.ErrNoTransaction.
 //
-// Who has begun the transaction ends it: Commit and Rollback return [ErrNotYours], so a deferred
+// Who has begun the transaction ends it: Commit and Rollback return an error, so a deferred
 // Rollback does no harm. Begin sets a savepoint, which its owner releases or goes back to.
 //
 // Like any pgx.Tx it is used by one goroutine at a time, and Rows and BatchResults must be closed

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNotYours is returned by Commit and Rollback of a transaction that Postbox has begun.
-var ErrNotYours = errors.New("the transaction is ended by what has begun it, InTx, an inbox or a queue: to commit, return nil from its function or handler; to roll back, return an error; for a part of it, use Begin")
+// errNotYours is returned by Commit and Rollback of a transaction that Postbox has begun.
+var errNotYours = errors.New("the transaction is ended by what has begun it, InTx, an inbox or a queue: to commit, return nil from its function or handler; to roll back, return an error; for a part of it, use Begin")
 
 var errBusy = errors.New("conn busy: the transaction is in use by another goroutine, or by the call of pgx that this one is part of")
 
@@ -72,11 +72,11 @@ func (t *tx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return savepoint{&tx{standard: t.standard, inner: inner, busy: t.busy}}, nil
 }
 
-// Commit returns ErrNotYours.
-func (t *tx) Commit(context.Context) error { return ErrNotYours }
+// Commit returns an error.
+func (t *tx) Commit(context.Context) error { return errNotYours }
 
-// Rollback returns ErrNotYours.
-func (t *tx) Rollback(context.Context) error { return ErrNotYours }
+// Rollback returns an error.
+func (t *tx) Rollback(context.Context) error { return errNotYours }
 
 // savepoint is a part of a transaction, which ends it.
 type savepoint struct{ *tx }

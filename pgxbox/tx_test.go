@@ -35,8 +35,8 @@ func TestTx_is_ended_by_its_owner_alone(t *testing.T) {
 		s.in(func(ctx context.Context, tx pgx.Tx) {
 			defer func() { _ = tx.Rollback(ctx) }() // as code for pgx has it
 			require.NoError(t, s.write(ctx, tx, "kept"))
-			require.ErrorIs(t, tx.Commit(ctx), pgxbox.ErrNotYours)
-			require.ErrorIs(t, tx.Rollback(ctx), pgxbox.ErrNotYours)
+			require.ErrorContains(t, tx.Commit(ctx), "is ended by what has begun it")
+			require.ErrorContains(t, tx.Rollback(ctx), "is ended by what has begun it")
 		})
 		s.wrote("kept")
 	})

@@ -19,7 +19,7 @@ import (
 func Example() {
 	testOrders := func(t *testing.T) {
 		database := openTestDatabase(t)
-		kit := postboxtest.New(t, database, postboxtest.Config{})
+		kit := postboxtest.New(t, database)
 
 		placeOrder(t.Context(), database.DB)
 		if events := kit.Published("orders"); len(events) != 1 {

@@ -26,18 +26,14 @@ const (
 	glance = 2 * time.Millisecond
 )
 
-// Config says which outbox and queues the kit drains. The zero value has all defaults.
-type Config struct {
-	// Outbox is the name of the outbox. Defaults to "outbox".
-	Outbox string
-}
-
 // Kit has the helpers for one test and its database. No service may drain an outbox or a queue
 // beside Published or Drain. A Kit is safe for concurrent use.
 type Kit struct {
+	// Outbox is the name of the outbox that Published drains. New sets it to "outbox".
+	Outbox string
+
 	tb         testing.TB
 	db         postbox.Database
-	config     Config
 	statements *dialect.Statements
 	store      *inboxstore.Store
 
@@ -46,11 +42,8 @@ type Kit struct {
 }
 
 // New returns a kit on the test's database. [postbox.Migrate] must have created its tables.
-func New(tb testing.TB, db postbox.Database, config Config) *Kit {
+func New(tb testing.TB, db postbox.Database) *Kit {
 	tb.Helper()
-	if config.Outbox == "" {
-		config.Outbox = spool.DefaultOutbox
-	}
 	statements, err := spool.StatementsIn(db)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
@@ -60,7 +53,7 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 		tb.Fatalf("postboxtest: %s", err)
 	}
 	tb.Cleanup(func() { _ = store.Close() })
-	return &Kit{tb: tb, db: db, config: config, statements: statements, store: store, published: map[string][]*message.Message{}}
+	return &Kit{Outbox: spool.DefaultOutbox, tb: tb, db: db, statements: statements, store: store, published: map[string][]*message.Message{}}
 }
 
 // Published drains the outbox and returns the messages that have been published to the topic since
@@ -68,13 +61,13 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 func (k *Kit) Published(topic string) []*message.Message {
 	k.tb.Helper()
 	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
-		Outbox: k.config.Outbox, Concurrency: 1,
+		Outbox: k.Outbox, Concurrency: 1,
 		DeadLetterRetention: -1,
 	}, nil)
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
-	k.drain(k.config.Outbox, false, f.Run)
+	k.drain(k.Outbox, false, f.Run)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]*message.Message(nil), k.published[topic]...)
@@ -130,7 +123,7 @@ func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishH
 		}
 		return nil
 	})
-	_ = subscriber.Close() // it returns an error only when it is called twice
+	_ = subscriber.Close() // it never returns an error
 	return ran
 }
 
@@ -151,27 +144,38 @@ func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
 	err := spool.InTx(ctx, k.db.DB, k.statements, func(tx *sql.Tx) error {
-		for _, query := range []dialect.Query{k.statements.AdvanceFailures(d.Microseconds()), k.statements.Advance(d.Microseconds())} {
-			if err := spool.Run(ctx, tx, query); err != nil {
+		for _, text := range advance {
+			if err := spool.Run(ctx, tx, k.statements.Named(text).With(map[string]any{"by": d.Microseconds()})); err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, k.statements.ChangeSpools)
-		return err
+		return nil
 	})
 	if err != nil {
 		k.tb.Fatalf("postboxtest: advance: %s", err)
 	}
 }
 
+// advance has the statements for that. The failures of a message contain its time, and the due time
+// of every message comes nearer. A parked message stays parked. Drainers must read again, because
+// the creation time is part of a message's identity.
+var advance = []string{`
+UPDATE {failures} SET subject = (
+	SELECT {subject of m}
+	FROM (SELECT m.id, m.created_at - :by AS created_at, {subject of m} AS subject FROM {messages} m) m
+	WHERE m.subject = {failures}.subject)
+WHERE subject IN (SELECT {subject of m} FROM {messages} m WHERE m.available_at < 4611686018427387904)`, `
+UPDATE {messages} SET available_at = available_at - :by, created_at = created_at - :by WHERE available_at < 4611686018427387904`, `
+UPDATE {spools} SET version = version + 1`}
+
 // DeadLetters returns the complete dead letters that no operator has resolved, at most 1000.
 func (k *Kit) DeadLetters() []admin.DeadLetter {
 	k.tb.Helper()
-	operator, err := admin.New(k.db, admin.Config{Outbox: k.config.Outbox}, nil)
+	operator, err := admin.New(k.db, admin.Config{Outbox: k.Outbox}, nil)
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
-	letters, _, err := operator.DeadLetters(context.Background(), admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := operator.DeadLetters(context.Background(), admin.Filter{Limit: 1000})
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}

@@ -24,7 +24,7 @@ import (
 
 func kitFor(t *testing.T, database *testdb.Database) *postboxtest.Kit {
 	t.Helper()
-	return postboxtest.New(t, database.On(database.Migrate(t).DB), postboxtest.Config{})
+	return postboxtest.New(t, database.On(database.Migrate(t).DB))
 }
 
 func ids(messages []*message.Message) []string {
@@ -120,7 +120,7 @@ func TestKit_single_mode_passes_waiting_messages(t *testing.T) {
 		require.NoError(t, err)
 	}
 	config := queue.Config{
-		Unordered: true, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter},
+		Unordered: true, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1},
 	}
 	require.Equal(t, 3, kit.Drain("fraud", config, func(msg *message.Message) error {
 		if msg.UUID == "0" {

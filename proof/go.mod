@@ -80,6 +80,7 @@ require (
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/postbox-go/watermill-postbox/admin v0.0.0
 	github.com/postbox-go/watermill-postbox/dashboard v0.0.0 // indirect
 	github.com/postbox-go/watermill-postbox/receipts v0.0.0
 	github.com/postbox-go/watermill-postbox/sources v0.0.0
@@ -116,3 +117,5 @@ replace github.com/postbox-go/watermill-postbox/dashboard => ../dashboard
 replace github.com/postbox-go/watermill-postbox/sources => ../sources
 
 replace github.com/postbox-go/watermill-postbox/receipts => ../receipts
+
+replace github.com/postbox-go/watermill-postbox/admin => ../admin

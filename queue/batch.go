@@ -137,7 +137,7 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message, last bool) (mes
 		for i, stored := range part {
 			messages[i] = b.queue.message(ctx, stored)
 		}
-		return spool.Protect(func() error { return b.handler(ctx, messages) })
+		return spool.Recovered(func() error { return b.handler(ctx, messages) })
 	}
 	if b.config.Worker.Transactional {
 		err = b.queue.transact(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })

@@ -148,7 +148,7 @@ func TestBatch_head_policies_are_those_of_the_queue(t *testing.T) {
 		b := newQueueBench(t, database)
 		b.Put("bad/1", "bad/2", "good/1", "bad/3", "good/2")
 		b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
-			c.Worker.Head, c.Worker.Lease = queue.ParkHead, time.Second
+			c.Worker.Park, c.Worker.Lease = true, time.Second
 		}), func(_ context.Context, messages []*message.Message) error {
 			if inboxtest.OneOf(messages, []string{"bad/1"}) {
 				return postbox.Permanent(inboxtest.ErrHandler)

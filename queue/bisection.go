@@ -13,7 +13,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // BatchError is the error of a [BatchHandler] that knows which messages failed; all others are
@@ -35,7 +34,7 @@ func (e *BatchError) Fail(msg *message.Message, err error) {
 	if _, known := e.failed[msg]; !known {
 		e.order = append(e.order, msg)
 	}
-	e.failed[msg] = usererror.Checked(err)
+	e.failed[msg] = spool.Recovered(func() error { return err })
 }
 
 // OrNil returns the error, or nil if no message failed.
@@ -100,10 +99,6 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int, last
 		b.done(call, part)
 		return
 	}
-	if rest, others := b.setAside(queue, part, err); others {
-		b.handle(ctx, rest, last)
-		return
-	}
 	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
 		b.set(part, outcome)
 		return
@@ -118,6 +113,12 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int, last
 		return
 	}
 	queue.undecided(call, err)
+	if errors.Is(err, spool.ErrRowLocked) { // each part with that row would wait for it
+		for at := range part {
+			b.handle(ctx, part[at:at+1], last && at == len(part)-1)
+		}
+		return
+	}
 	middle := len(part) / 2
 	b.handle(ctx, part[:middle], false)
 	b.handle(ctx, part[middle:], last)

@@ -24,24 +24,6 @@ const (
 	defaultMaxAttempts = 15
 )
 
-// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has
-// attempts left, its key always waits; other keys continue.
-type HeadPolicy int
-
-const (
-	// SkipHead moves the message to the dead letters after its last attempt. Then its key
-	// continues.
-	SkipHead HeadPolicy = iota
-	// BlockOnHead retries the message for ever, with the pauses of the retry profile. Its key waits
-	// until the message succeeds. Only a [postbox.Permanent] error moves the message to the dead
-	// letters.
-	BlockOnHead
-	// ParkHead leaves the message in the queue after its last attempt or a permanent error. Its key
-	// waits until an operator decides: admin.Resume gives the message all its attempts again, and
-	// admin.Bury makes it a dead letter.
-	ParkHead
-)
-
 // Failure is what [Config.MapError] and [Config.OnDead] get of a message that failed.
 type Failure struct {
 	Queue   string
@@ -70,8 +52,11 @@ type Config struct {
 	// ordering key are handled one at a time, oldest first, across all processes. Different keys
 	// run concurrently, and so do messages without a key.
 	Unordered bool
-	// Head is what happens to a key whose oldest message keeps failing. Defaults to [SkipHead].
-	Head HeadPolicy
+	// Park leaves a message in the queue after its last attempt or a permanent error. Its key waits
+	// until an operator decides: admin.Resume gives the message all its attempts again, and
+	// admin.Bury makes it a dead letter. By default the message is a dead letter, and its key
+	// continues.
+	Park bool
 
 	// Concurrency is the maximum number of handlers that run at a time in this process, at most
 	// 10,000. Defaults to 16, for batches to 1.
@@ -93,7 +78,9 @@ type Config struct {
 	MicroBatch int
 
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15
-	// attempts with full jitter: the last one comes after four and a half minutes on average.
+	// attempts with full jitter: the last one comes after four and a half minutes on average. Until
+	// the last one the key of the message waits, and other keys continue. With -1 attempts only a
+	// [postbox.Permanent] error, or 15 crashes of its process, ends a message.
 	Retry postbox.RetryProfile
 	// Limits bound how fast all processes together handle the messages of a queue. For each key by
 	// itself there is middleware.LimitEachKey. A message that has to wait costs no attempt. A limit
@@ -112,12 +99,13 @@ type Config struct {
 	// Postbox asks on another connection whether the database is available. Nothing is added: use
 	// [postbox.ClassifyNetwork] too, but only if all calls of the handler go to the same service,
 	// or one bad address would stop all messages.
-	Classify postbox.Classifier
+	Classify func(error) postbox.ErrorClass
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it
 	// for alarms: a crash may lose the call. Close waits for the call up to the store's close
 	// timeout, then ends its context. After two more seconds Close returns without it.
 	OnDead func(ctx context.Context, failure Failure)
-	// Poison, if set, says where each dead letter is published, too. Defaults to nowhere.
+	// Poison, if set, says where each dead letter is published, too, except one that an operator
+	// buries. Defaults to nowhere.
 	Poison Poison
 
 	// History is how long messages that are done are kept, for inspection and for audits. Defaults
@@ -145,9 +133,6 @@ func (c *Config) setDefaults() {
 // validate returns all problems of the configuration, for a database of that kind.
 func (c Config) validate(kind dialect.Kind) error {
 	problems := []error{drain.Valid(c.Tuning, c.Concurrency, c.Retry, kind), drain.Positive("MicroBatch", c.MicroBatch), spool.ValidLimits(c.Limits)}
-	if c.Head < SkipHead || c.Head > ParkHead {
-		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
-	}
 	if len(c.Limits.Topics) > 0 {
 		problems = append(problems, errors.New("Limits: Topics is for an outbox: set Total, since a queue has one topic"))
 	}
@@ -173,7 +158,10 @@ func (c Config) validate(kind dialect.Kind) error {
 func (c Config) drainer(core *inbox.Core) drain.Config {
 	engine := drain.Tuned(c.Tuning, c.Concurrency, c.Retry)
 	engine.BatchSize = c.MicroBatch
-	engine.Head, engine.Unordered, engine.History, engine.Limits = drain.HeadPolicy(c.Head), c.Unordered, c.History, c.Limits
+	engine.Unordered, engine.History, engine.Limits = c.Unordered, c.History, c.Limits
+	if c.Park {
+		engine.Head = drain.HeadPark
+	}
 	engine.Close, engine.Local, engine.Unprepared = core.CloseTimeout, true, core.Prepared == nil
 	return engine
 }

@@ -30,7 +30,6 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"PageSize: -1":                                           {Tuning: postbox.Tuning{PageSize: -1}},
 		"MaxBytesInFlight: -1":                                   {Tuning: postbox.Tuning{MaxBytesInFlight: -1}},
 		"Concurrency: 1000000 is more than 10000":                {Concurrency: 1_000_000},
-		"Head: 9 is not one of":                                  {Head: 9},
 		"MicroBatch: -1":                                         {MicroBatch: -1},
 		"MicroBatch: 9 is more than PageSize, 5":                 {MicroBatch: 9, Tuning: postbox.Tuning{PageSize: 5}},
 		"PollMin and PollMax: 2s is more than 1s":                {Tuning: postbox.Tuning{PollMin: 2 * time.Second, PollMax: time.Second}},

@@ -27,7 +27,7 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 		msg.Metadata.Set(middleware.PoisonedTopicKey, q.name)
 		msg.Metadata.Set(middleware.PoisonedHandlerKey, q.name)
 		msg.Metadata.Set(middleware.PoisonedSubscriberKey, "queue.Subscriber")
-		err := spool.Protect(func() error { return q.config.Poison.Outbox.Publish(q.config.Poison.Topic, msg) })
+		err := spool.Recovered(func() error { return q.config.Poison.Outbox.Publish(q.config.Poison.Topic, msg) })
 		switch {
 		case verdict.IsPermanent(err):
 			q.logger.Error("Poison.Outbox can never take a dead letter: it is among the dead letters, and not published", err,

@@ -128,7 +128,7 @@ func TestQueue_OnDead_is_not_called_for_a_parked_message(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Put("bad/1", "bad/2", "bad/3")
-	config := inboxtest.Quick(func(c *queue.Config) { c.Head, c.Lease = queue.ParkHead, time.Second })
+	config := inboxtest.Quick(func(c *queue.Config) { c.Park, c.Lease = true, time.Second })
 	config.OnDead = func(context.Context, queue.Failure) { t.Error("it is not dead") }
 	b.Start(config, func(*message.Message) error { return inboxtest.ErrHandler })
 	b.parked(3)

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -67,26 +68,18 @@ func putWithDelay(b *queueBench, made func(id string) *message.Message, ids ...s
 		_, err := b.Store.Defer(b.T.Context(), "q", inboxstore.Key{Consumer: "q", MessageID: id}, msg)
 		require.NoError(b.T, err)
 	}
-	operator := b.operator()
-	changed, err := operator.RunNow(b.T.Context(), admin.Filter{All: true, Target: admin.Queue("q")})
+	// As an operator does.
+	result, err := b.DB.ExecContext(b.T.Context(), fmt.Sprintf("UPDATE postbox_messages SET available_at = 0 WHERE topic = 'q' AND state = %d AND available_at > 0", dialect.StateScheduled))
 	require.NoError(b.T, err)
-	require.Equal(b.T, len(ids), changed)
+	changed, err := result.RowsAffected()
+	require.NoError(b.T, err)
+	require.EqualValues(b.T, len(ids), changed)
 }
 
 // admitOnlyReady checks that the outbox has two messages, and that none of them waits.
 func admitOnlyReady(b *queueBench) {
 	b.T.Helper()
-	written, _, err := b.operator().Messages(b.T.Context(), admin.Filter{Target: admin.Outbox("outbox")})
-	require.NoError(b.T, err)
-	require.Len(b.T, written, 2)
-	for _, msg := range written {
-		require.Equal(b.T, admin.Ready, msg.Status, msg.MessageID)
-	}
-}
-
-func (b *queueBench) operator() *admin.Admin {
-	b.T.Helper()
-	operator, err := admin.New(b.On(b.Pool), admin.Config{}, nil)
-	require.NoError(b.T, err)
-	return operator
+	const written = "SELECT COUNT(*) FROM postbox_messages WHERE spool = (SELECT id FROM postbox_spools WHERE name = 'outbox')"
+	require.Equal(b.T, 2, b.Count(b.T, written))
+	require.Equal(b.T, 2, b.Count(b.T, written+" AND state = ?", dialect.StateReady))
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/report"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -67,9 +69,6 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 		d.queue.succeeded(call, p.messages(part))
 		p.set(part, spool.Outcome{Verdict: spool.Settled})
 		return nil
-	}
-	if rest, others := p.setAside(d.queue, part, err); others {
-		return d.together(ctx, p, rest)
 	}
 	if outcome, faultless := d.queue.faultless(ctx, call, len(part), err); faultless {
 		p.set(part, outcome)
@@ -138,7 +137,10 @@ func (q *queue) transact(
 	return q.core.UntilNoConflict(ctx, func() error {
 		removing = nil
 		err := q.core.Transact(ctx, ctx, w)
-		return q.seekLocked(ctx, batch, removing, err)
+		if dialect.WaitedForLock(removing) { // on MariaDB that is a conflict, which would run the same messages again
+			err = fmt.Errorf("inbox: settle: %w", spool.ErrRowLocked)
+		}
+		return err
 	})
 }
 

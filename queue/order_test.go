@@ -111,7 +111,7 @@ func TestQueue_single_mode_passes_a_message_that_fails(t *testing.T) {
 		b := newQueueBench(t, database)
 		b.Put("a/1", "a/2", "a/3")
 		config := inboxtest.Quick(func(c *queue.Config) { c.Unordered = true })
-		config.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
+		config.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}
 		b.Start(config, func(msg *message.Message) error {
 			if msg.UUID == "a/1" {
 				return inboxtest.ErrHandler
@@ -130,8 +130,11 @@ func TestQueue_single_mode_passes_a_message_that_fails(t *testing.T) {
 func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	ids := []string{"bad/1", "bad/2", "good/1", "bad/3", "good/2", "3"}
-	headOf := func(policy queue.HeadPolicy) queue.Config {
-		return inboxtest.Quick(func(c *queue.Config) { c.Head, c.Lease = policy, time.Second })
+	headOf := func(change func(c *queue.Config)) queue.Config {
+		return inboxtest.Quick(func(c *queue.Config) {
+			c.Lease = time.Second
+			change(c)
+		})
 	}
 	onlyHead := func(journal *inboxtest.Journal, head func(run int) error) func(*message.Message) error {
 		return func(msg *message.Message) error {
@@ -143,13 +146,13 @@ func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T)
 	}
 	for name, test := range map[string]func(*queueBench, *inboxtest.Journal){
 		"skip": func(b *queueBench, journal *inboxtest.Journal) {
-			b.Start(headOf(queue.SkipHead), onlyHead(journal, func(int) error { return inboxtest.ErrHandler }))
+			b.Start(headOf(func(*queue.Config) {}), onlyHead(journal, func(int) error { return inboxtest.ErrHandler }))
 			b.Drained()
 			require.Equal(b.T, 3, journal.Times("bad/1"))
 			require.Equal(b.T, []string{"bad/1"}, b.Dead())
 		},
 		"block": func(b *queueBench, journal *inboxtest.Journal) {
-			b.Start(headOf(queue.BlockOnHead), onlyHead(journal, func(run int) error {
+			b.Start(headOf(func(c *queue.Config) { c.Retry.Attempts = -1 }), onlyHead(journal, func(run int) error {
 				if run < 8 { // more than the attempts of the retry profile
 					return inboxtest.ErrHandler
 				}
@@ -160,7 +163,7 @@ func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T)
 			require.Len(b.T, b.Failures(), 7)
 		},
 		"block, until a permanent error": func(b *queueBench, journal *inboxtest.Journal) {
-			b.Start(headOf(queue.BlockOnHead), onlyHead(journal, func(run int) error {
+			b.Start(headOf(func(c *queue.Config) { c.Retry.Attempts = -1 }), onlyHead(journal, func(run int) error {
 				if run < 5 {
 					return inboxtest.ErrHandler
 				}
@@ -171,7 +174,7 @@ func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T)
 		},
 		"park": func(b *queueBench, journal *inboxtest.Journal) {
 			resumed := make(chan struct{})
-			b.Start(headOf(queue.ParkHead), onlyHead(journal, func(int) error {
+			b.Start(headOf(func(c *queue.Config) { c.Park = true }), onlyHead(journal, func(int) error {
 				select {
 				case <-resumed:
 					return nil
@@ -189,7 +192,7 @@ func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T)
 			require.Empty(b.T, b.Dead())
 		},
 		"park, at once with a permanent error": func(b *queueBench, journal *inboxtest.Journal) {
-			b.Start(headOf(queue.ParkHead), onlyHead(journal, func(int) error { return postbox.Permanent(inboxtest.ErrHandler) }))
+			b.Start(headOf(func(c *queue.Config) { c.Park = true }), onlyHead(journal, func(int) error { return postbox.Permanent(inboxtest.ErrHandler) }))
 			b.parked(1)
 			require.Equal(b.T, []string{inboxtest.ErrHandler.Error()}, b.Failures())
 			b.Exec(b.T, "DELETE FROM postbox_messages WHERE message_id = ?", []byte("bad/1"))

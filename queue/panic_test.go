@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -20,8 +19,7 @@ import (
 
 // neverReturns are the ways in which a function of the user may end without returning.
 var neverReturns = map[string]func(){
-	"panics":             func() { panic("oh no") },
-	"ends its goroutine": runtime.Goexit,
+	"panics": func() { panic("oh no") },
 }
 
 // The second message is the probe of a paused queue. If a function of the user does not return, the

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,7 +40,6 @@ func TestQueue_G3_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(
 		for name, refuse := range map[string]func(topic string, messages ...*message.Message) error{
 			"a broker is away": func(string, ...*message.Message) error { return syscall.ECONNREFUSED },
 			"panic":            func(string, ...*message.Message) error { panic("the outbox") },
-			"Goexit":           func(string, ...*message.Message) error { runtime.Goexit(); return nil },
 			"the end of the transaction": func(_ string, messages ...*message.Message) error {
 				tx, _ := postbox.TxFromContext(messages[0].Context())
 				return tx.Rollback()

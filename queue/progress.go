@@ -12,7 +12,6 @@ type progress struct {
 	outcomes []spool.Outcome
 	waiting  spool.ClosedKeys // with a message that is not done: their later messages must wait
 	handed   bool             // the handler has had messages of the batch
-	refused  int              // how often a locked row made a transaction fail and other messages were tried immediately
 }
 
 func newProgress(batch []*spool.Message) *progress {

@@ -109,7 +109,7 @@ func newQueuesPubSub(t *testing.T, database *testdb.Database, change func(*queue
 		key:    func(*message.Message) string { return "" },
 		groups: map[string][]string{},
 	}
-	q.config.Retry = postbox.RetryProfile{Attempts: postbox.Unlimited, Base: time.Millisecond, Cap: time.Millisecond} // the suite nacks a lot
+	q.config.Retry = postbox.RetryProfile{Attempts: -1, Base: time.Millisecond, Cap: time.Millisecond} // the suite nacks a lot
 	q.publisher = storingPublisher{q}
 	return q
 }

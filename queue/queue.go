@@ -143,11 +143,8 @@ func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Me
 	if errors.As(err, &ofHandler) {
 		err = ofHandler.Err
 	}
-	if !q.config.Transactional && errors.Is(err, postbox.ErrNoTransaction) {
-		err = fmt.Errorf("%w: the queue is not transactional, so its handler gets no transaction: set Transactional in the queue.Config", err)
-	}
 	failure := Failure{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempts: stored.Attempts + 1}
-	return drain.OutcomeOf(spool.Protect(func() error { return q.config.MapError(failure) }))
+	return drain.OutcomeOf(spool.Recovered(func() error { return q.config.MapError(failure) }))
 }
 
 // doubtful decides whether an error counts as an attempt if it may also come from an outage. open
@@ -204,9 +201,12 @@ func (q *queue) undecided(call circuit.Call, err error) {
 
 // faultless recognises an error that no message caused and that concerns all n messages of the
 // call. The messages are handled again, and no attempt counts. A message that was a probe by itself
-// waits, so that the next probe is another message.
+// waits, so that the next probe is another message. A row that another transaction has locked
+// concerns one message, so several are handled again separately.
 func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
 	switch {
+	case errors.Is(err, spool.ErrRowLocked) && n > 1:
+		return spool.Outcome{}, false
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
 		q.reached()
 		return spool.Outcome{Verdict: spool.Again, Err: err}, true

@@ -82,7 +82,7 @@ func (p *producer) publish(topic string, ids ...string) {
 func (p *producer) overdue(id string) {
 	p.Helper()
 	require.Eventually(p, func() bool {
-		missing, _, err := p.admin.Receipts(p.Context(), admin.Filter{Limit: admin.MaxLimit})
+		missing, _, err := p.admin.Receipts(p.Context(), admin.Filter{Limit: 1000})
 		return err == nil && slices.ContainsFunc(missing, func(r admin.Receipt) bool { return r.MessageID == id })
 	}, enginetest.Patience, testdb.PollPause)
 }

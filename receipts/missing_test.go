@@ -231,7 +231,7 @@ func TestReceiver_missing_more_than_a_page(t *testing.T) {
 		require.True(t, cleaner.Round(t.Context()))
 	}
 	require.EqualValues(t, 300, told.Load())
-	missing, _, err := p.admin.Receipts(t.Context(), admin.Filter{Limit: admin.MaxLimit})
+	missing, _, err := p.admin.Receipts(t.Context(), admin.Filter{Limit: 1000})
 	require.NoError(t, err)
 	require.Len(t, missing, 150)
 	for _, r := range missing {

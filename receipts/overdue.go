@@ -121,11 +121,11 @@ func (o *overdue) page(ctx, telling context.Context, cursor, last *receipt.Store
 // call tells of a receipt. The first call for it may have less time.
 func (o *overdue) call(telling context.Context, r receipt.Stored, first bool) error {
 	if !first {
-		return spool.Protect(func() error { return o.tell(telling, r) })
+		return spool.Recovered(func() error { return o.tell(telling, r) })
 	}
 	ctx, cancel := context.WithTimeout(telling, o.next)
 	defer cancel()
-	err := spool.Protect(func() error { return o.tell(ctx, r) })
+	err := spool.Recovered(func() error { return o.tell(ctx, r) })
 	if ctx.Err() == nil {
 		o.next = o.most
 	} else {

@@ -130,7 +130,7 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (arrival, er
 // or the database itself.
 func (r *Receiver) executor(ctx context.Context) (postbox.Executor, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {
-		return nil, fmt.Errorf("%w: %w", postbox.ErrNoTransaction, err)
+		return nil, err
 	}
 	if tx, carried := postbox.TxFromContext(ctx); carried {
 		return tx, r.place.Check(ctx, tx)

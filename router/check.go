@@ -10,8 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // checkTimeout bounds the check at start.
@@ -27,7 +27,7 @@ func (r *Router) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	stored, err := inbox.CoreOf(r.config.Store).PendingQueues(ctx)
-	if errors.Is(err, inboxstore.ErrNoTables) {
+	if errors.Is(err, spool.ErrNoTables) {
 		return err
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func FuzzSource_row(f *testing.F) {
 	f.Add([]byte{}, []byte("\x00\xff"), []byte(`{"\u0000":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, uuid, payload, metadata []byte) {
 		row := sourceRow{uuid: uuid, payload: payload, metadata: metadata}
-		for _, source := range []WatermillSQL{{Topic: "events"}, {Topic: "events", Envelope: true}} {
+		for _, source := range []watermillSQL{{Topic: "events"}, {Topic: "events", Envelope: true}} {
 			d := decoderFor(source)
 			_, err := spool.EncodeMetadata(d.remains(row))
 			require.NoError(t, err)
@@ -80,7 +80,7 @@ func FuzzEnvelope_roundtrip(f *testing.F) {
 		wrapped := out.sent[0]
 		metadata, err := json.Marshal(wrapped.Metadata)
 		require.NoError(t, err)
-		draft, err := decoderFor(WatermillSQL{Topic: "events", Envelope: true}).draft(
+		draft, err := decoderFor(watermillSQL{Topic: "events", Envelope: true}).draft(
 			sourceRow{uuid: []byte(wrapped.UUID), payload: wrapped.Payload, metadata: metadata})
 		require.NoError(t, err)
 		require.Equal(t, topic, draft.Topic)
@@ -114,7 +114,7 @@ func FuzzSource_topic(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, topic string) {
 		for dialect, quote := range map[postbox.Dialect]string{postbox.PostgreSQL: `"`, postbox.MySQL: "`"} {
-			source := WatermillSQL{Topic: topic}
+			source := watermillSQL{Topic: topic}
 			source.setDefaults(dialect)
 			if source.validate(dialect) != nil {
 				continue

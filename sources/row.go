@@ -35,7 +35,7 @@ type envelope struct {
 
 // decoder turns rows of a source into messages.
 type decoder struct {
-	source      WatermillSQL
+	source      watermillSQL
 	orderingKey string
 }
 

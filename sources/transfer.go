@@ -28,7 +28,7 @@ type transfer struct {
 	statements *dialect.Statements // of the outbox
 	tables     *statements         // of the source
 	target     *spool.Spool
-	source     WatermillSQL
+	source     watermillSQL
 	decoder    decoder
 	announcer  *spool.Announcer
 	logger     watermill.LoggerAdapter
@@ -48,7 +48,7 @@ type transfer struct {
 
 // newTransfer returns a transfer, which does nothing until Run. The source has its defaults and is
 // valid.
-func newTransfer(into takeover.Outbox, source WatermillSQL) *transfer {
+func newTransfer(into takeover.Outbox, source watermillSQL) *transfer {
 	return &transfer{
 		db: into.DB, statements: into.Statements, target: into.Spool, source: source,
 		tables:    statementsFor(into.Statements, source.Table, source.OffsetsTable),

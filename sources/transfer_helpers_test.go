@@ -31,7 +31,7 @@ type oldWorld struct {
 	statements *dialect.Statements
 	schema     wmsql.SchemaAdapter
 	offsets    wmsql.OffsetsAdapter
-	source     WatermillSQL
+	source     watermillSQL
 }
 
 // eachOldWorld runs the test on every database that watermill-sql v3 has a schema for.
@@ -43,7 +43,7 @@ func eachOldWorld(t *testing.T, test func(w *oldWorld)) {
 // newOldWorld makes the tables of both.
 func newOldWorld(t *testing.T, database *testdb.Database) *oldWorld {
 	t.Helper()
-	w := &oldWorld{t: t, database: database.Migrate(t), source: WatermillSQL{Topic: "events", PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
+	w := &oldWorld{t: t, database: database.Migrate(t), source: watermillSQL{Topic: "events", PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
 	binary := func(string) string { return "BYTEA" }
 	if database.Dialect == postbox.MySQL {
 		binary = func(string) string { return "LONGBLOB" }

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -26,8 +27,7 @@ import (
 // Each row is inserted into the outbox and deleted from the table in one transaction, so it is
 // taken over once, whatever crashes. From then on it is a message like any other, with its lanes,
 // retries and dead letters. A transaction that a producer leaves open delays no other messages: its
-// rows are found when they become visible. Rows that the old daemon has forwarded stay where they
-// are. The time for a page of rows does not grow with their number.
+// rows are found when they become visible. Rows that the old daemon has forwarded stay.
 //
 // The old daemon may run at the same time, as it does during a rollout. Both hold the row of the
 // consumer group in the table of offsets while they work, so each message is taken by one of them.
@@ -41,16 +41,17 @@ import (
 // A queue of watermill-sql v4 (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) is
 // not such a table: no row is taken over from it, and the log says so once.
 //
-// Messages that a producer writes to the outbox itself, with a forwarder.Publisher, are in no order
-// with messages that it wrote to the table before and that have not been taken over yet.
+// Messages that a producer writes to the outbox itself are in no order with messages of the table
+// that have not been taken over yet.
 //
-// A position is a transaction id on PostgreSQL. In a cluster restored from a dump transaction ids
-// begin anew, which has stopped consumers of watermill-sql (watermill issue 576). Since rows that
-// are taken over are deleted, a position of Postbox that lies in the future is simply dropped. A
-// position of the old daemon that lies in the future cannot be trusted: no row is taken over, and
-// the log says so, until the rows that were forwarded are deleted and last_processed_transaction_id
-// is set to '0'.
-type WatermillSQL struct {
+// A position is a transaction id on PostgreSQL, and in a cluster restored from a dump these begin
+// anew (watermill issue 576). A position of the old daemon that lies in the future cannot be
+// trusted: no row is taken over, and the log says so, until the rows that were forwarded are
+// deleted and last_processed_transaction_id is set to '0'.
+func WatermillSQL(config Config) forwarder.Source { return watermillSQL(config) }
+
+// Config says which table of watermill-sql is taken over, and how.
+type Config struct {
 	// Topic is the topic of the table, which producers give to the publisher of watermill-sql. With
 	// components/forwarder it is the forwarder topic, "forwarder_topic" unless configured.
 	// Required.
@@ -83,13 +84,14 @@ type WatermillSQL struct {
 	KeyFrom func(topic string, msg *message.Message) string
 
 	// PageSize is the number of rows that one transaction takes over, fewer if they have megabytes.
-	// At most
-	// 10000. Defaults to 2000.
+	// At most 10,000. Defaults to 2000.
 	PageSize int
 	// PollMin and PollMax bound the pause between two polls that find nothing; the pause doubles
 	// from one to the other. Each poll costs one statement. Default to 5 ms and 1 s.
 	PollMin, PollMax time.Duration
 }
+
+type watermillSQL Config
 
 const (
 	// maxSourcePage bounds the memory for a page, and the time for which it locks its rows.
@@ -98,14 +100,12 @@ const (
 	maxSourceName = 255
 )
 
-// Check is for forwarders, which call it when they are made.
-func (s WatermillSQL) Check(kind postbox.Dialect) error {
+func (s watermillSQL) Check(kind postbox.Dialect) error {
 	s.setDefaults(kind)
 	return s.validate(kind)
 }
 
-// TakeOver is for forwarders, which call it while they run.
-func (s WatermillSQL) TakeOver(ctx context.Context, into takeover.Outbox) {
+func (s watermillSQL) TakeOver(ctx context.Context, into takeover.Outbox) {
 	s.setDefaults(postbox.Dialect(into.Statements.Kind))
 	newTransfer(into, s).Run(ctx)
 }
@@ -123,7 +123,7 @@ func defaultTables(dialect postbox.Dialect, topic string) (messages, offsets str
 	return "", ""
 }
 
-func (s *WatermillSQL) setDefaults(dialect postbox.Dialect) {
+func (s *watermillSQL) setDefaults(dialect postbox.Dialect) {
 	messages, offsets := defaultTables(dialect, s.Topic)
 	s.Table = cmp.Or(s.Table, messages)
 	s.OffsetsTable = cmp.Or(s.OffsetsTable, offsets)
@@ -139,7 +139,7 @@ func (s *WatermillSQL) setDefaults(dialect postbox.Dialect) {
 var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
 
 // validate returns all that is wrong with the source, for the dialect of its forwarder.
-func (s WatermillSQL) validate(kind postbox.Dialect) error {
+func (s watermillSQL) validate(kind postbox.Dialect) error {
 	if table, _ := defaultTables(kind, s.Topic); table == "" {
 		return fmt.Errorf("watermill-sql has no schema for %s that Postbox can read: use PostgreSQL or MySQL, or leave Sources empty", dialect.Kind(kind).Can().Name)
 	}

@@ -18,15 +18,15 @@ import (
 
 func TestSource_defaults(t *testing.T) {
 	t.Parallel()
-	source := WatermillSQL{Topic: "events"}
+	source := watermillSQL{Topic: "events"}
 	source.setDefaults(postbox.PostgreSQL)
-	require.Equal(t, WatermillSQL{
+	require.Equal(t, watermillSQL{
 		Topic: "events", Table: `"watermill_events"`, OffsetsTable: `"watermill_offsets_events"`, Destination: "events",
 		PageSize: 2000, PollMin: 5 * time.Millisecond, PollMax: time.Second,
 	}, source)
 	require.NoError(t, source.validate(postbox.PostgreSQL))
 
-	enveloped := WatermillSQL{Topic: "events", Envelope: true}
+	enveloped := watermillSQL{Topic: "events", Envelope: true}
 	enveloped.setDefaults(postbox.MySQL)
 	require.Equal(t, "`watermill_events`", enveloped.Table)
 	require.Equal(t, "`watermill_offsets_events`", enveloped.OffsetsTable)
@@ -38,17 +38,17 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		dialect postbox.Dialect
-		source  WatermillSQL
+		source  watermillSQL
 		want    string
 	}{
-		"SQLite":      {postbox.SQLite, WatermillSQL{Topic: "events"}, "no schema for SQLite"},
-		"no topic":    {postbox.PostgreSQL, WatermillSQL{}, "Topic:"},
-		"odd topic":   {postbox.PostgreSQL, WatermillSQL{Topic: `events"; DROP TABLE x`}, "Topic:"},
-		"both":        {postbox.PostgreSQL, WatermillSQL{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: set Destination or Envelope"},
-		"destination": {postbox.PostgreSQL, WatermillSQL{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
-		"page":        {postbox.MySQL, WatermillSQL{Topic: "events", PageSize: 10_001}, "PageSize:"},
-		"poll":        {postbox.MySQL, WatermillSQL{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
-		"group":       {postbox.MySQL, WatermillSQL{Topic: "events", ConsumerGroup: strings.Repeat("x", 256)}, "ConsumerGroup:"},
+		"SQLite":      {postbox.SQLite, watermillSQL{Topic: "events"}, "no schema for SQLite"},
+		"no topic":    {postbox.PostgreSQL, watermillSQL{}, "Topic:"},
+		"odd topic":   {postbox.PostgreSQL, watermillSQL{Topic: `events"; DROP TABLE x`}, "Topic:"},
+		"both":        {postbox.PostgreSQL, watermillSQL{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: set Destination or Envelope"},
+		"destination": {postbox.PostgreSQL, watermillSQL{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
+		"page":        {postbox.MySQL, watermillSQL{Topic: "events", PageSize: 10_001}, "PageSize:"},
+		"poll":        {postbox.MySQL, watermillSQL{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
+		"group":       {postbox.MySQL, watermillSQL{Topic: "events", ConsumerGroup: strings.Repeat("x", 256)}, "ConsumerGroup:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +58,7 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 	}
 }
 
-func decoderFor(source WatermillSQL) decoder {
+func decoderFor(source watermillSQL) decoder {
 	source.setDefaults(postbox.PostgreSQL)
 	return decoder{source: source, orderingKey: postbox.MetadataOrderingKey}
 }
@@ -68,7 +68,7 @@ func TestDecoder_keys(t *testing.T) {
 	plain := sourceRow{uuid: []byte("1"), payload: []byte(`{}`), metadata: []byte(`{"tenant":"a"}`)}
 	keyed := sourceRow{uuid: []byte("2"), payload: []byte(`{}`), metadata: []byte(`{"partition_key":"k"}`)}
 
-	byDefault := decoderFor(WatermillSQL{Topic: "events", Destination: "orders"})
+	byDefault := decoderFor(watermillSQL{Topic: "events", Destination: "orders"})
 	draft, err := byDefault.draft(plain)
 	require.NoError(t, err)
 	require.Equal(t, "orders", draft.Topic)
@@ -78,7 +78,7 @@ func TestDecoder_keys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "k", draft.Key)
 
-	byTenant := decoderFor(WatermillSQL{Topic: "events", KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get("tenant") }})
+	byTenant := decoderFor(watermillSQL{Topic: "events", KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get("tenant") }})
 	draft, err = byTenant.draft(plain)
 	require.NoError(t, err)
 	require.Equal(t, "a", draft.Key)
@@ -90,7 +90,7 @@ func TestDecoder_keys(t *testing.T) {
 
 func TestDecoder_envelope(t *testing.T) {
 	t.Parallel()
-	d := decoderFor(WatermillSQL{Topic: "events", Envelope: true})
+	d := decoderFor(watermillSQL{Topic: "events", Envelope: true})
 	draft, err := d.draft(sourceRow{uuid: []byte("outer"), metadata: []byte("null"), payload: []byte(
 		`{"destination_topic":"orders","uuid":"inner","payload":"aGVsbG8=","metadata":{"a":"b"}}`)})
 	require.NoError(t, err)
@@ -109,19 +109,19 @@ func TestDecoder_F12_names_what_is_wrong_with_a_row(t *testing.T) {
 	t.Parallel()
 	panicking := func(string, *message.Message) string { panic("no tenant") }
 	for name, test := range map[string]struct {
-		source  WatermillSQL
+		source  watermillSQL
 		payload string
 		extra   string
 		want    string
 	}{
-		"metadata":        {WatermillSQL{}, `{}`, `{"n":1}`, "not a JSON object of strings"},
-		"not JSON":        {WatermillSQL{Envelope: true}, `hello`, `{}`, "not an envelope"},
-		"another object":  {WatermillSQL{Envelope: true}, `{"id":1}`, `{}`, "names no destination topic"},
-		"bad base64":      {WatermillSQL{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "not an envelope"},
-		"long topic":      {WatermillSQL{Envelope: true}, `{"destination_topic":"` + strings.Repeat("x", 256) + `"}`, `{}`, "256 bytes"},
-		"NUL in a topic":  {WatermillSQL{Envelope: true}, `{"destination_topic":"a\u0000"}`, `{}`, "NUL"},
-		"KeyFrom panics":  {WatermillSQL{KeyFrom: panicking}, `{}`, `{}`, "KeyFrom panics: no tenant"},
-		"metadata a list": {WatermillSQL{}, `{}`, `[]`, "not a JSON object of strings"},
+		"metadata":        {watermillSQL{}, `{}`, `{"n":1}`, "not a JSON object of strings"},
+		"not JSON":        {watermillSQL{Envelope: true}, `hello`, `{}`, "not an envelope"},
+		"another object":  {watermillSQL{Envelope: true}, `{"id":1}`, `{}`, "names no destination topic"},
+		"bad base64":      {watermillSQL{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "not an envelope"},
+		"long topic":      {watermillSQL{Envelope: true}, `{"destination_topic":"` + strings.Repeat("x", 256) + `"}`, `{}`, "256 bytes"},
+		"NUL in a topic":  {watermillSQL{Envelope: true}, `{"destination_topic":"a\u0000"}`, `{}`, "NUL"},
+		"KeyFrom panics":  {watermillSQL{KeyFrom: panicking}, `{}`, `{}`, "KeyFrom panics: no tenant"},
+		"metadata a list": {watermillSQL{}, `{}`, `[]`, "not a JSON object of strings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -66,7 +66,7 @@ func inOrder(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	config := queue.Config{
-		Concurrency: concurrent, Head: queue.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
+		Concurrency: concurrent, Retry: postbox.RetryProfile{Attempts: -1, Base: time.Second, Cap: time.Second},
 	}
 	return onStage(stage).work(ctx, stage, long(stage), config, func(msg *message.Message) error {
 		if msg.Metadata.Get(postbox.MetadataOrderingKey) == stuck {

@@ -3,6 +3,7 @@ package amqpbroker_test
 import (
 	"testing"
 
+	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -35,6 +36,8 @@ func TestConfigs(t *testing.T) {
 	}
 	require.Equal(t, "orders_billing", amqpbroker.DefaultSubscriberConfig(nowhere, "billing").Queue.GenerateName("orders"))
 	require.True(t, amqpbroker.DefaultPublisherConfig(nowhere).Exchange.Durable)
+	require.Equal(t, amqp091.Table{"x-single-active-consumer": true}, amqpbroker.DefaultSubscriberConfig(nowhere, group).Queue.Arguments)
+	require.Nil(t, amqpbroker.DefaultQueueConfig(nowhere).Queue.Arguments)
 }
 
 func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {

@@ -59,6 +59,11 @@
 //   - Queue.GenerateName = topic_group: every group of consumers has a queue of its own and gets
 //     every message
 //   - Queue.Durable = true: queue and messages survive a restart of RabbitMQ
+//   - Queue.Arguments = {"x-single-active-consumer": true}: of all consumers of a queue one gets
+//     the messages, in order, and another takes over when it is gone. RabbitMQ gives them in turn
+//     otherwise, so that two processes handle two messages of a key at a time. Set nil if there are
+//     no ordering keys. A queue that was declared otherwise must run empty and be deleted first.
+//     [DefaultQueueConfig], for work that has no order, does not set it
 //   - Consume.Qos.PrefetchCount = 1: keeps the order after a nack; without ordering keys 10 to 50
 //     saves a round trip a message
 //   - Consume.NoRequeueOnNack = false: a nacked message comes again; true drops it, unless the
@@ -66,17 +71,17 @@
 //   - Marshaler = [Marshaler]: reads any header: a message that cannot be read would come back at
 //     once, for ever
 //
-// Watermill handles one message of a subscription at a time, whatever the prefetch. For more, start
-// several subscriptions, or defer the work with an inbox.
+// Watermill handles one message of a subscription at a time, whatever the prefetch. For more, defer
+// the work with an inbox, or, without order, start several subscriptions.
 //
 // A nacked message comes back at once. An inbox and middleware.Defer pause before they nack; for
 // other handlers [DelayNack] slows that down.
 //
-// Queues are classic unless Queue.Arguments says {"x-queue-type": "quorum"}, which replicates them;
-// all clients must declare the same. To reach a cluster while any one node is down, let
-// Connection.AmqpConfig.Dial try its nodes, or put a load balancer before them. From RabbitMQ 4 on
-// a quorum queue drops a message after 20 deliveries: give it a dead-letter exchange, or
-// {"x-delivery-limit": -1}.
+// Queues are classic unless Queue.Arguments has "x-queue-type": "quorum", which replicates them.
+// All clients must declare the same. To reach a cluster while any one node is down, let
+// Connection.AmqpConfig.Dial try its nodes, or put a load balancer before them. Give a quorum queue
+// "x-delivery-limit": 1000000. Without a limit RabbitMQ puts a message that was nacked behind later
+// ones; from RabbitMQ 4 on the default is 20 deliveries, after which it drops the message.
 //
 // A message from a producer other than Watermill has the property message-id as its UUID. If it has
 // none, the inbox's policy for messages without an id decides about it. RabbitMQ has no coordinates

@@ -5,6 +5,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
 )
 
@@ -54,9 +55,9 @@ func ExampleNewPublisher() {
 
 // Nothing is wrong with a message while the connection is lost: it waits.
 func ExampleClassify() {
-	fmt.Println(amqpbroker.Classify(amqp091.ErrClosed))
-	fmt.Println(amqpbroker.Classify(amqp091.ErrFieldType))
+	fmt.Println(amqpbroker.Classify(amqp091.ErrClosed) == postbox.Outage)
+	fmt.Println(amqpbroker.Classify(amqp091.ErrFieldType) == postbox.MessageFault)
 	// Output:
-	// outage
-	// message fault
+	// true
+	// true
 }

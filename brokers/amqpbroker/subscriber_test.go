@@ -8,6 +8,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
@@ -34,6 +36,28 @@ func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 		}
 	}
 	require.Equal(t, "3", receive(t, messages, 1)[0].Metadata.Get("x-delivery-count"))
+}
+
+// Without a limit of deliveries RabbitMQ puts a message that was nacked behind later ones.
+func TestNackedMessageOfAQuorumQueueWithALimitComesBeforeLaterOnes(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t)
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
+	config.Consume.Qos.PrefetchCount = 1
+	config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": 1000000}
+	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
+	sent := numbered(3, "k")
+	require.NoError(t, newPublisher(t, config).Publish(topic, sent...))
+
+	messages := subscribe(t, config, topic)
+	for range 30 { // more than the default limit of RabbitMQ 4
+		msg := <-messages
+		require.Equal(t, sent[0].UUID, msg.UUID)
+		msg.Nack()
+	}
+	for i, msg := range receive(t, messages, 3) {
+		require.Equal(t, sent[i].UUID, msg.UUID)
+	}
 }
 
 // RabbitMQ ends the subscription of a queue that is deleted, and the subscriber makes both again.
@@ -100,6 +124,32 @@ func TestEachGroupGetsEachMessage(t *testing.T) {
 	require.NoError(t, newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t))).Publish(topic, sent))
 	require.Equal(t, sent.UUID, receive(t, subscribe(t, billing, topic), 1)[0].UUID)
 	require.Equal(t, sent.UUID, receive(t, subscribe(t, fraud, topic), 1)[0].UUID)
+}
+
+// RabbitMQ would give the messages to both in turn, and two processes would have two messages of a
+// key at a time.
+func TestSubscribersOfAGroup_G3_one_at_a_time_gets_messages_in_order(t *testing.T) {
+	t.Parallel()
+	const half = 20
+	topic := newTopic(t)
+	config := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group)
+	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
+	first, err := amqp.NewSubscriber(config, watermill.NopLogger{})
+	require.NoError(t, err)
+	fromFirst, err := first.Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	fromSecond := subscribe(t, config, topic)
+	sent := numbered(2*half, "k")
+	require.NoError(t, newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t))).Publish(topic, sent...))
+
+	for i, msg := range receive(t, fromFirst, half) {
+		require.Equal(t, sent[i].UUID, msg.UUID)
+	}
+	require.Empty(t, fromSecond)
+	require.NoError(t, first.Close())
+	for i, msg := range receive(t, fromSecond, half) {
+		require.Equal(t, sent[half+i].UUID, msg.UUID)
+	}
 }
 
 func TestDelayNackWaitsOnlyAfterAnError(t *testing.T) {

@@ -34,7 +34,8 @@ var serverExceptions = map[int]postbox.ErrorClass{
 	amqp091.InternalError:    postbox.Outage,
 }
 
-// Classify is the [postbox.Classifier] for errors of a [Publisher], and of amqp091-go in general.
+// Classify returns the [postbox.ErrorClass] of errors of a [Publisher], and of amqp091-go in
+// general.
 //
 // A lost connection, a broker that takes no messages, a missing confirm, and a missing queue or
 // permission are outages: the message is not at fault, so it waits until the broker or its setup is

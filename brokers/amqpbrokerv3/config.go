@@ -2,7 +2,11 @@
 
 package amqpbrokerv3
 
-import "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+import (
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+)
 
 // orderedPrefetch is the only number of unacknowledged messages that keeps their order: a nacked
 // message goes back to the head of the queue, but behind the messages that were fetched already.
@@ -19,18 +23,21 @@ func DefaultPublisherConfig(uri string) amqp.Config {
 }
 
 // DefaultSubscriberConfig returns the configuration of an amqp.Subscriber in front of an inbox, for
-// publish and subscribe. The queue of a topic is named topic_group; all processes with the same
-// group share it. It is also what [EnsureTopology] needs. The package comment explains each
-// setting.
+// publish and subscribe. The queue of a topic is named topic_group. All processes with the same
+// group share it, and one of them at a time gets its messages. It is also what [EnsureTopology]
+// needs. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultSubscriberConfig(uri, group string) amqp.Config {
-	return safe(amqp.NewDurablePubSubConfig(uri, amqp.GenerateQueueNameTopicNameWithSuffix(group)))
+	config := safe(amqp.NewDurablePubSubConfig(uri, amqp.GenerateQueueNameTopicNameWithSuffix(group)))
+	config.Queue.Arguments = amqp091.Table{"x-single-active-consumer": true}
+	return config
 }
 
 // DefaultQueueConfig returns the configuration of both publisher and subscriber of a work queue:
 // each topic is a durable queue of that name, reached through the default exchange, and each
-// message goes to one of its consumers. The package comment explains each setting.
+// message goes to one of its consumers. Several consumers keep no order, unless Queue.Arguments has
+// that of [DefaultSubscriberConfig]. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
 func DefaultQueueConfig(uri string) amqp.Config {

@@ -5,6 +5,7 @@ package amqpbrokerv3_test
 import (
 	"testing"
 
+	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -37,6 +38,8 @@ func TestConfigs(t *testing.T) {
 	}
 	require.Equal(t, "orders_billing", amqpbrokerv3.DefaultSubscriberConfig(nowhere, "billing").Queue.GenerateName("orders"))
 	require.True(t, amqpbrokerv3.DefaultPublisherConfig(nowhere).Exchange.Durable)
+	require.Equal(t, amqp091.Table{"x-single-active-consumer": true}, amqpbrokerv3.DefaultSubscriberConfig(nowhere, group).Queue.Arguments)
+	require.Nil(t, amqpbrokerv3.DefaultQueueConfig(nowhere).Queue.Arguments)
 }
 
 func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbrokerv3"
 )
 
@@ -56,9 +57,9 @@ func ExampleNewPublisher() {
 
 // Nothing is wrong with a message while the connection is lost: it waits.
 func ExampleClassify() {
-	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrClosed))
-	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrFieldType))
+	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrClosed) == postbox.Outage)
+	fmt.Println(amqpbrokerv3.Classify(amqp091.ErrFieldType) == postbox.MessageFault)
 	// Output:
-	// outage
-	// message fault
+	// true
+	// true
 }

@@ -67,7 +67,7 @@ var brokerErrors = map[sarama.KError]postbox.ErrorClass{
 	sarama.ErrInvalidRecord:          postbox.MessageFault, // for example no key on a compacted topic
 }
 
-// Classify is the [postbox.Classifier] for errors of a publisher made with
+// Classify returns the [postbox.ErrorClass] of errors of a publisher made with
 // [DefaultPublisherConfig]. An error of the cluster, the connection, the topic or the permissions
 // is an outage: the message waits. A message that is too large, cannot be encoded, goes to a topic
 // with an impossible name, or is refused by the broker's validation is at fault. All other errors

@@ -59,11 +59,11 @@ func ExampleDefaultSubscriberConfig() {
 
 // What is wrong with the cluster waits, what is wrong with the message counts.
 func ExampleClassify() {
-	fmt.Println(kafkabroker.Classify(sarama.ErrNotEnoughReplicas))
-	fmt.Println(kafkabroker.Classify(sarama.ErrMessageSizeTooLarge))
-	fmt.Println(kafkabroker.Classify(errors.New("out of paper")))
+	fmt.Println(kafkabroker.Classify(sarama.ErrNotEnoughReplicas) == postbox.Outage)
+	fmt.Println(kafkabroker.Classify(sarama.ErrMessageSizeTooLarge) == postbox.MessageFault)
+	fmt.Println(kafkabroker.Classify(errors.New("out of paper")) == postbox.Unclassified)
 	// Output:
-	// outage
-	// message fault
-	// unclassified
+	// true
+	// true
+	// true
 }

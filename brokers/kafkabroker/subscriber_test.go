@@ -134,8 +134,8 @@ func TestCoordinates(t *testing.T) {
 	require.NoError(t, err)
 	seen := make(chan string, 2)
 	router.AddConsumerHandler("coordinates", topic, subscriber, func(msg *message.Message) error {
-		coordinates, ok := kafkabroker.Coordinates(msg)
-		require.True(t, ok)
+		coordinates, err := kafkabroker.Coordinates(msg)
+		require.NoError(t, err)
 		seen <- coordinates
 		return nil
 	})
@@ -150,8 +150,8 @@ func TestCoordinates(t *testing.T) {
 
 func TestNoCoordinatesOutsideKafka(t *testing.T) {
 	t.Parallel()
-	coordinates, ok := kafkabroker.Coordinates(message.NewMessage("1", nil))
-	require.False(t, ok)
+	coordinates, err := kafkabroker.Coordinates(message.NewMessage("1", nil))
+	require.ErrorIs(t, err, postbox.ErrPermanent)
 	require.Empty(t, coordinates)
 }
 
@@ -159,6 +159,6 @@ func TestNoCoordinatesOutsideARouter(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t, nil)
 	require.NoError(t, newPublisher(t).Publish(topic, keyedMessage("k")))
-	_, ok := kafkabroker.Coordinates(receive(t, subscribe(t, topic), 1)[0].message)
-	require.False(t, ok, "two topics have a partition and an offset in common")
+	_, err := kafkabroker.Coordinates(receive(t, subscribe(t, topic), 1)[0].message)
+	require.Error(t, err, "two topics have a partition and an offset in common")
 }

@@ -86,6 +86,21 @@ func TestActions_work_by_mouse(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// What became of X: write it into the box of any page, and press Enter.
+func TestFind_takes_one_line(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, dashboard.Config{})
+	s.fill()
+	b := open(t, s.url)
+	b.visit("letters")
+	b.do(chromedp.Focus(chromedp.CSS("input[name=text]")))
+	b.press("01a0-77")
+	b.enter()
+	b.sees("became dead letter 1")
+	b.click("Dead letter 1")
+	b.sees("insufficient funds")
+}
+
 // Actions on all messages that match a filter, and the settings.
 func TestActions_on_many_messages_work_by_mouse(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func (s *shop) fill() {
 func pages() map[string]string {
 	return map[string]string{
 		"overview": "", "queue": "queue?outbox=outbox", "inbox": "inbox?inbox=billing", "messages": "messages?outbox=outbox", "message": "message?outbox=outbox&id=3",
-		"letters": "letters", "letter": "letter?id=1", "keys": "keys", "groups": "groups", "processes": "processes", "audit": "audit", "edit": "edit?id=1", "bulk": "bulk?do=requeue&topic=orders.placed",
+		"letters": "letters", "letter": "letter?id=1", "keys": "keys", "groups": "groups", "find": "find?text=customer-14", "no-trace": "find?text=order-9", "processes": "processes", "audit": "audit", "edit": "edit?id=1", "bulk": "bulk?do=requeue&topic=orders.placed",
 		"settings": "settings?outbox=outbox", "bury": "bulk?do=bury&outbox=outbox&topic=orders.placed",
 		"problem": "message?outbox=outbox&id=999999",
 	}

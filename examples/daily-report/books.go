@@ -57,7 +57,7 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 	if err != nil {
 		return b, err
 	}
-	letters, _, err := a.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := a.operator.DeadLetters(ctx, admin.Filter{Limit: 1000})
 	if err != nil {
 		return b, err
 	}
@@ -71,7 +71,7 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 // readHistory reads when each sale was stored and when it was done, both by the database's clock.
 // The queue keeps what is done, since queue.Config.History says so.
 func (a *app) readHistory(ctx context.Context, b books) error {
-	filter := admin.Filter{Target: admin.Queue(queueName), Status: admin.Done, Limit: admin.MaxLimit}
+	filter := admin.Filter{Target: admin.Queue(queueName), Status: admin.Done, Limit: 1000}
 	for {
 		page, next, err := a.operator.Messages(ctx, filter)
 		for _, msg := range page {

@@ -35,7 +35,7 @@ func TestDashboard_shows_a_shop_that_runs(t *testing.T) {
 		page := get(t, address)
 		return strings.Contains(page, "Queue") && strings.Contains(page, "payments") && strings.Contains(page, "dead letter")
 	}, patience, 100*time.Millisecond)
-	require.Contains(t, get(t, address+"letters"), "is not accepted")
+	require.Eventually(t, func() bool { return strings.Contains(get(t, address+"letters"), "is not accepted") }, patience, 100*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -27,6 +27,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/metrics/minutes"
 )
 
 func main() {
@@ -63,6 +64,12 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 		return err
 	}
 
+	recorder, err := minutes.New(database, minutes.Config{}, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	database.Metrics = recorder
 	operator, err := admin.New(database, admin.Config{}, nil)
 	if err != nil {
 		return err
@@ -73,6 +80,7 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, board.Close()) }()
 	running, ctx := errgroup.WithContext(ctx)
 	s := &shop{database: database, admin: operator}
 	running.Go(func() error { return s.run(ctx) })

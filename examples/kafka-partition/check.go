@@ -56,7 +56,9 @@ func (w *work) strike() error {
 	return nil
 }
 
-// send publishes the messages to Kafka, as any producer would, and every fifth one twice.
+// send publishes the messages to Kafka, as any producer would, and every fifth one twice. What was
+// sent is committed afterwards: rows of a run that is interrupted in between would wait for
+// messages that never come.
 func send(ctx context.Context, s settings) error {
 	const fifth = 5
 	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(strings.Split(s.kafka, ",")), watermill.NopLogger{})
@@ -69,11 +71,16 @@ func send(ctx context.Context, s settings) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
 	start := postbox.NewMessageID() // later runs have later ids
 	var all []*message.Message
 	for n := range s.messages {
 		key, payload := fmt.Sprintf("key %d", n%s.keys), fmt.Sprintf("%s-%06d", start, n)
-		if _, err := db.ExecContext(ctx, `INSERT INTO partition_example_sent (payload, key) VALUES ($1, $2)`, payload, key); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO partition_example_sent (payload, key) VALUES ($1, $2)`, payload, key); err != nil {
 			return err
 		}
 		msg := message.NewMessage(postbox.NewMessageID(), []byte(payload))
@@ -83,7 +90,10 @@ func send(ctx context.Context, s settings) error {
 			all = append(all, msg)
 		}
 	}
-	return publisher.Publish(s.topic, all...)
+	if err := publisher.Publish(s.topic, all...); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // wait returns when each message has its effect, and nothing waits.

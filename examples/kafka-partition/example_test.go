@@ -22,4 +22,8 @@ func TestRun_G3_many_messages_of_a_partition_at_a_time_in_the_order_of_their_key
 		require.Greater(t, most, int64(4), "Watermill alone has one at a time")
 	}
 	require.Equal(t, 400, database.Count(t, "SELECT COUNT(*) FROM partition_example_effects"))
+	refused := s
+	refused.topic = "no topic of Kafka"
+	require.Error(t, send(t.Context(), refused))
+	require.Equal(t, 400, database.Count(t, "SELECT COUNT(*) FROM partition_example_sent"), "later runs would wait for the others")
 }

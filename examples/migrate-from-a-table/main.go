@@ -63,7 +63,7 @@ type application struct {
 	broker     message.Publisher
 	subscriber message.Subscriber
 	topic      string
-	classify   postbox.Classifier
+	classify   func(error) postbox.ErrorClass
 	logger     watermill.LoggerAdapter
 	out        io.Writer
 }

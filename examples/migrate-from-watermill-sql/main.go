@@ -113,10 +113,10 @@ func (a app) migrate(ctx context.Context) error {
 	// whose rows it moves to the outbox. KeyFrom tells which events must stay in order; without it,
 	// that is all of a topic.
 	fwd, err := forwarder.New(a.tables, a.broker, forwarder.Config{
-		Sources: []forwarder.Source{sources.WatermillSQL{
+		Sources: []forwarder.Source{sources.WatermillSQL(sources.Config{
 			Topic: oldTopic, Envelope: true,
 			KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get(customerKey) },
-		}},
+		})},
 	}, a.logger)
 	if err != nil {
 		return err

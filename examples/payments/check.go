@@ -54,7 +54,7 @@ func (b *bank) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
+	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Limit: 1000})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 // help is what an operator does: look at the dead letters, do something about the reason, and
 // requeue them.
 func (b *bank) help(ctx context.Context) error {
-	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
+	letters, _, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: 1000})
 	if err != nil {
 		return err
 	}

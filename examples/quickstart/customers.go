@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -64,15 +64,11 @@ func waitForEmptyOutbox(ctx context.Context, db *sql.DB) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		topics, err := inspect.Stats(ctx, admin.Outbox("outbox"))
-		if err != nil && !errors.Is(err, admin.ErrNotFound) { // nobody has written to it yet
+		queues, err := inspect.Queues(ctx)
+		if err != nil {
 			return err
 		}
-		pending := 0
-		for _, topic := range topics {
-			pending += topic.Pending
-		}
-		if pending == 0 {
+		if !slices.ContainsFunc(queues, func(q admin.QueueInfo) bool { return q.Pending > 0 }) {
 			return nil
 		}
 		select {

@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	_ "github.com/lib/pq"
-	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -54,7 +53,6 @@ func run(ctx context.Context, databaseURL, amqpURI, topic string) error {
 
 	// RabbitMQ drops what reaches no queue, so the queue comes first.
 	consumer := amqpbroker.DefaultSubscriberConfig(amqpURI, "shipping")
-	consumer.Queue.Arguments = amqp091.Table{"x-single-active-consumer": true} // one process gets all, in order
 	if err := amqpbroker.EnsureTopology(consumer, topic); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func briefly() postbox.RetryProfile {
 
 // hourly is for cases in which a message that failed must not come again.
 func hourly() postbox.RetryProfile {
-	return postbox.RetryProfile{Attempts: attempts, Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
+	return postbox.RetryProfile{Attempts: attempts, Base: time.Hour, Cap: time.Hour, Jitter: -1}
 }
 
 // keyOf returns the key of a message for one consumer.

@@ -30,7 +30,7 @@ type memorySubscriber struct {
 const defaultMaxAttempts = 15
 
 // Subscriber returns a subscriber that retries messages with the given profile. The zero profile is
-// the default of queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
+// the default of queue.Subscriber: 15 attempts, after random pauses of up to 60 s.
 func (s *memoryStore) Subscriber(retry postbox.RetryProfile) (*memorySubscriber, error) {
 	retry = retries.WithDefaults(retry, defaultMaxAttempts)
 	if err := retries.Validate(retry); err != nil {

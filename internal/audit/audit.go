@@ -2,11 +2,13 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -125,11 +127,18 @@ func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 //     crash the row says how many were changed. A page that changes nothing need not call it,
 //     except the first: an action that found nothing leaves a row, too.
 //
+// Until [Auditor.End] the note of an action on many things says that it is not finished, and when
+// it has got on last, also if its process is killed. A replay has its cursor in place of that.
+//
 // Record may be called again for a transaction that was rolled back.
 func (a *Auditor) Record(ctx context.Context, tx *sql.Tx, act *Act) error {
+	note := act.Note
+	if act.Filter != "" && act.Action != ActReplay {
+		note = unfinished(note, "not finished, last progress at "+time.Now().UTC().Format(time.RFC3339))
+	}
 	err := a.write(ctx, tx, dialect.AuditRow{
 		Operation: act.operation, Actor: a.ActorIn(ctx), Action: act.Action, Target: act.Target,
-		Subject: textOf(act.Subject), Filter: textOf(act.Filter), Affected: int64(act.Affected), Note: textOf(act.Note),
+		Subject: textOf(act.Subject), Filter: textOf(act.Filter), Affected: int64(act.Affected), Note: textOf(note),
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
@@ -139,10 +148,7 @@ func (a *Auditor) Record(ctx context.Context, tx *sql.Tx, act *Act) error {
 
 // ActorIn returns who acts.
 func (a *Auditor) ActorIn(ctx context.Context) string {
-	if actor := actorOf(ctx); actor != "" {
-		return spool.NameText(actor)
-	}
-	return spool.NameText(a.actor)
+	return spool.NameText(cmp.Or(actorOf(ctx), a.actor))
 }
 
 // write adds to the row of an operation, or inserts it. MySQL does not count a row that gets the
@@ -158,17 +164,22 @@ func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) e
 	return spool.Run(ctx, tx, a.statements.RecordAct(row))
 }
 
-// Stopped adds to the note of an action on many things that it was ended before its end: otherwise
-// its row would look complete.
-func (a *Auditor) Stopped(ctx context.Context, db *sql.DB, act *Act) error {
-	if ctx.Err() == nil {
+// StartAgain ends the note of an action on many things that has not come to its end.
+const StartAgain = ": start it again for the rest"
+
+func unfinished(note, why string) string { return strings.TrimPrefix(note+"; "+why+StartAgain, "; ") }
+
+// End writes into the row of an action on many things that it has come to its end, or that it was
+// stopped before. After another error the row says already that it is not finished.
+func (a *Auditor) End(ctx context.Context, db *sql.DB, act *Act, err error) error {
+	if err != nil && ctx.Err() == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	note := "stopped before its end: start it again for the rest"
-	if act.Note != "" {
-		note = act.Note + "; " + note
+	note := act.Note
+	if err != nil {
+		note = unfinished(note, "stopped before its end")
 	}
 	return spool.InTx(ctx, db, a.statements, func(tx *sql.Tx) error {
 		return spool.Run(ctx, tx, a.statements.AddToAct(dialect.AuditRow{Operation: act.operation, Note: textOf(note)}))

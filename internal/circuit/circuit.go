@@ -169,7 +169,7 @@ func (c *Circuits) Reached(topic string) {
 }
 
 // End ends a call. A probe may end without a result about the outage: the message was at fault, or
-// a function of the user has panicked or has ended its goroutine. Then another probe may take its
+// a function of the user has panicked. Then another probe may take its
 // place. Otherwise the topic would stay closed for ever.
 func (c *Circuits) End(topic string, call Call) {
 	if !call.Probe {

@@ -1,7 +1,6 @@
 package cleanup_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
@@ -34,9 +32,7 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 // set stores settings, as an operator does.
 func (b *bench) set(name string, settings spool.Settings) {
 	b.T.Helper()
-	operator, err := admin.New(b.Database.Postbox(), admin.Config{}, watermill.NopLogger{})
-	require.NoError(b.T, err)
-	require.NoError(b.T, storeSettings(b.T.Context(), operator, admin.Outbox(name), admin.Settings(settings)))
+	enginetest.StoreSettings(b.T, b.Database, name, settings)
 }
 
 // age writes dead letters and entries of the history, so many of each age, for a spool or, with
@@ -225,13 +221,4 @@ func TestCleaner_G8_finds_expired_rows_of_a_spool_by_index(t *testing.T) {
 			require.Contains(t, plan, want, name)
 		}
 	})
-}
-
-// storeSettings stores settings in place of those that are stored.
-func storeSettings(ctx context.Context, a *admin.Admin, target admin.Target, settings admin.Settings) error {
-	_, err := a.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
-		*stored = settings
-		return nil
-	})
-	return err
 }

@@ -3,7 +3,6 @@ package cleanup
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -43,24 +42,17 @@ func walkUniqueKeys(batch int) work {
 
 // uniqueKeys reads a page of keys, and returns those of them whose message is gone, too.
 func (c *Cleaner) uniqueKeys(ctx context.Context, after []byte, limit int) (page, gone []dialect.UniqueKey, err error) {
-	query := c.statements.UniqueKeysPage(after, limit)
-	rows, err := c.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	err = spool.Each(ctx, c.db, c.statements.UniqueKeysPage(after, limit), func(scan spool.Scan) error {
 		var key dialect.UniqueKey
 		var isGone bool
-		if err := rows.Scan(&key.Digest, &key.ID, &key.CreatedAt, &isGone); err != nil {
-			return nil, nil, err
-		}
+		err := scan(&key.Digest, &key.ID, &key.CreatedAt, &isGone)
 		page = append(page, key)
 		if isGone {
 			gone = append(gone, key)
 		}
-	}
-	return page, gone, rows.Err()
+		return err
+	})
+	return page, gone, err
 }
 
 // deleteUniqueKeys deletes keys in one transaction, in the order of their digests, as producers

@@ -30,16 +30,3 @@ func (a *Ages) Since(at int64) int64 {
 	}
 	return max(0, a.Clock-at)
 }
-
-// CountUpTo counts the messages and dead letters of spools, each number up to a limit: id of the
-// spool, ready, waiting, due among the waiting, parked, done, failing, dead letters that are not
-// resolved, among the latest. It reads that many of each.
-func (s *Statements) CountUpTo(spools []int64, limit int) []Query {
-	return s.ofSpools(s.countUpTo, spools, 7, limit)
-}
-
-// CountFew returns, on MySQL, the same of all spools each of whose numbers is below the limit, and
-// nothing of others, in one statement.
-func (s *Statements) CountFew(spools []int64, limit int) []Query {
-	return s.ofFew(s.countFew, spools, limit)
-}

@@ -80,8 +80,8 @@ func (s *Statements) Resolve(id int64, reason string) Query {
 	return Query{Text: s.resolve, Args: []any{reason, id}}
 }
 
-// CountMessages counts the messages of a spool and the dead letters by topic: pending, due,
-// failing, parked, oldest age in µs, dead, dead of inboxes. A topic may have two rows.
-func (s *Statements) CountMessages(spool int64) Query {
-	return s.countMessages.with(args{"spool": spool})
+// LetterBehind returns the id of the dead letter with so many later ones, or no row if there are
+// fewer.
+func (s *Statements) LetterBehind(later int) Query {
+	return Query{Text: s.letterBehind, Args: []any{later}}
 }

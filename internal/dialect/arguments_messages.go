@@ -21,14 +21,3 @@ type Burial struct {
 func (s *Statements) LoadPayload(spool int64, r Ref) Query {
 	return Query{Text: s.loadPayload, Args: []any{spool, r.State, r.Lane, r.ID, r.CreatedAt}}
 }
-
-// Advance makes every message older by this number of microseconds, and brings its due time nearer
-// by the same. AdvanceFailures comes before it.
-func (s *Statements) Advance(microseconds int64) Query {
-	return s.advance.with(args{"by": microseconds})
-}
-
-// AdvanceFailures changes the failures of these messages in the same way.
-func (s *Statements) AdvanceFailures(microseconds int64) Query {
-	return s.advanceFailures.with(args{"by": microseconds})
-}

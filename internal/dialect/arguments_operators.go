@@ -1,5 +1,7 @@
 package dialect
 
+import "cmp"
+
 // KeyRef identifies an ordering key of a spool.
 type KeyRef struct {
 	Spool, Hash int64
@@ -19,8 +21,16 @@ type SetDueParams struct {
 // KeepHistoryParams say how long a spool keeps done messages.
 type KeepHistoryParams struct{ Spool, Keep int64 }
 
-// Spools returns id, name, version, paused at, settings, paused keys and paused topics of a spool,
-// or with 0 of all.
+// Pause says by whom, why and until when something is paused.
+type Pause struct {
+	By, Reason string
+	Ends       int64 // a time, or 0 for no end; a key has none
+}
+
+func (p Pause) ends() int64 { return cmp.Or(p.Ends, Never) }
+
+// Spools returns id, name, version, paused at, by whom, reason, end of the pause, settings, paused
+// keys and paused topics of a spool, or with 0 of all. A pause that has ended is none.
 func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spool": spool}) }
 
 // SetSettings stores the settings of a spool. It changes no row if they are equal to the stored
@@ -29,9 +39,10 @@ func (s *Statements) SetSettings(spool int64, settings string) Query {
 	return s.setSettings.with(args{"spool": spool, "settings": settings})
 }
 
-// PauseSpool pauses a spool, or ends the pause. It changes no row if it is so already.
-func (s *Statements) PauseSpool(spool int64, pause bool) Query {
-	return s.pauseSpool.with(args{"spool": spool, "pause": number(pause)})
+// PauseSpool pauses a spool, or ends the pause. It changes no row if it is so already, with this
+// reason and this end.
+func (s *Statements) PauseSpool(spool int64, pause bool, p Pause) Query {
+	return s.pauseSpool.with(args{"spool": spool, "pause": number(pause), "by": p.By, "reason": p.Reason, "ends": p.ends()})
 }
 
 // number is how the tables have it, and statements get it.
@@ -43,8 +54,8 @@ func number(yes bool) int {
 }
 
 // PauseKey pauses a key, unless it is paused.
-func (s *Statements) PauseKey(k KeyRef) Query {
-	return s.pauseKey.with(args{"spool": k.Spool, "hash": k.Hash, "key": k.Key})
+func (s *Statements) PauseKey(k KeyRef, p Pause) Query {
+	return s.pauseKey.with(args{"spool": k.Spool, "hash": k.Hash, "key": k.Key, "by": p.By, "reason": p.Reason})
 }
 
 // ResumeKey ends the pause of a key.
@@ -53,8 +64,14 @@ func (s *Statements) ResumeKey(k KeyRef) Query {
 }
 
 // PauseTopic pauses a topic, unless it is paused.
-func (s *Statements) PauseTopic(spool int64, topic string) Query {
-	return Query{Text: s.pauseTopic, Args: []any{spool, topic}}
+func (s *Statements) PauseTopic(spool int64, topic string, p Pause) Query {
+	return Query{Text: s.pauseTopic, Args: []any{spool, topic, p.By, p.Reason, p.ends()}}
+}
+
+// ReplaceTopicPause ends the pause of a topic that has another reason or end, before PauseTopic,
+// and deletes what is left of pauses that have ended.
+func (s *Statements) ReplaceTopicPause(spool int64, topic string, p Pause) Query {
+	return Query{Text: s.replaceTopicPause, Args: []any{spool, topic, p.Reason, p.ends()}}
 }
 
 // ResumeTopic ends the pause of a topic.

@@ -2,54 +2,14 @@ package dialect
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 )
 
-// deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left
+// DeadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left
 // out: each may have megabytes, and a page has many letters.
-const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+const DeadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE({length}(d.payload), 0) + {length}(d.metadata) AS size`
-
-// deadLetterChoice is true for the dead letters that a filter selects: see DeadLetters.
-func (k Kind) deadLetterChoice() string {
-	return `WHERE d.id > {unseen :after} AND d.id <= {unseen :up_to}
-  AND ({text :topic} = '' OR d.topic = :topic)
-  AND ({text :consumer} = '' OR d.consumer = :consumer)
-  AND ({text :spool} = '' OR s.name = :spool)
-  AND ({length}({blob :message_id}) = 0 OR d.message_id = :message_id)
-  AND ({length}({blob :key}) = 0 OR d.ordering_key = :key)
-  AND ({text :error} = '' OR {position}(d.error, :error) > 0)
-  AND d.cause >= ` + k.bound("least_cause") + ` AND d.cause <= ` + k.bound("most_cause") + `
-  AND d.attempts >= ` + k.bound("least_attempts") + ` AND d.attempts <= ` + k.bound("most_attempts") + `
-  AND d.died_at >= ` + k.bound("died_from") + ` AND d.died_at < ` + k.bound("died_before") + `
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> ` + k.bound("unwanted")
-}
-
-// bounds are numbers with names, as one argument.
-type bounds map[string]int64
-
-// bound is one of the bounds that a statement has.
-func (k Kind) bound(name string) string {
-	switch k {
-	case PostgreSQL:
-		return `(SELECT (:bounds::json ->> '` + name + `')::bigint)` // once, not for each row
-	case SQLite:
-		return `(:bounds ->> '` + name + `')`
-	default:
-		return `CAST(JSON_VALUE(:bounds, '$.` + name + `') AS SIGNED)`
-	}
-}
-
-// list writes them.
-func (b bounds) list() string {
-	text, err := json.Marshal(b)
-	if err != nil {
-		panic("dialect: numbers have no JSON: " + err.Error())
-	}
-	return string(text)
-}
 
 // common returns the statements that all databases share. {now} stands for the database's clock in
 // microseconds. {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments
@@ -110,23 +70,6 @@ UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = {state ?} AND lane = ? AND id = ? AND created_at = ?`,
 
-		// For tests, which do not wait: the due time of every message comes nearer, and every
-		// message becomes older. A parked message stays parked. Drainers must read again, see
-		// ChangeSpools, because the creation time is part of a message's identity.
-		advance: statement{text: `
-UPDATE {messages} SET available_at = available_at - :by, created_at = created_at - :by WHERE available_at < 4611686018427387904`},
-
-		// The failures of a message contain its time.
-		advanceFailures: statement{text: `
-UPDATE {failures} SET subject = (
-	SELECT {subject of m}
-	FROM (SELECT m.id, m.created_at - :by AS created_at, {subject of m} AS subject FROM {messages} m) m
-	WHERE m.subject = {failures}.subject)
-WHERE subject IN (SELECT {subject of m} FROM {messages} m WHERE m.available_at < 4611686018427387904)`},
-
-		ChangeSpools: `
-UPDATE {spools} SET version = version + 1`,
-
 		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
 
@@ -151,53 +94,16 @@ INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id,
 VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, {now}, {now}, 0, :error, :cause)`},
 
 		DeadLetter: `
-SELECT ` + deadLetterColumns + `, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
+SELECT ` + DeadLetterColumns + `, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id = ?`,
-
-		// Walks the primary key. The limit bounds the page.
-		deadLetters: statement{text: `
-SELECT ` + deadLetterColumns + `
-FROM {dead_letters} d
-LEFT JOIN {spools} s ON s.id = d.spool
-` + kind.deadLetterChoice() + `
-ORDER BY d.id
-LIMIT :most`},
-
-		// The same backwards. A part of each error is enough, and bounds the bytes.
-		deadLetterErrors: statement{text: `
-SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
-FROM {dead_letters} d
-LEFT JOIN {spools} s ON s.id = d.spool
-` + kind.deadLetterChoice() + `
-ORDER BY d.id DESC
-LIMIT :most`},
 
 		deleteDeadLetter: statement{text: `
 DELETE FROM {dead_letters} WHERE id = :id AND (resolved_at IS NULL OR :resolved = 1)`},
 
 		resolve: `
 UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND resolved_at IS NULL`,
-
-		// Counts each message of the spool and each dead letter in one snapshot, so that a message
-		// that becomes a dead letter meanwhile is counted once. For operators, not for a loop.
-		countMessages: statement{text: `
-SELECT m.topic, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END),
-       {now} - MIN(m.created_at), 0, 0
-FROM {messages} m
-WHERE m.spool = :spool
-GROUP BY m.topic
-UNION ALL
-SELECT d.topic, 0, 0, 0, 0, 0,
-       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
-FROM {dead_letters} d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = :spool)
-GROUP BY d.topic`},
 
 		// A second claim of the same key waits for the transaction of the first and then changes no
 		// row.
@@ -248,8 +154,6 @@ UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
 	s.operate()
 	s.audit()
 	s.receipts()
-	s.stuck()
-	s.search()
 	s.count()
 	return s
 }
@@ -260,11 +164,11 @@ const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int :inline} THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE({length}(m.payload), 0) + {length}(m.metadata) <= {int :inline} THEN m.payload END AS payload`
 
-// unblocked is true for a message without an earlier retrying message of its key. Keys with the
+// Unblocked is true for a message without an earlier retrying message of its key. Keys with the
 // same hash can be made, so their texts are compared too, behind the index. It uses the index of
 // retrying messages by key, which is empty while nothing fails; {retrying} is the table with that
 // index.
-const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
+const Unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {retrying} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))`
 
 // unpaused is true for a message whose key is not paused by an operator.

@@ -11,26 +11,6 @@ const never = "9223372036854775807"
 //
 // {ready} is the table of ready messages, and {retrying} that of waiting ones.
 func (s *Statements) count() {
-	const all, some = "COUNT(%s)", "COALESCE(SUM(%s), 0)"
-	const failing = "CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END"
-	const dead = "CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END"
-	ready := rowsOf{"{ready} m {by ready}", " AND m.state = 0", "ORDER BY m.lane, m.id"}
-	waiting := rowsOf{"{retrying} m {by ready}", " AND m.state > 0", "ORDER BY m.state, m.lane, m.id"}
-	due := rowsOf{"{retrying} m {by due}", " AND {waits} AND m.available_at <= (SELECT {now})", "{due order}"}
-	parked := rowsOf{"{retrying} m {by due}", " AND {parked}", "ORDER BY m.available_at"}
-	done := rowsOf{"{history} m", "", "ORDER BY m.done_at"}
-	retrying := rowsOf{"{retrying} m {by ready}", " AND m.state = 2", "ORDER BY m.lane, m.id"}
-	letters := rowsOf{"{dead_letters} m {by death}", "", "ORDER BY m.died_at DESC"}
-	// Only retrying messages have failed attempts.
-	s.countUpTo, s.countFew = s.upToLimit(
-		column{all, "1", ready}, column{all, "1", waiting}, column{all, "1", due}, column{all, "1", parked}, column{all, "1", done},
-		column{some, failing, retrying}, column{some, dead, letters})
-
-	s.InboxLetters = `
-SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT {unseen ?}) p
-GROUP BY p.consumer`
-
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of
 	// transactions that run at the same time one may get a lower id than another that wrote before,
 	// so the time may be wrong by the duration of a transaction.
@@ -49,8 +29,8 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due},
-       COALESCE(s.paused_at, `+never+`), s.batches
-FROM (SELECT id, name, paused_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, NULL, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+       COALESCE(`+pausedAt+`, `+never+`), s.batches
+FROM (SELECT id, name, paused_at, pause_ends_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, NULL, 0, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
 WHERE {few}`, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }
 

@@ -252,3 +252,10 @@ func Coded(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && !said.unconnected
 }
+
+// WaitedForLock reports whether a server ended a statement because it waited too long for a row.
+// MySQL and MariaDB say so.
+func WaitedForLock(err error) bool {
+	said, found := findReport(err, MySQL)
+	return found && said.number == 1205
+}

@@ -5,8 +5,8 @@ package dialect
 
 // idleLook is all that such a drainer executes. It renews the lease, and tells whether it has, how
 // many members live, the version of the spool, the incarnation of the server, whether there is a
-// message in one of the ranges, or one that waits among the ready ones, and in how many
-// microseconds the first message is due that waits for its time.
+// message in one of the ranges, and in how many microseconds the first message is due that waits
+// for its time.
 const idleLook = `
 WITH renewed AS (
 	UPDATE {members} SET in_flight = :in_flight, expires_at = {now} + :ttl WHERE spool = :spool AND holder = :holder
@@ -18,9 +18,7 @@ SELECT (SELECT COUNT(*) FROM renewed), ` + liveMembers + `, ` + spoolVersion + `
 		SELECT m.id FROM ONLY {messages} m
 		WHERE m.spool = :spool AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 		ORDER BY m.id LIMIT 1) f
-	LIMIT 1), (
-	SELECT TRUE FROM ONLY {messages} m WHERE m.spool = :spool AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
+	LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM {waiting} m WHERE m.spool = :spool ORDER BY m.available_at LIMIT 1), ` + never + `) - {now}`
 
 // IdleParams are the parameters of a look.

@@ -20,8 +20,6 @@ type mysql struct {
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
 func newMySQL(names Names) *Statements {
 	s := common(MySQL, names)
-	s.searchInParts()
-
 	s.fillLanes = `
 INSERT IGNORE INTO {lanes} (spool, lane)
 SELECT ?, q.lane FROM (
@@ -173,17 +171,11 @@ STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s
 WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction},
 	}, fill)}
 	for variant := range variants {
-		lists.calmTurns[variant] = fill.Replace(turn(variant, "("+mysqlCalm+" OR "+unblocked+")"))
+		lists.calmTurns[variant] = fill.Replace(turn(variant, "("+mysqlCalm+" OR "+Unblocked+")"))
 	}
 	lists.rows = mysqlRows{head: lists.insertHead + " ", claimHead: lists.claimHead + " ", now: fill.Replace("{now}"), holdWriter: fill.Replace(fill.Replace(holdWriter))}
 	s.lists = lists
 	s.lock.text, s.find.text = storedRow+lockMessages, storedRow
-	s.standing.text = `
-SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at`
 	s.lockAsRead.text, s.standingAsRead.text = standing+lockMessages, standing
 	s.countStarts.text = `
 UPDATE ` + asRead + `
@@ -270,7 +262,7 @@ func mysqlFill(names Names) replacer {
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?", "{unseen flag ?}", "?",
 		"{after place}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)", "{of key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
-		"{ready}", names.Table("messages"), "{by due}", "FORCE INDEX (due)", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state IN (1, 2)", " {due order}", "",
+		"{ready}", names.Table("messages"), "{by due}", "FORCE INDEX (due)", "{parked}", "m.state > 0 AND "+IsParked, "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE", "{state ?}", "?", "{listed}", names.replacer().Replace("JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = c.id"),
 		"{strays}", names.replacer().Replace(straysByGroup),

@@ -15,7 +15,7 @@ var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
 // tables are the endings of the table names, which statements write as {ending}.
 var tables = []string{
 	"spools", "lanes", "members", "limits", "messages", "waiting", "dead_letters", "failures", "chores", "claims", "sources", "pauses", "topic_pauses", "history",
-	"deployment", "writers", "identity", "audit", "unique_keys", "receipts",
+	"deployment", "writers", "identity", "audit", "unique_keys", "receipts", "minutes",
 }
 
 // Names says where the tables are, and to which deployment they belong.

@@ -1,36 +1,37 @@
 package dialect
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 )
 
 // StateDone marks messages of the history in lists of messages; it is never stored.
 const StateDone = 3
 
-// isParked is true for a message that waits for an operator.
-var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
+// IsParked is true for a message that waits for an operator.
+var IsParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
 
-// dueAt is the time from which a message may be handled. For a ready message it is the creation
+// DueAt is the time from which a message may be handled. For a ready message it is the creation
 // time, because such a message may have no time of its own.
-const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
+const DueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 
 // The columns of a message that is listed. After the times of its creation and of when it may be
 // handled, or was done, come its size and the number of bytes that the history has not kept of it.
 // Payload and metadata are not among them: each may have megabytes, and a page has many messages.
 const (
-	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
+	PendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + DueAt + `,
 	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size, 0 AS omitted`
-	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	DoneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	COALESCE({length}(h.payload), 0) + {length}(h.metadata) AS size, h.omitted`
 )
+
+// pausedAt is when a spool was paused, and NULL from the end of the pause on.
+const pausedAt = `CASE WHEN s.pause_ends_at > {now} THEN s.paused_at END`
 
 // operate sets the statements of operators. None of them is for a loop.
 func (s *Statements) operate() {
 	s.spools.text = `
-SELECT s.id, s.name, s.version, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
+SELECT s.id, s.name, s.version, ` + pausedAt + `, s.paused_by, s.pause_reason, s.pause_ends_at, s.settings,
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id AND t.ends_at > {now})
 FROM {spools} s
 WHERE {int :spool} = 0 OR s.id = :spool`
 
@@ -73,8 +74,8 @@ ORDER BY l.lane`
 UPDATE {spools} SET version = version + 1 WHERE id = ?`
 
 	s.pauseSpool.text = `
-UPDATE {spools} SET paused_at = CASE WHEN :pause = 1 THEN {now} END
-WHERE id = :spool AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> :pause`
+UPDATE {spools} AS s SET paused_at = CASE WHEN :pause = 1 THEN {now} END, paused_by = :by, pause_reason = :reason, pause_ends_at = :ends
+WHERE s.id = :spool AND (CASE WHEN ` + pausedAt + ` IS NULL THEN 0 ELSE 1 END <> :pause OR (:pause = 1 AND (s.pause_reason <> :reason OR s.pause_ends_at <> :ends)))`
 
 	// Locks the row without the rights that SELECT … FOR UPDATE needs on MySQL.
 	s.LockSettings = `
@@ -87,67 +88,54 @@ SELECT settings FROM {spools} WHERE id = ?`
 UPDATE {spools} SET settings = :settings WHERE id = :spool AND settings <> :settings`
 
 	s.pauseKey.text = `
-INSERT INTO {pauses} (spool, key_hash, ordering_key, paused_at)
-SELECT s.id, {int :hash}, {blob :key}, {now} FROM {spools} s
+INSERT INTO {pauses} (spool, key_hash, ordering_key, paused_at, paused_by, reason)
+SELECT s.id, {int :hash}, {blob :key}, {now}, {text :by}, {text :reason} FROM {spools} s
 WHERE s.id = :spool AND NOT EXISTS (SELECT 1 FROM {pauses} z WHERE z.spool = s.id AND z.key_hash = :hash AND z.ordering_key = :key)`
 
 	s.resumeKey = `
 DELETE FROM {pauses} WHERE spool = ? AND key_hash = ? AND ordering_key = ?`
 
 	s.PausedKeys = `
-SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, id`
+SELECT ordering_key, paused_at, paused_by, reason, ` + never + ` FROM {pauses} WHERE spool = ? ORDER BY paused_at, id`
+
+	// The pauses that have ended go with it.
+	s.replaceTopicPause = `
+DELETE FROM {topic_pauses} WHERE spool = ? AND (ends_at <= {now} OR (topic = ? AND (reason <> ? OR ends_at <> ?)))`
 
 	s.pauseTopic = `
-{insert ignore} INTO {topic_pauses} (spool, topic, paused_at) VALUES (?, ?, {now}) {or ignore}`
+{insert ignore} INTO {topic_pauses} (spool, topic, paused_at, paused_by, reason, ends_at) VALUES (?, ?, {now}, ?, ?, ?) {or ignore}`
 
 	s.resumeTopic = `
 DELETE FROM {topic_pauses} WHERE spool = ? AND topic = ?`
 
 	s.PausedTopics = `
-SELECT topic, paused_at FROM {topic_pauses} WHERE spool = ? ORDER BY paused_at, topic`
+SELECT topic, paused_at, paused_by, reason, ends_at FROM {topic_pauses} WHERE spool = ? AND ends_at > {now} ORDER BY paused_at, topic`
 
 	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for
 	// each state and lane.
 	s.pendingMessage = `
-SELECT ` + pendingColumns + `, m.payload, m.metadata, '', m.message_id
+SELECT ` + PendingColumns + `, m.payload, m.metadata, '', m.message_id
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// A drainer that settles the message waits for the transaction that has locked it, and vice
 	// versa.
 	s.lockListed = `
-SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN ` + IsParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m {by id}
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
 
 	// Returns the latest one, if the database has issued the id again, unless a time is given.
 	s.doneMessage.text = `
-SELECT ` + doneColumns + `, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+SELECT ` + DoneColumns + `, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM {history} h
 WHERE h.spool = :spool AND h.id = :id AND ({int :created_at} = 0 OR h.created_at = :created_at)
 ORDER BY h.created_at DESC
 LIMIT 1`
 
-	// Walks the index on spool and time backwards.
-	s.doneMessages.text = `
-SELECT ` + doneColumns + `
-FROM {history} h
-WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :last_id)
-  AND h.done_at >= :done_from AND h.done_at < :done_before
-` + ofMessage("h") + `
-ORDER BY h.done_at DESC, h.id DESC
-LIMIT :most`
-
-	// Walks the primary key, because messages of a key were written in the order of their ids. Rows
-	// that the filter leaves out are still read.
-	s.doneInOrder.text = `
-SELECT ` + doneColumns + `
-FROM {history} h
-WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at > :last)
-  AND h.done_at >= :done_from AND h.done_at < :done_before
-` + ofMessage("h") + `
-ORDER BY h.id, h.created_at
-LIMIT :most`
+	// Walks the primary key.
+	s.letterBehind = `
+SELECT d.id FROM {dead_letters} d ORDER BY d.id DESC LIMIT 1 OFFSET {unseen ?}`
 
 	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in
 	// this order, and later assignments see the new values.
@@ -213,92 +201,6 @@ type Place struct {
 
 // String returns the place as operators pass it from one page to the next.
 func (p Place) String() string { return fmt.Sprintf("%d-%d-%d", p.State, p.Lane, p.ID) }
-
-// MessageFilter selects messages of a spool. The zero value of a field means any, except that Limit
-// is required.
-type MessageFilter struct {
-	Topic, Key, MessageID string
-	States                [2]int // the first and the last one, of pending messages
-	Parked                Parked
-	DoneFrom, DoneBefore  int64 // of the history
-	// The next fields are of pending messages. ErrorText is a part of the last failure.
-	ErrorText                  string
-	MinAttempts                int
-	CreatedFrom, CreatedBefore int64
-	After                      Place // the zero value is the beginning
-	Limit                      int
-}
-
-// Parked says whether a filter selects pending messages that are parked.
-type Parked int
-
-// The values of Parked in a [MessageFilter].
-const (
-	ParkedAny Parked = iota
-	ParkedNo
-	ParkedOnly
-)
-
-// pending returns the arguments of a walk along pending messages, from the place of the filter up
-// to its last state, and of conditions.
-func (f MessageFilter) pending(spool int64) args {
-	p := f.After
-	if p == (Place{}) {
-		p = Place{State: f.States[0], Lane: -1}
-	}
-	from, before := int64(-ParkedFrom), int64(math.MaxInt64)
-	switch f.Parked {
-	case ParkedNo:
-		before = ParkedFrom
-	case ParkedOnly:
-		from = ParkedFrom
-	case ParkedAny:
-	}
-	values := f.common(spool)
-	values["state"], values["lane"], values["id"], values["last_state"], values["error"] = p.State, p.Lane, p.ID, f.States[1], f.ErrorText
-	values["bounds"] = bounds{
-		"due_from": from, "due_before": before, "least_attempts": int64(f.MinAttempts),
-		"created_from": f.CreatedFrom, "created_before": cmp.Or(f.CreatedBefore, math.MaxInt64),
-	}.list()
-	return values
-}
-
-// Done selects messages of the history, the latest first. Its columns are those of Search without
-// the first, with [StateDone], and with the time when the message was done instead of due at.
-func (s *Statements) Done(spool int64, f MessageFilter) Query {
-	last := f.After
-	if last == (Place{}) {
-		last = Place{Lane: math.MaxInt64, ID: math.MaxInt64}
-	}
-	return s.doneMessages.with(f.done(spool, last))
-}
-
-// DoneInOrder selects messages of the history in the order in which they were written, with the
-// columns of Done. The place after which they begin has the time of creation instead of that of the
-// end.
-func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
-	return s.doneInOrder.with(f.done(spool, f.After))
-}
-
-// done returns the arguments of both.
-func (f MessageFilter) done(spool int64, last Place) args {
-	values := f.common(spool)
-	values["last"], values["last_id"], values["done_from"] = last.Lane, last.ID, f.DoneFrom
-	values["done_before"] = cmp.Or(f.DoneBefore, math.MaxInt64)
-	return values
-}
-
-// common returns the arguments of all of them.
-func (f MessageFilter) common(spool int64) args {
-	return args{"spool": spool, "topic": f.Topic, "key": []byte(f.Key), "message_id": []byte(f.MessageID), "most": f.Limit}
-}
-
-// ofMessage are conditions of all of them, on a row of this name.
-func ofMessage(row string) string {
-	return newReplacer("{row}", row).Replace(`  AND ({text :topic} = '' OR {row}.topic = :topic)
-  AND ({length}({blob :key}) = 0 OR {row}.ordering_key = :key)
-  AND ({length}({blob :message_id}) = 0 OR {row}.message_id = :message_id)`)
-}
 
 // after is true for messages beyond a place. As one comparison of rows it is a range of the index.
 // MySQL needs the comparison written out to see that.

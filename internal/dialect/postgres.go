@@ -78,7 +78,6 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	s.settleFailed.text = postgresSettleFailed
 	s.uniqueKeys(postgresUniqueKeyGone)
 	s.Writers = writers
-	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.idleLook.text = idleLook
 	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
 
@@ -112,7 +111,7 @@ w AS (`+insertRows("{waiting}", waits, claimed, ofWaiting)+`)`)
 	// SELECT beside it is an error.
 	//
 	// Each lane takes one index descent; the planner must not turn that into a scan of the whole
-	// table. Mostly nothing is due, and to see that costs less than to call the function.
+	// table. What is due is found by a function, whose settings make the planner use the index.
 	//
 	// Ids have two bounds. For a number with one bound the planner expects a third of all messages,
 	// which is enough to compile the statement.
@@ -131,8 +130,7 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id LIMIT (SELECT :page::bigint)) f
 UNION ALL
 SELECT ` + fetchColumns + `
-FROM (SELECT w.spool FROM {waiting} w WHERE w.spool = (SELECT :spool::integer) AND w.available_at <= (SELECT {now}) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL {due}(w.spool, :lanes::smallint[], :known::bigint[], :excluded::text[], :held::bigint[], :unordered, :paused, :due) m
+FROM {due}((SELECT :spool::integer), :lanes::smallint[], :known::bigint[], :excluded::text[], :held::bigint[], :unordered, :paused, :due) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND :mark::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
@@ -180,8 +178,7 @@ ON CONFLICT DO NOTHING`
 		unique: postgresUnique().filled(text),
 		kept:   marked(keep), swept: marked(postgresSweep),
 	}
-	s.lock.text, s.find.text, s.standing.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", ""), "SELECT m.id"+found("m.id")+`
-  AND `+onServer
+	s.lock.text, s.find.text = "SELECT m.id"+storedRefs(fromRefs, "m.id", skipLocked), "SELECT m.id"+storedRefs(fromRefs, "m.id", "")
 	s.lockAsRead.text, s.standingAsRead.text = "SELECT m.id"+foundAsRead(fromAsRead, "m.id", skipLocked), "SELECT m.id"+foundAsRead(fromAsRead, "m.id", "")
 	s.countStarts.text, s.takeBackStarts.text = count, takeBack
 	s.release.text = `UPDATE {lanes} SET holder = NULL WHERE spool = :spool AND holder = :holder AND lane = ANY(:lanes::smallint[])`
@@ -205,12 +202,12 @@ const postgresStart = `COALESCE(NULLIF(current_setting('postbox.server', true), 
 
 // behind compares the sequences with the ids that the tables have. An id of a table that the
 // snapshot shows was given before, so a sequence can only be behind if it was copied without its
-// value, or not at all.
+// value, or not at all. Of messages the primary key has the last one of each lane.
 const behind = `
 SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (
-	SELECT '{messages}_id_seq' AS sequence, (SELECT max(id) FROM {messages}) AS highest
-	UNION ALL SELECT '{dead_letters}_id_seq', (SELECT max(id) FROM {dead_letters})
-	UNION ALL SELECT '{failures}_id_seq', (SELECT max(id) FROM {failures})
+	SELECT '{messages}_id_seq' AS sequence, (SELECT max(l.id) FROM {spools} s CROSS JOIN generate_series(0, 31) n(lane) CROSS JOIN LATERAL ((SELECT m.id FROM ONLY {messages} m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1)
+		UNION ALL (SELECT m.id FROM {waiting} m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1) UNION ALL (SELECT m.id FROM {waiting} m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1)) l) AS highest
+	UNION ALL SELECT '{dead_letters}_id_seq', (SELECT max(id) FROM {dead_letters}) UNION ALL SELECT '{failures}_id_seq', (SELECT max(id) FROM {failures})
 	UNION ALL SELECT '{audit}_id_seq', (SELECT max(id) FROM {audit})
 	UNION ALL SELECT '{spools}_id_seq', (SELECT max(id) FROM {spools})) q
 WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END`

@@ -38,7 +38,7 @@ func newRepeated(r repeated, fill replacer) repeated {
 	}
 	r.unique = r.unique.filled(func(text string) string { return fill.Replace(fill.Replace(text)) })
 	for variant := range variants {
-		r.turns[variant] = fill.Replace(turn(variant, unblocked))
+		r.turns[variant] = fill.Replace(turn(variant, Unblocked))
 	}
 	r.fetches = new(sync.Map)
 	return r

@@ -127,6 +127,9 @@ func (t statement) with(values args) Query {
 	return query
 }
 
+// Names are those of the arguments, as far as they have names.
+func (q Query) Names() []string { return q.names }
+
 // inOrder is with for arguments that stand in the order of the text.
 func (t statement) inOrder(values []any) Query {
 	return Query{Text: t.text, Args: values, names: t.names}

@@ -107,11 +107,6 @@ WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->>
 SELECT m.id FROM json_each(:refs) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`
-	s.standing.text = `
-SELECT m.id FROM json_each(:refs) s
-CROSS JOIN {messages} m ON m.id = s.value ->> 2
-CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`
 	s.lockAsRead.text, s.standingAsRead.text = asRead, asRead // a writing transaction locks the database
 	s.countStarts.text = `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + asRead + `)`
 	s.takeBackStarts.text = `
@@ -127,7 +122,7 @@ func sqliteFill(names Names) replacer {
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?", "{unseen ?}", "?", "{unseen flag ?}", "?",
 		"{after place}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", "{of key}", "INDEXED BY "+names.Prefix+"messages_retrying", " {by ready}", "", " {by id}", "",
-		"{ready}", names.Table("messages"), "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{parked}", "m.state > 0 AND "+isParked, "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
+		"{ready}", names.Table("messages"), "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{parked}", "m.state > 0 AND "+IsParked, "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE", "{state ?}", "?", "{chosen}", "(SELECT value AS id FROM json_each(?)) s", "{listed}", names.replacer().Replace("{messages} m JOIN json_each(:ids) c ON m.id = c.value"),
 		"{strays}", names.replacer().Replace(strays),

@@ -29,9 +29,11 @@ type Statements struct {
 	// lane.
 	ReadsUpTo bool
 	lists     lists
+	fill      replacer            // of names in braces
+	marks     func(string) string // of arguments
 
 	// Lists of messages and lanes: dialect.go.
-	lock, find, standing, lockAsRead, standingAsRead, countStarts, takeBackStarts, release statement
+	lock, find, lockAsRead, standingAsRead, countStarts, takeBackStarts, release statement
 
 	limits, addSlots, changeSlots statement // limits.go
 
@@ -81,14 +83,10 @@ type Statements struct {
 	retryFailed  statement
 	buryFailed   statement
 	noteFailed   statement
-	SeekStrays   string // spool → 1 where there is something for MoveStrays, else 0
-	MoveStrays   string // spool → how many it took, and how many arrived: moves waiting messages that stand among the ready ones; empty where all have one table
 	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups];
 	// empty where the database knows of no such rows.
-	FreeWriters              string
-	advance, advanceFailures statement
-	ChangeSpools             string // lets the drainers of all spools notice
+	FreeWriters string
 
 	// Failures and dead letters: arguments_letters.go.
 
@@ -96,12 +94,9 @@ type Statements struct {
 	LastAttempt               string // subject → attempts since the last requeue
 	failures                  string
 	insertDeadLetter, buryRow statement
-	DeadLetter                string // id → the columns of DeadLetters, payload, metadata, source, carried id
-	deadLetters               statement
-	deadLetterErrors          statement
+	DeadLetter                string // id → DeadLetterColumns, payload, metadata, source, carried id
 	deleteDeadLetter          statement
 	resolve                   string
-	countMessages             statement
 
 	// Claims: arguments_chores.go.
 
@@ -130,62 +125,48 @@ type Statements struct {
 
 	// What operators see, and what they say: arguments_operators.go.
 
-	spools          statement
-	Members         string // spool, or 0 for all → spool, holder, in flight, end of the membership of each live member
-	Account         string // spool → pending, done, dead, resolved
-	Clock           string // → the database's clock
-	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
-	LaneHolders     string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
-	ChangeSpool     string // spool: lets its drainers notice
-	pauseSpool      statement
-	LockSettings    string // spool; locks its row
-	SettingsOf      string // spool → its settings
-	setSettings     statement
-	pauseKey        statement
-	resumeKey       string
-	PausedKeys      string // spool → key, paused at
-	pauseTopic      string
-	resumeTopic     string
-	PausedTopics    string // spool → topic, paused at
-	pendingMessage  string
-	searchPending   statement // see search.go, and the others too
-	searchEnd       statement // see mysql_search.go
-	searchUpTo      statement
-	retryingOfKey   statement
-	letterSearchEnd statement
-	letterBehind    string
-	doneMessage     statement
-	doneMessages    statement // see Done
-	doneInOrder     statement
-	lockListed      string
-	setDue          statement
-	buryWaiting     string
-	removeMessage   string
-	keepHistory     statement
-	keepBatches     statement
-	keepReceived    statement               // see received.go
-	awaitReceipts   [len(awaitSizes)]string // see receipts.go
-	changeReceipt   statement
-	addReceipt      string
-	receiptPage     string
-	receiptsOf      string
-	addToAct        string // see audit.go
-	recordAct       string
-	LockAct         string    // operation; locks its row
-	NoteOfAct       string    // operation → its note
-	stuckHeads      statement // see stuck.go
-	readyHeads      statement
-	waitingOfKeys   statement
-	countStuck      string
-	countFewStuck   string
-	auditRows       statement
-	auditSearchEnd  string
+	spools            statement
+	Members           string // spool, or 0 for all → spool, holder, in flight, end of the membership of each live member
+	Account           string // spool → pending, done, dead, resolved
+	Clock             string // → the database's clock
+	Fullness          string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
+	LaneHolders       string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
+	ChangeSpool       string // spool: lets its drainers notice
+	pauseSpool        statement
+	LockSettings      string // spool; locks its row
+	SettingsOf        string // spool → its settings
+	setSettings       statement
+	pauseKey          statement
+	resumeKey         string
+	PausedKeys        string // spool → key, paused at, by whom, reason, and [Never]
+	pauseTopic        string
+	resumeTopic       string
+	replaceTopicPause string
+	PausedTopics      string // spool → topic, paused at, by whom, reason, end
+	pendingMessage    string
+	letterBehind      string
+	doneMessage       statement
+	lockListed        string
+	setDue            statement
+	buryWaiting       string
+	removeMessage     string
+	keepHistory       statement
+	keepBatches       statement
+	keepReceived      statement               // see received.go
+	awaitReceipts     [len(awaitSizes)]string // see receipts.go
+	changeReceipt     statement
+	addReceipt        string
+	receiptPage       string
+	receiptsOf        string
+	addToAct          string // see audit.go
+	recordAct         string
+	LockAct           string // operation; locks its row
+	NoteOfAct         string // operation → its note
+	auditRows         statement
+	auditSearchEnd    string
 
-	// Numbers that cost little: count.go, arguments_count.go.
+	// count.go
 
-	countUpTo    string
-	countFew     string
-	InboxLetters string // limit → consumer, number of its dead letters that are not resolved, among the latest ones of inboxes
 	// Ages → id and name (NULL without a row) of each spool, its times: see [Ages].
 	Ages string
 
@@ -237,17 +218,16 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect,
-		&s.loadPayload, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.ChangeSpools,
+		&s.loadPayload, &s.Writers, &s.FreeWriters,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
 		&s.resolve,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory,
 		&s.Members, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf,
-		&s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
+		&s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.replaceTopicPause, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
 		&s.lockListed, &s.buryWaiting, &s.removeMessage, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
-		&s.countStuck, &s.countFewStuck,
-		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.countUpTo, &s.countFew, &s.InboxLetters, &s.Ages,
+		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {
 		f(text)
@@ -256,18 +236,43 @@ func (s *Statements) each(f func(*string)) {
 
 // finish fills in table names and argument marks.
 func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
-	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
+	s.fill, s.marks = fill, marks
+	s.each(func(text *string) { *text = s.Text(*text) })
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
-		&s.deadLetters, &s.deadLetterErrors, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.doneMessages, &s.doneInOrder,
-		&s.countMessages, &s.setSettings, &s.pauseKey, &s.keepHistory, &s.keepBatches, &s.nextWaiting, &s.setDue, &s.auditRows, &s.keepReceived,
-		&s.spools, &s.advance, &s.advanceFailures, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt, &s.letterSearchEnd, &s.stuckHeads, &s.readyHeads, &s.waitingOfKeys,
-		&s.lock, &s.find, &s.standing, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
+		&s.setSettings, &s.pauseKey, &s.keepHistory, &s.keepBatches, &s.nextWaiting, &s.setDue, &s.auditRows, &s.keepReceived,
+		&s.spools, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt,
+		&s.lock, &s.find, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
-		*named = s.Kind.marked(fill.Replace(strings.TrimSpace(fill.Replace(named.text))))
+		*named = s.named(named.text)
 	}
 	return s
 }
+
+// Text returns a text with the names of this database and ? for each argument as the database gets
+// it.
+func (s *Statements) Text(text string) string {
+	return s.marks(s.fill.Replace(strings.TrimSpace(text)))
+}
+
+func (s *Statements) named(text string) statement {
+	return s.Kind.marked(s.fill.Replace(strings.TrimSpace(s.fill.Replace(text))))
+}
+
+// Named is a statement of another package, whose arguments have names.
+type Named struct{ statement }
+
+// Named returns it for a text with the names of this database and :name for each argument.
+func (s *Statements) Named(text string) Named { return Named{s.named(text)} }
+
+// With returns the statement with its arguments.
+func (n Named) With(values map[string]any) Query { return n.with(values) }
+
+// Numbers returns the argument for a list of numbers.
+func (s *Statements) Numbers(list []int64) any { return s.lists.numbers(list) }
+
+// Nullable does the same for a list with NULL for nil.
+func (s *Statements) Nullable(list []*int64) any { return s.lists.nullable(list) }
 
 // Savepoint returns the statements that set a savepoint, go back to it and release it. The name
 // must be unique in the transaction: on MySQL a second savepoint with the name replaces the first.

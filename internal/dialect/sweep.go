@@ -63,7 +63,7 @@ SELECT {lane}, (
 	SELECT m.id FROM {messages} m {by ready}
 	WHERE m.spool = :spool AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
 	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
-	  AND ` + anyTurn(unblocked) + `
+	  AND ` + anyTurn(Unblocked) + `
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
 FROM {ranges} c`
 

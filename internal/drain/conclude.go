@@ -26,15 +26,13 @@ func (s *settler) conclude(ctx context.Context, entries []*schedule.Entry, locke
 }
 
 // forgetSettled forgets messages that were settled. It does not forget those whose rows were not
-// changed: the database keeps them without an error, or a process that took the lane has them.
+// changed: a process that took the lane may have them.
 // Suspects whose starts could not be counted rest, too: if they were read again immediately, they
 // would keep the database busy.
 func (s *settler) forgetSettled(ctx context.Context, entries []*schedule.Entry) {
 	var through []*schedule.Entry
 	for _, e := range entries {
 		switch {
-		case e.RowKept:
-			s.rest(ctx, e, errNotRemoved)
 		case e.Unchanged:
 			s.restAndReread(ctx, e, errNotRemoved)
 		case e.Outcome.Uncounted:

@@ -31,9 +31,6 @@ type HeadPolicy int
 const (
 	// HeadSkip moves the message to the dead letters, and its key continues.
 	HeadSkip HeadPolicy = iota
-	// HeadBlock retries the message for ever, and its key waits. A permanent error moves the
-	// message to the dead letters.
-	HeadBlock
 	// HeadPark leaves the message where it is, and its key waits until an operator decides.
 	HeadPark
 )

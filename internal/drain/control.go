@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -68,7 +69,8 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	d.limits.reportLimits()
 	before := d.control
 	d.control = found
-	if found.version == before.version {
+	ended := found.paused != before.paused || len(found.topics) != len(before.topics)
+	if found.version == before.version && !ended {
 		return nil
 	}
 	if before.paused && !found.paused {
@@ -91,18 +93,20 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	return nil
 }
 
-// readControl reads what operators have stored, and the text of the settings. The paused topics are
-// read after the version: if operators change them in between, the next check finds another
-// version, and reads them again.
+// readControl reads what operators have stored, and the text of the settings. A pause whose end has
+// come, by the database's clock, is none: that changes no version, but the number of paused topics.
+// They are read after the version: if they change in between, the next check reads them again.
 func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
 	var paused sql.NullInt64
 	var keys, topics int
 	query := d.spool.Statements.Spools(d.id.Load())
-	err = d.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(new(int64), new(string), &found.version, &paused, &settings, &keys, &topics)
+	err = d.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(
+		new(int64), new(string), &found.version, &paused, new(string), new(string), new(int64), &settings, &keys, &topics,
+	)
 	found.paused, found.pausedKeys = paused.Valid, keys > 0
 	switch {
 	case err != nil || topics == 0:
-	case found.version == d.control.version:
+	case found.version == d.control.version && topics == len(d.control.topics):
 		found.topics = d.control.topics
 	default:
 		found.topics, err = d.readPausedTopics(ctx)
@@ -112,20 +116,14 @@ func (d *Drainer) readControl(ctx context.Context) (found control, settings stri
 }
 
 func (d *Drainer) readPausedTopics(ctx context.Context) (topics []string, err error) {
-	rows, err := d.db.QueryContext(ctx, d.spool.Statements.PausedTopics, d.id.Load())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	query := dialect.Query{Text: d.spool.Statements.PausedTopics, Args: []any{d.id.Load()}}
+	err = spool.Each(ctx, d.db, query, func(scan spool.Scan) error {
 		var topic string
-		var since int64
-		if err := rows.Scan(&topic, &since); err != nil {
-			return nil, err
-		}
+		err := scan(&topic, new(int64), new(string), new(string), new(int64))
 		topics = append(topics, topic)
-	}
-	return topics, rows.Err()
+		return err
+	})
+	return topics, err
 }
 
 // controlDue returns when to read the settings. It is a little later if a read of messages is about
@@ -143,12 +141,14 @@ func (d *Drainer) controlDue() time.Time {
 	return due
 }
 
-// observeVersion takes in the version of the settings that a read of messages has brought.
+// observeVersion takes in the version of the settings that a read of messages has brought. It does
+// not tell that the pause of a topic has ended, so these are read as often as during a pause.
 func (c *core) observeVersion(version int64) {
-	if version == c.control.version {
+	switch {
+	case version != c.control.version:
+		c.control.checkedAt = time.Time{} // read the settings immediately
+		c.pace.now()
+	case len(c.control.topics) == 0:
 		c.control.checkedAt = time.Now()
-		return
 	}
-	c.control.checkedAt = time.Time{} // read the settings immediately
-	c.pace.now()
 }

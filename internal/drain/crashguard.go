@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -26,15 +24,8 @@ import (
 // errCrashed is the error in the failure record of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
 
-// crashGuard counts the starts of suspects, of which there are thousands after a crash with a
-// backlog. It uses group commit: workers that arrive while a transaction counts wait, and the next
-// transaction counts for all of them.
-type crashGuard struct {
-	*core
-	counting sync.Mutex // held by the worker that counts
-	mu       sync.Mutex
-	waiting  []*start
-}
+// crashGuard says which messages are exposed, and counts the starts of suspects: starts.go.
+type crashGuard struct{ *core }
 
 // expose marks a message as exposed if its lane still has exposed messages to load.
 func (s *laneSet) expose(m *spool.Message) {
@@ -142,13 +133,16 @@ func (g *crashGuard) excuse(ctx context.Context) error {
 	return nil
 }
 
+// mostCrashes is how often a message may crash its process if it has attempts without a limit.
+const mostCrashes = 15
+
 // crashedTooOften reports whether a message has been started too often without coming back. One
-// such start proves nothing, because the message then ran beside others. If the head of a key is
-// retried for ever, its failures do not count.
+// such start proves nothing, because the message then ran beside others. If a message is retried
+// for ever, its failures do not count.
 func (c *core) crashedTooOften(m *spool.Message) bool {
-	failed := m.Attempts + m.Starts
-	if c.config.Head == HeadBlock {
-		failed = m.Starts
+	failed, most := m.Attempts+m.Starts, c.config.Retry.Attempts
+	if most < 0 {
+		failed, most = m.Starts, mostCrashes
 	}
-	return m.Starts > 1 && retries.Exhausted(c.config.Retry, failed)
+	return m.Starts > 1 && failed >= most
 }

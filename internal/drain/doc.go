@@ -14,7 +14,7 @@
 // its page, and to count the start of a suspect.
 //
 // The drainer is a loop that calls its components in a fixed order. Each component has its own
-// fields, and uses only those above it in this list. The comment at its type lists its files.
+// fields, and uses only those above it in this list. The comment at its type names its other files.
 //
 //	core        core.go        what all of them share
 //	settler     settler.go     how outcomes are stored

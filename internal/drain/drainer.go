@@ -89,7 +89,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	wakeUps, stop := d.spool.WakeUps()
 	defer stop()
 	defer d.prepared.Close()
-	defer d.settle.removal.running.Wait()
+	defer d.settle.running.Wait()
 	defer d.tailing.others.Close()
 
 	live := context.WithoutCancel(ctx)
@@ -255,7 +255,7 @@ func (d *Drainer) step(live context.Context) {
 		d.dropUnfit(ctx, err)
 		return
 	}
-	if !d.settle.removal.failed && !d.settle.parts.failed { // otherwise the next one tells whether the trouble is over
+	if !d.settle.removal.failed && !d.settle.part.failed { // otherwise the next one tells whether the trouble is over
 		d.stepSucceeded()
 	}
 }
@@ -279,7 +279,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 		return err
 	}
 	d.lease.permit()
-	return d.lease.strays
+	return nil
 }
 
 // renew renews the leases when they are due.

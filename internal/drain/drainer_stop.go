@@ -171,7 +171,7 @@ func (d *Drainer) renewInTime(ctx context.Context) error {
 
 // unsettledYet returns the messages that this drainer has tried to settle, or is about to.
 func (d *Drainer) unsettledYet() []*schedule.Entry {
-	return slices.Concat(d.settle.unsettled, d.settle.parts.underWay, d.settle.removal.waiting, d.settle.setbacks.resting)
+	return slices.Concat(d.settle.unsettled, d.settle.part.underWay, d.settle.done, d.settle.setbacks.resting)
 }
 
 // unrecorded returns how many of these messages have an outcome that must be stored.

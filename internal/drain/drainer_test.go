@@ -3,7 +3,6 @@ package drain_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func TestDrainer_G3_a_failing_message_holds_back_only_its_key(t *testing.T) {
 			return nil
 		}}
 		c := config("one")
-		c.Retry.Attempts = postbox.Unlimited
+		c.Retry.Attempts = -1
 		b.Append(database.DB, drafts(400, func(i int) string { return []string{"bad", "good", "bad", "bad"}[i%4] })...)
 		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return len(handler.ids()) == 100 }, "the other key flows")
@@ -195,28 +194,6 @@ func TestDrainer_panic_is_a_failure(t *testing.T) {
 	b.start(database.DB, handler, config("one"))
 	b.Eventually(func() bool { return b.Dead() == 1 }, "it is dead")
 	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE 'panic: oh no%'"))
-}
-
-// A handler that ends its goroutine, as a test double does that calls FailNow, has failed. Its key
-// and its worker go on.
-func TestDrainer_a_handler_that_ends_its_goroutine_has_failed(t *testing.T) {
-	t.Parallel()
-	database := testdb.SQLite(t)
-	b := newBench(t, database)
-	handler := &recorder{do: func(m *spool.Message) error {
-		if m.MessageID == "bad" {
-			runtime.Goexit()
-		}
-		return nil
-	}}
-	b.Append(database.DB, draft("bad", "k"), draft("behind", "k"))
-	c := config("one")
-	c.Workers, c.BatchSize = 1, 1
-	b.start(database.DB, handler, c)
-	b.Eventually(func() bool { return b.Pending() == 0 }, "both are settled")
-	require.Equal(t, 1, b.Dead())
-	require.Equal(t, []string{"behind"}, handler.ids())
-	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE '%runtime.Goexit%'"))
 }
 
 func TestDrainer_F12_a_broken_row_is_dead_and_the_others_are_handled(t *testing.T) {

@@ -37,14 +37,10 @@ func (s *settler) next(e *schedule.Entry) next {
 	if !over && !retries.Exhausted(s.config.Retry, e.Message.Attempts+e.Message.Starts+1) {
 		return tryAgain
 	}
-	switch {
-	case s.config.Head == HeadPark:
+	if s.config.Head == HeadPark {
 		return park
-	case s.config.Head == HeadBlock && !over:
-		return tryAgain
-	default:
-		return bury
 	}
+	return bury
 }
 
 func (s *settler) delay(e *schedule.Entry) time.Duration {
@@ -99,6 +95,7 @@ func (s *settler) logEnd(e *schedule.Entry, f dialect.Failed) {
 	}
 	s.logger.Error(text, e.Outcome.Err, watermill.LogFields{
 		"spool": s.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
+		"permanent": e.Outcome.Verdict == spool.Dead,
 	})
 }
 

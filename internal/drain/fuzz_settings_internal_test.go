@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -25,4 +26,11 @@ func FuzzDecodeSettings(f *testing.F) {
 		require.Positive(t, config.Workers)
 		require.Positive(t, config.PollMin)
 	})
+}
+
+func TestConfig_operators_give_attempts_to_messages_that_are_tried_for_ever(t *testing.T) {
+	t.Parallel()
+	configured := Config{Retry: postbox.RetryProfile{Attempts: -1}}
+	require.Equal(t, -1, configured.under(spool.Settings{}).Retry.Attempts)
+	require.Equal(t, 3, configured.under(spool.Settings{Attempts: 3}).Retry.Attempts)
 }

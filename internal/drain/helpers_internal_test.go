@@ -48,18 +48,18 @@ func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func())
 	return d, func() {
 		d.scheduler.Stop()
 		d.workers.running.Wait()
-		d.settle.removal.running.Wait() // it needs the prepared statements
+		d.settle.running.Wait() // it needs the prepared statements
 		d.prepared.Close()
 	}
 }
 
 // settleUnsettled settles what has ended, except for messages that are simply done.
 func (d *Drainer) settleUnsettled(ctx context.Context) error {
-	start := d.settle.removal.start
-	d.settle.removal.start = func(work func()) { work() }
-	defer func() { d.settle.removal.start = start }()
+	start := d.settle.start
+	d.settle.start = func(work func()) { work() }
+	defer func() { d.settle.start = start }()
 	for d.settle.settlePartBeside(ctx) {
-		if err := d.settle.takeSettledPart(ctx); err != nil {
+		if err := d.settle.takeEnded(ctx); err != nil {
 			return err
 		}
 	}
@@ -68,14 +68,14 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 
 // beginUnsettled begins to settle a part of what has ended. What it returns lets the part end.
 func (d *Drainer) beginUnsettled(ctx context.Context) (end func() error) {
-	start := d.settle.removal.start
+	start := d.settle.start
 	var work func()
-	d.settle.removal.start = func(begun func()) { work = begun }
+	d.settle.start = func(begun func()) { work = begun }
 	d.settle.settlePartBeside(ctx)
-	d.settle.removal.start = start
+	d.settle.start = start
 	return func() error {
 		work()
-		return d.settle.takeSettledPart(ctx)
+		return d.settle.takeEnded(ctx)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestRemoval_ends_in_one_step_although_an_operator_took_some_of_its_messages
 		d, end := newStepped(database.DB, own, 10)
 		defer end()
 		d.configured.Workers, d.config.Workers, d.configured.History, d.config.History = 0, 0, time.Hour, time.Hour
-		d.settle.removal.start = func(work func()) { work() }
+		d.settle.start = func(work func()) { work() }
 		require.NoError(t, d.tryOpen(t.Context()))
 		d.step(t.Context())
 		require.Len(t, d.scheduler.Snapshot().Messages, 2)

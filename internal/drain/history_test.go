@@ -9,12 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -84,14 +82,10 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 		require.Equal(t, messages/10, dead)
 		require.Equal(t, done, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_history"), "each can be listed, once")
 
-		letters, err := admin.New(database.Postbox(), admin.Config{Outbox: b.Spool.Name()}, watermill.NopLogger{})
-		require.NoError(t, err)
-		list, _, err := letters.DeadLetters(t.Context(), admin.Filter{Limit: messages})
-		require.NoError(t, err)
-		require.Len(t, list, dead)
 		healthy.Store(true)
-		for _, letter := range list {
-			require.NoError(t, errorOf(letters.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})))
+		for range dead {
+			letter := database.Count(t, "SELECT MIN(id) FROM postbox_dead_letters")
+			require.NoError(t, enginetest.Requeue(t.Context(), database, b.Spool, int64(letter)))
 			account()
 		}
 		b.Eventually(func() bool {
@@ -165,6 +159,3 @@ func TestDrainer_G9_a_reused_id_in_the_history_stops_nothing(t *testing.T) {
 		})
 	}
 }
-
-// errorOf is the error of an action, whatever it has changed.
-func errorOf(_ int, err error) error { return err }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // A drainer with nothing to do is idle while the log of its database is read in this process and
@@ -87,7 +88,7 @@ func (i *idler) beIdle(ctx context.Context) error {
 func (i *idler) mayBeIdle(now time.Time) bool {
 	inMemory, _ := i.scheduler.Size()
 	busy := inMemory > 0 || i.tailing.feed.Pending()
-	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.parts.failed || i.trouble.steps > 0 || i.lease.strays != nil || i.control.checkedAt.IsZero() || i.control.paused ||
+	unsure := i.lease.stopping || i.reader.watermark.unset() || i.past.reopen || i.reader.full || i.settle.removal.failed || i.settle.part.failed || i.trouble.steps > 0 || i.control.checkedAt.IsZero() || i.control.paused ||
 		i.reader.watermark.pending || len(i.reader.watermark.late.places) > 0 || now.Before(i.doubt)
 	return !busy && !unsure && !i.reader.leavesOut() && len(i.reader.excludedTopics()) == 0 && i.lease.members <= 1 && i.holdsAll()
 }
@@ -180,15 +181,8 @@ func (i *idler) lookParams(now time.Time) (params dialect.IdleParams, upTo, high
 }
 
 func (i *idler) lookOnce(ctx context.Context, params dialect.IdleParams) (seen found, err error) {
-	rows, err := i.prepared.Query(ctx, i.db, i.spool.Statements.IdleLook(params))
-	if err != nil {
-		return seen, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := rows.Scan(&seen.renewed, &seen.members, &seen.version, &seen.server, &seen.something, &seen.due); err != nil {
-			return seen, err
-		}
-	}
-	return seen, rows.Err()
+	err = i.prepared.Each(ctx, i.db, i.spool.Statements.IdleLook(params), func(scan spool.Scan) error {
+		return scan(&seen.renewed, &seen.members, &seen.version, &seen.server, &seen.something, &seen.due)
+	})
+	return seen, err
 }

@@ -158,13 +158,6 @@ func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
 			},
 			func(w *tailed) bool { return len(w.inMemory()) == 1 },
 		},
-		"a message that waits among the ready ones": {
-			func(w *tailed) {
-				w.commit(order("a"))
-				w.db.Exec(w.T, "UPDATE postbox_messages SET state = 2, available_at = 1")
-			},
-			func(w *tailed) bool { return w.db.Count(w.T, "SELECT COUNT(*) FROM postbox_waiting") == 1 },
-		},
 		"a pause": {
 			func(w *tailed) { w.db.Exec(w.T, "UPDATE postbox_spools SET paused_at = 1, version = version + 1") },
 			func(w *tailed) bool { return w.control.paused },

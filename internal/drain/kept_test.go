@@ -38,55 +38,6 @@ func eachThatIgnores(t *testing.T, test func(t *testing.T, database *testdb.Data
 	})
 }
 
-// A message that the broker has and whose row the database keeps is not sent again, and nothing of
-// its key is sent after it. All that was sent is in order, and each message once.
-func TestDrainer_G3_a_message_whose_row_is_kept_is_handled_once_and_its_key_waits(t *testing.T) {
-	t.Parallel()
-	eachThatIgnores(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		end := b.ignore("DELETE", "postbox_messages", "OLD.attempts = 0 AND OLD.topic = 'kept'")
-		key := func(i int) string { return []string{"k", ""}[i%2] }
-		handler := &recorder{}
-		log := b.startLogged(database.DB, handler, config("one"))
-		for part := range slices.Chunk(drafts(40, key), 4) {
-			if part[0].MessageID == "00020" { // and 00021, which has no key
-				part[0].Topic, part[1].Topic = "kept", "kept"
-			}
-			b.Append(database.DB, part...)
-		}
-		b.Eventually(func() bool { return log.Said(toldOfSetbacks) == 2 }, "both are named")
-		b.Append(database.DB, draft("late", "k"))
-		b.Append(database.DB, draft("other", "another key"))
-		b.Eventually(func() bool { return handler.tried("other") == 1 }, "the others go on")
-		require.Zero(t, handler.tried("late"), "the key waits")
-		end()
-		b.Eventually(func() bool { return b.Pending() == 0 }, "all are done")
-		ids := handler.ids()
-		require.Len(t, ids, 42, "each once")
-		keyed := slices.DeleteFunc(ids, func(id string) bool { return len(id) == 5 && (id[4]-'0')%2 == 1 || id == "other" })
-		require.True(t, slices.IsSorted(keyed), "in order: %s", keyed)
-	})
-}
-
-// The lanes are another holder's: what becomes of the message is up to that one. Here it is the
-// same process, under a new token.
-func TestDrainer_G6_a_message_whose_row_is_kept_is_dropped_with_its_lane(t *testing.T) {
-	t.Parallel()
-	eachThatIgnores(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		end := b.ignore("DELETE", "postbox_messages", "OLD.attempts = 0")
-		b.Append(database.DB, draft("bad", "k"), draft("free", ""))
-		handler := &recorder{}
-		log := b.startLogged(database.DB, handler, config("one"))
-		b.Eventually(func() bool { return log.Said(toldOfSetbacks) == 2 }, "they rest")
-		require.Equal(t, 1, handler.tried("bad"))
-		database.Exec(t, "UPDATE postbox_lanes SET token = token + 1")
-		b.Eventually(func() bool { return handler.tried("bad") == 2 && handler.tried("free") == 2 }, "the new holder handles them")
-		end()
-		b.Eventually(func() bool { return b.Pending() == 0 }, "all are done")
-	})
-}
-
 // A failure that the database ignores keeps its key closed, and is written as soon as the database
 // lets it. Until then nothing is tried again. Also covers G7.
 func TestDrainer_G3_a_failure_that_the_database_ignores_is_written_later(t *testing.T) {

@@ -28,8 +28,8 @@ type lane struct {
 	// leftOutFrom is the id after which the lane is read again when a topic is read again that
 	// reads have left out because of a limit.
 	leftOutFrom int64
-	// passed is the id up to which the lane had been read before it went back there, without what
-	// [leftOut] says.
+	// passed is the id up to which the lane had been read before it went back to leftOutFrom. What
+	// [leftOut] lists was not read.
 	passed int64
 	// endsBefore is the first id that belongs to the next scheduled time, where the lane ends until
 	// then; 0 if there is none.

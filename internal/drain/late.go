@@ -2,11 +2,11 @@ package drain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // late holds the open transactions that have written messages below the watermark. For each it
@@ -114,18 +114,12 @@ func (r *reader) findWriters(ctx context.Context) {
 
 // numbers returns the numbers that a statement selects.
 func numbers[N uint32 | int64](ctx context.Context, c *core, text string) (map[N]bool, error) {
-	rows, err := c.prepared.Query(ctx, c.db, dialect.Query{Text: text})
-	if err != nil {
-		return nil, fmt.Errorf("read locks: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
 	found := map[N]bool{}
-	for rows.Next() {
+	err := c.prepared.Each(ctx, c.db, dialect.Query{Text: text}, func(scan spool.Scan) error {
 		var number N
-		if err := rows.Scan(&number); err != nil {
-			return nil, fmt.Errorf("read locks: %w", err)
-		}
+		err := scan(&number)
 		found[number] = true
-	}
-	return found, rows.Err()
+		return err
+	})
+	return found, err
 }

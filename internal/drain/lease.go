@@ -27,10 +27,9 @@ type lease struct {
 	*core
 	settle  *settler // keeps the lanes of messages that are not settled
 	others  otherMembers
-	joined  bool  // it was a member when it looked last: see enroll
-	members int   // as the last read told it
-	free    int   // lanes that no member holds
-	strays  error // of the last moveStrays
+	joined  bool // it was a member when it looked last: see enroll
+	members int  // as the last read told it
+	free    int  // lanes that no member holds
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
 	stopping     bool // it wants no lanes any more
@@ -42,7 +41,7 @@ type lease struct {
 // the lanes to another process earlier. older is true if the database knows an older holder of a
 // lane than this process does.
 func (le *lease) upkeep(ctx context.Context, sent time.Time) (older bool, err error) {
-	ahead := le.scheduler.Ahead(sent)
+	ahead, joins := le.scheduler.Ahead(sent), !le.joined
 	if err := le.enroll(ctx); err != nil {
 		return false, err
 	}
@@ -52,16 +51,24 @@ func (le *lease) upkeep(ctx context.Context, sent time.Time) (older bool, err er
 	if older, err = le.learn(ctx); older || err != nil {
 		return older, err
 	}
+	if joins && le.joined && !le.stopping && len(le.lanes.held) == 0 {
+		le.logger.Info("Postbox waits for lanes, which other processes hold: one that has crashed holds them until its lease ends",
+			watermill.LogFields{"spool": le.spool.Name(), "lease": le.config.Lease.String()})
+	}
 	le.scheduler.ExtendSince(ahead, sent.Add(le.config.Lease))
 	le.renewedAhead = ahead
 	le.giveAway()
 	if le.incomplete() {
 		le.permit()
 	}
-	if le.strays = le.moveStrays(ctx); le.strays == nil {
-		le.pace.renewAt = sent.Add(le.config.Renew)
-	}
+	le.pace.renewAt = sent.Add(le.config.Renew)
 	return older, le.others.compare(ctx, le)
+}
+
+// renewalDue reports whether the leases must be renewed, by either clock.
+func (le *lease) renewalDue() bool {
+	now := time.Now()
+	return !now.Add(le.scheduler.StoodStill(le.renewedAhead, now)).Before(le.pace.renewAt)
 }
 
 // enroll renews the membership of this drainer, which is the lease of all its lanes. A drainer that
@@ -132,28 +139,6 @@ func (le *lease) giveAway() {
 		le.lanes.unexpose(m)
 	}
 	le.scheduler.Signal()
-}
-
-// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the
-// drainer pauses, and renews its leases again after each pause until this works too. Meanwhile it
-// reads.
-func (le *lease) moveStrays(ctx context.Context) error {
-	statements := le.spool.Statements
-	if statements.MoveStrays == "" {
-		return nil
-	}
-	var found int
-	err := le.db.QueryRowContext(ctx, statements.SeekStrays, le.id.Load()).Scan(&found)
-	if err == nil && found > 0 {
-		err = spool.InTx(ctx, le.db, statements, func(tx *sql.Tx) error {
-			_, err := spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{le.id.Load()}})
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", le.spool.Name(), err)
-	}
-	return nil
 }
 
 // incomplete reports whether another process still holds some of the lanes of an exclusive drainer.
@@ -259,42 +244,29 @@ func (le *lease) take(ctx context.Context, lanes dialect.AcquireParams) error {
 }
 
 func (le *lease) freeLanes(ctx context.Context, tx *sql.Tx, search dialect.Query) (free []dialect.HeldLane, err error) {
-	rows, err := tx.QueryContext(ctx, search.Text, search.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = spool.Each(ctx, tx, search, func(scan spool.Scan) error {
 		lane := dialect.HeldLane{Spool: le.id.Load()}
-		if err := rows.Scan(&lane.Lane, &lane.Token); err != nil {
-			return nil, err
-		}
+		err := scan(&lane.Lane, &lane.Token)
 		free = append(free, lane)
-	}
-	return free, rows.Err()
+		return err
+	})
+	return free, err
 }
 
 // learn reads from the database which lanes this drainer holds. older is true if one of them has an
 // older token there.
 func (le *lease) learn(ctx context.Context) (older bool, err error) {
-	query := le.spool.Statements.Held(le.member())
-	rows, err := le.db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
-	}
-	defer func() { _ = rows.Close() }()
 	found := map[int]*lane{}
-	for rows.Next() {
+	err = spool.Each(ctx, le.db, le.spool.Statements.Held(le.member()), func(scan spool.Scan) error {
 		l := &lane{}
-		if err := rows.Scan(&l.number, &l.token, &l.suspect); err != nil {
-			return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
-		}
+		err := scan(&l.number, &l.token, &l.suspect)
 		if l.suspect {
 			l.exposedToRead = pagesInMemory * le.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
 		}
 		found[l.number] = l
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return false, fmt.Errorf("read leases of spool %q: %w", le.spool.Name(), err)
 	}
 	before := len(le.lanes.held)

@@ -107,25 +107,6 @@ func TestDrainer_G6_lanes_of_a_crashed_process_change_hands_after_the_lease(t *t
 	})
 }
 
-// A publisher from before PostgreSQL had a table for what waits puts a message with a delay among
-// the ready ones, and whoever changes a state by hand may do so.
-func TestDrainer_G1_finds_waiting_messages_in_the_table_of_ready_ones(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		b.Append(database.DB, drafts(3, func(i int) string { return fmt.Sprint(i) })...)
-		database.Exec(t, "UPDATE postbox_messages SET state = 1 WHERE message_id = ?", []byte("00001"))
-		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE message_id = ?", []byte("00002"))
-		handler := &recorder{}
-		b.start(database.DB, handler, config("one"))
-		b.Eventually(func() bool { return b.Pending() == 0 }, "they are found at the start")
-		database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
-			SELECT id, 0, 1, 0, 0, 'orders', ?, ?, ? FROM postbox_spools`, []byte("00003"), []byte{}, []byte("{}"))
-		b.Eventually(func() bool { return b.Pending() == 0 }, "and later")
-		require.ElementsMatch(t, []string{"00000", "00001", "00002", "00003"}, handler.ids())
-	})
-}
-
 // Also covers F15.
 func TestDrainer_G6_a_process_that_lost_the_lease_cannot_settle(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,6 @@ package drain
 
 import (
 	"slices"
-
-	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
 
 // leftOut says which topics reads leave out.
@@ -91,17 +89,6 @@ func (r *reader) makeRoom() {
 
 // leavesOut reports whether reads leave out messages because of limits.
 func (r *reader) leavesOut() bool { return len(r.leftOut.byLimits) > 0 }
-
-// readLimit returns the number of messages that the next read asks for. It is small when a topic is
-// read again that was left out: that one alone could fill the page, and most of its messages would
-// have to make room again.
-func (r *reader) readLimit(most int) int {
-	if r.leftOut.readmits {
-		r.leftOut.readmits = false
-		return max(min(most, r.pageSize().messages/schedule.LimitedShare), 1)
-	}
-	return most
-}
 
 // missing reports whether one of the first is not among the others.
 func missing(first, others []string) bool {

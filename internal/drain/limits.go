@@ -73,21 +73,15 @@ func (lim *limiter) slotsFor(ctx context.Context, asks []schedule.Ask) (slots ma
 
 // readLimits returns the time, and the slots of each limit by number, without gaps.
 func (lim *limiter) readLimits(ctx context.Context) (slots map[string][]dialect.Slot, now int64, err error) {
-	rows, err := lim.prepared.Query(ctx, lim.db, lim.spool.Statements.Limits(lim.member()))
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = rows.Close() }()
 	slots = map[string][]dialect.Slot{}
-	for rows.Next() {
+	err = lim.prepared.Each(ctx, lim.db, lim.spool.Statements.Limits(lim.member()), func(scan spool.Scan) error {
 		var name string
 		var slot dialect.Slot
-		if err := rows.Scan(&name, &slot.Number, &slot.Token, &now, &slot.State); err != nil {
-			return nil, 0, err
-		}
+		err := scan(&name, &slot.Number, &slot.Token, &now, &slot.State)
 		slots[name] = append(slots[name], slot)
-	}
-	return slots, now, rows.Err()
+		return err
+	})
+	return slots, now, err
 }
 
 // absentSlots returns the slots that a limit is asked for, and that have no row yet.

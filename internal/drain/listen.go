@@ -30,7 +30,7 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 		}
 		switch event {
 		case pq.ListenerEventDisconnected:
-			d.logger.Info("Postbox lost its LISTEN connection, and continues to poll", watermill.LogFields{"err": spool.LogText(err)})
+			h.disconnected(err)
 		case pq.ListenerEventConnectionAttemptFailed:
 			h.failed(err)
 		case pq.ListenerEventConnected, pq.ListenerEventReconnected:
@@ -62,6 +62,15 @@ type hearing struct {
 
 	mu     sync.Mutex
 	logged bool // the missing connection has been logged
+	lost   bool // there was a connection before
+}
+
+// disconnected records that a connection was lost.
+func (h *hearing) disconnected(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = true
+	h.logger.Info("Postbox lost its LISTEN connection, and continues to poll", watermill.LogFields{"err": spool.LogText(err)})
 }
 
 // failed records that there is no connection.
@@ -81,8 +90,8 @@ func (h *hearing) failed(err error) {
 func (h *hearing) connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.logged {
-		h.logged = false
+	if h.logged || h.lost {
+		h.logged, h.lost = false, false
 		h.logger.Info("Postbox can LISTEN now", nil)
 	}
 }

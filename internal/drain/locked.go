@@ -117,9 +117,8 @@ func (s *settler) awaitLock(e *schedule.Entry) {
 }
 
 // keepLane keeps the lane of a resting message if it was to be handed back. The obstacle may last
-// for long, and no process reads such a lane meanwhile. That may also have been decided while the
-// message was tried again, when it is not among these: a settlement that takes long renews the
-// leases, and gives lanes away.
+// for long, and no process reads such a lane meanwhile. A lane may also be given away while its
+// message is tried again, since it does not rest then.
 func (s *settler) keepLane(e *schedule.Entry) { s.keep(s.lanes.of(e.Message)) }
 
 func (c *core) keep(l *lane) {

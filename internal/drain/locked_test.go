@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -216,47 +215,4 @@ func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A transaction that was given up ends in the server a little later than in its client. What it has
-// locked is not named.
-func TestLocked_G4_names_no_rows_of_a_transaction_that_is_about_to_end(t *testing.T) {
-	t.Parallel()
-	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		b.Append(database.DB, draft("locked", "k"), draft("given up", "k"), draft("free", "k"))
-		handler := newSettling()
-		c := config("one")
-		c.PageSize = 3 * lanes
-		b.start(database.DB, handler, c)
-		batch := <-handler.got
-		require.Len(t, batch, 3)
-		db := database.Open(t)
-		db.SetMaxIdleConns(-1) // so that it counts the connections that it has closed: one each time it has been asked
-
-		locked, err := spool.Locked(t.Context(), db, batch)
-		require.NoError(t, err)
-		require.Empty(t, locked)
-		require.EqualValues(t, 1, db.Stats().MaxIdleClosed)
-
-		unlock, end := b.lockRow(), b.lockRowOf("given up")
-		found := make(chan map[int64]bool, 1)
-		go func() {
-			locked, err := spool.Locked(t.Context(), db, batch)
-			assert.NoError(t, err)
-			found <- locked
-		}()
-		b.Eventually(func() bool { return db.Stats().MaxIdleClosed > 1 }, "it has been asked")
-		end()
-		require.Equal(t, map[int64]bool{batch[0].Ref.ID: true}, <-found)
-
-		end = b.lockRowOf("given up")
-		locked, err = spool.Locked(t.Context(), db, batch)
-		require.NoError(t, err)
-		require.Equal(t, map[int64]bool{batch[0].Ref.ID: true, batch[1].Ref.ID: true}, locked, "it does not end")
-		end()
-		unlock()
-		handler.all(batch, spool.Done)
-		b.Eventually(func() bool { return b.Pending() == 0 }, "they were locked for a moment only")
-	})
 }

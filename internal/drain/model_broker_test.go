@@ -228,7 +228,7 @@ func (p *modelProcess) brokerIsBack() {
 		p.check()
 	}
 	for _, m := range innocent {
-		require.True(p, m.place == done && m.published || m.crashed || p.settings.Head != HeadSkip && p.isBehind(m), "%s is innocent", m.name)
+		require.True(p, m.place == done && m.published || m.crashed || p.keysWait() && p.isBehind(m), "%s is innocent", m.name)
 	}
 	for _, m := range p.messages {
 		m.poison = false
@@ -256,14 +256,20 @@ func (p *modelProcess) isOver(messages []*modelMessage) bool {
 // hasEnded says whether a message is done or dead, or waits for an operator, as the policy for the
 // head of a key has it, or is behind one that does.
 func (p *modelProcess) hasEnded(m *modelMessage) bool {
+	const enough = 3 // of those without a limit
 	switch {
-	case m.place != pending || m.parked || p.settings.Head != HeadSkip && p.isBehind(m):
+	case m.place != pending || m.parked || p.keysWait() && p.isBehind(m):
 		return true
-	case m.poison && p.settings.Head == HeadBlock:
-		return m.attempts >= p.settings.Retry.Attempts
+	case m.poison && p.settings.Retry.Attempts < 0:
+		return m.attempts >= enough
 	default:
 		return false
 	}
+}
+
+// keysWait says whether a key waits for ever behind poison, or for an operator.
+func (p *modelProcess) keysWait() bool {
+	return p.settings.Head == HeadPark || p.settings.Retry.Attempts < 0
 }
 
 // isBehind says whether a message waits for poison of its key, or for an operator.

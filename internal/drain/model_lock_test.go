@@ -88,9 +88,9 @@ func (p *modelProcess) holdLocked(turns []turn) (free []turn) {
 
 // beImpatient lets removals that meet the lock give up soon, where the server does not.
 func (p *modelProcess) beImpatient() {
-	p.d.settle.removal.limit = LockPatience
+	p.d.settle.patience = LockPatience
 	if p.lock != nil && p.db.Dialect == postbox.PostgreSQL {
-		p.d.settle.removal.limit = modelPatience
+		p.d.settle.patience = modelPatience
 	}
 }
 

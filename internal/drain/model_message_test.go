@@ -85,14 +85,13 @@ func (w *world) settleTurn(m *modelMessage, t turn) {
 		fewer := m.starts < t.message.AllStarts() // it came back to the process that had the lane before
 		m.starts -= t.message.Started
 		over := t.outcome.Verdict == spool.Dead || t.outcome.Final
-		last := m.attempts+t.message.Starts+1 >= w.settings.Retry.Attempts
-		end := over || (last && w.settings.Head != HeadBlock)
+		end := over || w.settings.Retry.Attempts > 0 && m.attempts+t.message.Starts+1 >= w.settings.Retry.Attempts
 		switch {
 		case end && fewer:
 			return
-		case (over || last) && w.settings.Head == HeadPark:
+		case end && w.settings.Head == HeadPark:
 			m.state, m.parked, m.due = dialect.StateRetrying, true, false
-		case over || (last && w.settings.Head == HeadSkip):
+		case end:
 			m.place, m.letter = dead, 0
 			return
 		default:

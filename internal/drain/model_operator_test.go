@@ -9,9 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -113,17 +113,16 @@ func (w *world) letter() {
 			continue
 		}
 		if m.resolved || rapid.IntRange(0, 2).Draw(w.T, "resolve") == 0 {
-			_, err := w.letters.Resolve(w.ctx, admin.Filter{ID: m.letter}, "no longer needed")
-			require.Equal(w, m.resolved, err != nil)
 			if m.resolved {
-				require.Error(w, errorOf(w.letters.Requeue(w.ctx, admin.Filter{ID: m.letter}, admin.Again{})))
+				require.Error(w, enginetest.Requeue(w.ctx, w.db, w.spool, m.letter))
 				continue
 			}
+			w.exec("UPDATE postbox_dead_letters SET resolved_at = 1 WHERE id = ?", m.letter)
 			m.resolved = true
 			return
 		}
 		begun := w.tick()
-		require.NoError(w, errorOf(w.letters.Requeue(w.ctx, admin.Filter{ID: m.letter}, admin.Again{})))
+		require.NoError(w, enginetest.Requeue(w.ctx, w.db, w.spool, m.letter))
 		*m = modelMessage{
 			name: m.name, key: m.key, topic: m.topic, poison: m.poison, begun: begun, committed: w.tick(),
 			place: pending, state: dialect.StateReady, due: true,
@@ -150,6 +149,3 @@ func (w *world) purge() {
 		}
 	}
 }
-
-// errorOf is the error of an action, whatever it has changed.
-func errorOf(_ int, err error) error { return err }

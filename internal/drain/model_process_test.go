@@ -78,7 +78,7 @@ func (w *world) spawn() {
 	}
 	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name()), p, config, p.logger)
-	p.d.settle.removal.start = func(work func()) { work() } // what is random, rapid decides
+	p.d.settle.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
 	p.d.tailing.others = spool.NewAnnouncer(p.d.spool, nil, p.logger)          // one that sends no statement
 	p.d.pace.slowStart.Now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
@@ -87,7 +87,7 @@ func (w *world) spawn() {
 	p.d.scheduler.SetWorkers(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
 	require.NoError(w, p.d.learnServer(w.ctx))
-	p.d.settle.removal.limit = LockPatience
+	p.d.settle.patience = LockPatience
 	w.connect(p)
 	w.processes = append(w.processes, p)
 }
@@ -202,7 +202,7 @@ func (p *modelProcess) take() {
 	go func() {
 		outcomes := make([]spool.Outcome, len(batch))
 		p.d.workers.handle(p.ctx, batch, outcomes)
-		p.d.workers.stay(outcomes)
+		p.d.workers.park(outcomes)
 		finished <- outcomes
 	}()
 	var run *modelRun
@@ -224,11 +224,11 @@ func (p *modelProcess) take() {
 // countStart checks whether a start was counted, and whether a message that may have brought
 // processes down is handled again.
 func (p *modelProcess) countStart(m *modelMessage, message *spool.Message, handled bool) {
-	failed := message.Starts
-	if p.settings.Head != HeadBlock {
-		failed += message.Attempts
+	failed, most := message.Starts, mostCrashes
+	if p.settings.Retry.Attempts > 0 {
+		failed, most = failed+message.Attempts, p.settings.Retry.Attempts
 	}
-	doomed := message.Starts > 1 && failed >= p.settings.Retry.Attempts
+	doomed := message.Starts > 1 && failed >= most
 	require.Equal(p, doomed, message.Doomed != nil, m.name)
 	require.False(p, doomed && handled, "%s has used up its attempts and is handled", m.name)
 	suspect := message.Exposed || message.Suspect()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -43,20 +44,15 @@ func (o *otherMembers) compare(ctx context.Context, le *lease) error {
 
 // otherWork returns what other members do with messages, if that differs from what this one does.
 func (le *lease) otherWork(ctx context.Context) (work []string, err error) {
-	rows, err := le.db.QueryContext(ctx, le.spool.Statements.Members, le.id.Load())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	query := dialect.Query{Text: le.spool.Statements.Members, Args: []any{le.id.Load()}}
+	err = spool.Each(ctx, le.db, query, func(scan spool.Scan) error {
 		var text []byte
-		if err := rows.Scan(new(int64), new(string), &text, new(int64)); err != nil {
-			return nil, err
-		}
-		if beat, err := spool.DecodeHeartbeat(text); err == nil && beat.Work != "" && beat.Work != le.config.Work {
+		err := scan(new(int64), new(string), &text, new(int64))
+		if beat, wrong := spool.DecodeHeartbeat(text); wrong == nil && beat.Work != "" && beat.Work != le.config.Work {
 			work = append(work, beat.Work)
 		}
-	}
+		return err
+	})
 	slices.Sort(work)
-	return slices.Compact(work), rows.Err()
+	return slices.Compact(work), err
 }

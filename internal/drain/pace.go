@@ -44,9 +44,8 @@ func (p *pace) read(started, now time.Time, gapShare int, most time.Duration) {
 // longer. A single slow poll must not cause a long gap during which messages wait, so the shorter
 // one of the last two polls counts.
 //
-// The drainer may owe the gap of one poll: it makes up for it before the poll after the next.
-// Otherwise a message that is committed shortly after a poll that found nothing would wait for that
-// poll's gap, although nothing is busy.
+// The next poll may come without a gap. The one after it waits for both gaps. Otherwise a message
+// that is committed shortly after a poll that found nothing would wait, although nothing is busy.
 const (
 	gapShareDefault   = 2
 	gapShareOneWriter = 10

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -49,4 +50,15 @@ func (r *reader) adaptPageSize(found []*spool.Message) {
 	}
 	enough := r.config.PageSize/largeShare >= max(r.config.Workers, r.config.BatchSize)
 	r.last.large = large > len(found)/2 && enough && r.config.Gather == nil
+}
+
+// asksFor returns the number of messages that the next read asks for. It is small when a topic is
+// read again that was left out: that one alone could fill the page, and most of its messages would
+// have to make room again.
+func (r *reader) asksFor(most int) int {
+	if r.leftOut.readmits {
+		r.leftOut.readmits = false
+		return max(min(most, r.pageSize().messages/schedule.LimitedShare), 1)
+	}
+	return most
 }

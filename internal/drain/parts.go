@@ -102,7 +102,8 @@ func (c *core) inTime(ctx context.Context, work func(ctx context.Context) error)
 type way int
 
 const (
-	remove way = iota
+	removeDone way = iota // many at a time, see removal.go
+	remove
 	fail
 	takeBack // its start; it has no outcome to write
 	nothing
@@ -116,6 +117,7 @@ func newPartSizes() (p partSizes) {
 	for by := range p {
 		p[by] = partSize{now: firstSettle, most: maxSettle}
 	}
+	p[removeDone] = partSize{now: mostRemoved, most: mostRemoved}
 	p[nothing].now = math.MaxInt
 	return p
 }
@@ -136,54 +138,25 @@ func wayOf(e *schedule.Entry) way {
 	}
 }
 
-// parts is what is known of the part that is being settled, and how large the next ones may be.
-type parts struct {
-	sizes    partSizes
-	underWay []*schedule.Entry // empty if none is
-	failed   bool              // the last part failed, for a reason other than its messages
-	ended    chan settledPart
-	abort    context.CancelFunc // of the part
-}
-
-// settledPart is the result of a part.
-type settledPart struct {
-	by     way
-	part   []*schedule.Entry
-	fates  []dialect.Failed // of messages that failed
-	locked map[int64]bool   // rows that are locked
-	gone   []*schedule.Entry
-	left   leftover // of a removal
-	took   time.Duration
-	err    error
-}
-
 // settlePartBeside begins to settle a part, and reports whether there was one.
 func (s *settler) settlePartBeside(ctx context.Context) bool {
-	if len(s.parts.underWay) > 0 {
+	if len(s.part.underWay) > 0 {
 		return false
 	}
 	s.stopBehind()
 	if len(s.unsettled) == 0 {
-		s.parts.failed = false
+		s.part.failed = false
 		return false
 	}
 	r := s.nextPart()
 	for _, e := range r.part {
-		e.Unchanged, e.RowKept = false, false
+		e.Unchanged = false
 	}
 	if r.by == nothing {
 		s.conclude(ctx, r.part, nil)
 		return true
 	}
-	how := s.manner(true)
-	s.parts.underWay = r.part
-	s.parts.abort = s.beside(ctx, func(ctx context.Context) {
-		began := time.Now()
-		s.settlePart(ctx, &r, how)
-		r.took = time.Since(began)
-		s.parts.ended <- r
-		s.scheduler.Signal()
-	})
+	s.begin(ctx, &s.part, r, s.manner(true))
 	return true
 }
 
@@ -194,7 +167,7 @@ func (s *settler) nextPart() (r settledPart) {
 	var others []*schedule.Entry
 	hooked := 0
 	for _, e := range s.unsettled {
-		if wayOf(e) != r.by || len(r.part) == s.parts.sizes[r.by].now || hooked == maxHooked {
+		if wayOf(e) != r.by || len(r.part) == s.sizes[r.by].now || hooked == maxHooked {
 			others = append(others, e)
 			continue
 		}
@@ -249,9 +222,12 @@ func firstFailed(entries []*schedule.Entry) map[int64]*schedule.Entry {
 // settlePart settles a part. It uses nothing that belongs to the drainer's goroutine.
 func (s *settler) settlePart(ctx context.Context, r *settledPart, how manner) {
 	switch r.by {
-	case remove:
-		r.left, r.err = s.removeEntries(ctx, r.part, how)
-		r.locked = r.left.locked
+	case removeDone, remove:
+		var left leftover
+		left, r.err = s.removeEntries(ctx, r.part, how)
+		if r.locked, r.late = left.locked, left.outOfTime; left.missing {
+			r.gone = unlocked(r.part, r.locked) // it is not known which of them are
+		}
 	case fail:
 		r.err = s.settleFailed(ctx, r)
 	default:
@@ -259,33 +235,30 @@ func (s *settler) settlePart(ctx context.Context, r *settledPart, how manner) {
 	}
 }
 
-// takeSettledPart processes the result of a part that has been settled.
-func (s *settler) takeSettledPart(ctx context.Context) error {
-	select {
-	case r := <-s.parts.ended:
-		return s.endPart(ctx, r)
-	default:
-		return nil
-	}
-}
-
-// endPart processes the result of a part. A part that the database refuses is tried again in
-// smaller and smaller ones.
+// endPart processes the result of a part, or of a removal of messages that are simply done. What
+// the database refuses is tried again in parts, which are smaller and smaller.
 func (s *settler) endPart(ctx context.Context, r settledPart) error {
-	s.parts.underWay, s.parts.failed = nil, r.err != nil && !s.dueToMessages(r.err)
-	size := &s.parts.sizes[r.by]
+	beside, size := &s.part, &s.sizes[r.by]
+	if r.by == removeDone {
+		beside = &s.removal
+	}
+	beside.underWay, beside.failed = nil, r.err != nil && !s.dueToMessages(r.err)
 	switch {
 	case r.err == nil:
-		if r.took < s.partTime(2)/2 { // a part of half as many again will be in time
+		if r.late {
+			size.halve(len(r.part))
+		} else if r.by == removeDone || r.took < s.partTime(2)/2 { // a part of half as many again will be in time
 			size.worked(len(r.part))
 		}
-		s.noteLeft(r.part, r.left)
 		s.noteFates(r)
 		s.conclude(ctx, r.part, r.locked)
-	case s.parts.failed:
+	case beside.failed && r.by == removeDone:
+		s.add(r.part)
+		return r.err
+	case beside.failed:
 		s.settleAgain(r.part)
 		return r.err
-	case len(r.part) == 1:
+	case len(r.part) == 1 && r.by != removeDone:
 		s.rest(ctx, r.part[0], r.err)
 	default:
 		s.settleAgain(r.part)

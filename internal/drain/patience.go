@@ -39,7 +39,7 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	}
 	d.reader.noticesEnd, d.settle.lockFirst = mariaDB, !mariaDB
 	if mariaDB {
-		d.settle.removal.limit = mostPatience
+		d.settle.patience = mostPatience
 	}
 	return nil
 }

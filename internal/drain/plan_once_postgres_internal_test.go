@@ -75,7 +75,6 @@ func (w *plannedTables) settling(messages int) (all []planned) {
 		{name: "remove", query: s.RemoveWhere(w.spool, ready, w.seen), rows: len(ready), changes: true},
 		{name: "remove what waited", query: s.RemoveWhere(w.spool, mixed, w.seen), rows: len(mixed), changes: true},
 		{name: "keep", query: s.Keep(w.spool, ready), rows: len(ready)},
-		{name: "standing", query: s.StandingWhere(w.spool, mixed, w.seen), rows: len(mixed)},
 		{name: "count starts", query: s.CountStarts(w.spool, asRead(mixed)), rows: len(mixed), changes: true},
 		{name: "lock as read", query: s.LockAsRead(w.spool, asRead(mixed)), rows: len(mixed)},
 		{name: "settle failed", query: s.SettleFailed(w.spool, "one", w.failed(mixed)).Together, rows: 1},

@@ -312,8 +312,6 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"sweep", s.Sweep(sweep), plannedLanes, false, 0},
 		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true, 0},
 		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0},
-		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0},
-		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0},
 		{"settle failed", s.SettleFailed(w.spool, "one", w.failed(mixed)).Together, 1, false, maxOfFailed * plannedRefs},
 		{"settle one failed", s.SettleFailed(w.spool, "one", w.failed(ready[:1])).Together, 1, false, 5 * maxOfOne}, // a plan of a few rows may look at more of them
 		{"count start", s.CountStarts(w.spool, []dialect.AsRead{{Ref: ready[0], MostStarts: 9}}), 1, true, maxOfOne},

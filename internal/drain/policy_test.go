@@ -70,10 +70,10 @@ func TestDrainer_G3_a_blocked_head_is_tried_for_ever_and_its_key_waits(t *testin
 		b := newBench(t, database)
 		handler := newChoosy("00000", errTest)
 		c := config("one")
-		c.Head = drain.HeadBlock
+		c.Retry.Attempts = -1
 		b.Append(database.DB, drafts(10, func(i int) string { return []string{"key", "other"}[i%2] })...)
 		b.start(database.DB, handler, c)
-		b.Eventually(func() bool { return handler.tried("00000") > 2*c.Retry.Attempts }, "it is tried beyond its attempts")
+		b.Eventually(func() bool { return handler.tried("00000") > 2*config("").Retry.Attempts }, "it is tried beyond its attempts")
 		b.Eventually(func() bool { return len(handler.ids()) == 5 }, "the other key flows")
 		require.Zero(t, b.Dead())
 		require.Zero(t, handler.tried("00002"))
@@ -90,7 +90,7 @@ func TestDrainer_G3_a_blocked_head_dies_of_a_permanent_error(t *testing.T) {
 		b := newBench(t, database)
 		handler := newChoosy("00000", postbox.Permanent(errTest))
 		c := config("one")
-		c.Head = drain.HeadBlock
+		c.Retry.Attempts = -1
 		b.Append(database.DB, drafts(3, func(int) string { return "key" })...)
 		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return b.Pending() == 0 }, "all are settled")

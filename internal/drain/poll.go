@@ -67,7 +67,7 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 func (r *reader) room() (room int, full bool) {
 	size, _ := r.scheduler.Size()
 	page := r.pageSize().messages
-	leaving := min(r.settle.removal.underWay+len(r.settle.parts.underWay), page) + min(len(r.settle.setbacks.resting), page) + r.scheduler.HungMessages()
+	leaving := min(len(r.settle.removal.underWay)+len(r.settle.part.underWay), page) + min(len(r.settle.setbacks.resting), page) + r.scheduler.HungMessages()
 	return roomBeside(size-leaving, page)
 }
 
@@ -114,7 +114,7 @@ func (r *reader) poll(ctx context.Context) error {
 		}
 	}
 	started := time.Now()
-	limit := r.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
+	limit := r.asksFor(min(room, page)) // leaves room to read the next page while this one is handled
 	params := r.params(lanes, limit)
 	params.Mark = r.watermark.wantsMark(started)
 	if everything {

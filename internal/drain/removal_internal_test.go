@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"math"
 	"testing"
 
@@ -24,6 +25,7 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 		outcome  spool.Outcome
 		attempts int
 		head     HeadPolicy
+		most     int
 		from     int64
 	}{
 		"done":                         {outcome: spool.Outcome{Verdict: spool.Done}, from: 6},
@@ -32,14 +34,14 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 		"failed again":                 {outcome: spool.Outcome{Verdict: spool.Retry}, from: read},
 		"waits without an attempt":     {outcome: spool.Outcome{Verdict: spool.Wait}, attempts: 2, from: read},
 		"failed for the last time":     {outcome: spool.Outcome{Verdict: spool.Retry}, attempts: 2, from: 6},
-		"failed once more, and blocks": {outcome: spool.Outcome{Verdict: spool.Retry}, attempts: 2, head: HeadBlock, from: read},
+		"failed once more, and blocks": {outcome: spool.Outcome{Verdict: spool.Retry}, attempts: 2, most: -1, from: read},
 		"dead":                         {outcome: spool.Outcome{Verdict: spool.Dead}, from: 6},
 		"dead, and is parked":          {outcome: spool.Outcome{Verdict: spool.Dead}, head: HeadPark, from: read},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newIdleDrainer(&core{lanes: held(0), scheduler: schedule.New(1, nil), spool: &spool.Spool{}, logger: watermill.NopLogger{}})
-			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: 3}, c.head
+			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: cmp.Or(c.most, 3)}, c.head
 			d.lanes.held[1].cursor = read
 			retried := ofLane(7, 3)
 			retried.Ref.State, retried.Attempts = dialect.StateRetrying, c.attempts
@@ -54,30 +56,13 @@ func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	}
 }
 
-// A row that a trigger of the user keeps is told from one that is gone, and from one whose lane is
-// another's: only the first is removed later without being handled again. Nor is it where the
-// server is one that the process has not read from. Also covers G6.
-func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
+// A row whose lane is another's is not removed. Nor is one where the server is one that the process
+// has not read from. Also covers G6.
+func TestRemoval_G4_leaves_what_may_be_another_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
-		ids := func(messages []*spool.Message) map[int64]bool {
-			set := map[int64]bool{}
-			for _, m := range messages {
-				set[m.Ref.ID] = true
-			}
-			return set
-		}
-		kept, gone, lost := c.suspects[:2], c.suspects[2:3], c.suspects[3:4]
-		switch database.Dialect {
-		case postbox.PostgreSQL:
-			database.Exec(t, "CREATE FUNCTION ignored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
-			database.Exec(t, "CREATE TRIGGER ignored BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.message_id IN ('0', '1')) EXECUTE FUNCTION ignored()")
-		case postbox.SQLite:
-			database.Exec(t, "CREATE TRIGGER ignored BEFORE DELETE ON postbox_messages WHEN CAST(OLD.message_id AS TEXT) IN ('0', '1') BEGIN SELECT RAISE(IGNORE); END")
-		case postbox.MySQL: // has no such triggers
-			kept = nil
-		}
+		gone := c.suspects[2]
 		refs := make([]dialect.Ref, counted)
 		for i, m := range c.suspects {
 			refs[i] = m.Ref
@@ -86,23 +71,25 @@ func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 		left, err := c.d.settle.remove(t.Context(), refs, manner{seen: unseen})
 		require.NoError(t, err)
 		require.True(t, left.missing)
-		require.Empty(t, left.kept, "they may have to be handled again")
 		require.Equal(t, counted, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 
-		database.Exec(t, "DELETE FROM postbox_messages WHERE id = ?", gone[0].Ref.ID)
+		database.Exec(t, "DELETE FROM postbox_messages WHERE id = ?", gone.Ref.ID)
 		refs[3].Token++
 		left, err = c.d.settle.remove(t.Context(), refs, manner{})
 		require.NoError(t, err)
 		require.True(t, left.missing)
-		require.Equal(t, ids(kept), left.kept)
-		remaining := len(kept) + len(lost)
-		require.Equal(t, remaining, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"), "all others are removed")
-
-		if len(kept) > 0 {
-			left, err = c.d.settle.remove(t.Context(), refs[:2], manner{})
-			require.NoError(t, err)
-			require.False(t, left.missing)
-			require.Equal(t, ids(kept), left.kept)
-		}
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"), "all others are removed")
 	})
+}
+
+// A message whose failures have no limit still has one for crashes, whatever becomes of its key.
+func TestCrashGuard_F5_attempts_without_a_limit_end_with_crashes(t *testing.T) {
+	t.Parallel()
+	for _, head := range []HeadPolicy{HeadSkip, HeadPark} {
+		c := &core{config: Config{Rules: Rules{Head: head}, Retry: postbox.RetryProfile{Attempts: -1}}}
+		for starts, over := range map[int]bool{1: false, mostCrashes - 1: false, mostCrashes: true} {
+			m := &spool.Message{Attempts: 50, Starts: starts}
+			require.Equal(t, over, c.crashedTooOften(m), "%d starts", starts)
+		}
+	}
 }

@@ -103,8 +103,7 @@ func (r *reader) startOver(reason string, lost bool) {
 	r.watermark, r.sweeping, r.leftOut.excluded = watermark{}, sweep{}, nil
 	r.control.version, r.control.checkedAt = unknownVersion, time.Time{}
 	r.past.since = time.Now()
-	r.settle.unsettled = slices.Concat(r.settle.removal.waiting, r.settle.unsettled)
-	r.settle.removal.waiting = nil
+	r.settle.done, r.settle.unsettled = nil, slices.Concat(r.settle.done, r.settle.unsettled)
 	for _, e := range r.settle.unsettled {
 		r.revoke(e)
 	}

@@ -17,15 +17,15 @@ import (
 // covers F27.
 func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_the_next(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(entries []*schedule.Entry) removed{
-		"its connection ends": func([]*schedule.Entry) removed { return removed{err: errNotAll} },
-		"it is refused":       func([]*schedule.Entry) removed { return removed{err: hookError{errNotAll}} },
-		"the rows are locked": func(entries []*schedule.Entry) removed {
+	for name, end := range map[string]func(entries []*schedule.Entry) settledPart{
+		"its connection ends": func([]*schedule.Entry) settledPart { return settledPart{err: errNotRemoved} },
+		"it is refused":       func([]*schedule.Entry) settledPart { return settledPart{err: hookError{errNotRemoved}} },
+		"the rows are locked": func(entries []*schedule.Entry) settledPart {
 			locked := map[int64]bool{}
 			for _, e := range entries {
 				locked[e.Message.Ref.ID] = true
 			}
-			return removed{left: leftover{locked: locked}}
+			return settledPart{locked: locked}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			c := newCounter(t, testdb.SQLite(t))
 			d := c.d
 			d.config.Local = true
-			begin, underWay := d.settle.removal.start, 0
-			d.settle.removal.start = func(func()) { underWay++ }
+			begin, underWay := d.settle.start, 0
+			d.settle.start = func(func()) { underWay++ }
 			d.scheduler.SetWorkers(counted)
 			d.scheduler.Load(c.suspects[:2])
 			var entries []*schedule.Entry
@@ -47,10 +47,10 @@ func TestDrainer_G4_a_removal_that_outlives_its_database_is_not_tried_again_in_t
 			require.Equal(t, 1, underWay)
 
 			d.reader.startOver("the test says so", true)
-			d.settle.removal.start = begin
+			d.settle.start = begin
 			result := end(entries)
-			result.entries = entries
-			d.settle.removal.ended <- result
+			result.by, result.part = removeDone, entries
+			d.settle.ended <- result
 			require.Eventually(t, func() bool {
 				d.settle.setbacks.lockedUntil = time.Time{}
 				_ = d.settle.settleFinished(t.Context())

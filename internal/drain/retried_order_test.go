@@ -65,7 +65,7 @@ func TestDrainer_G3_messages_behind_a_retried_one_go_before_later_ones(t *testin
 		}
 		c := config("one")
 		c.BatchSize, c.PollMax = 1, 5*time.Millisecond
-		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: 400 * time.Millisecond, Cap: 400 * time.Millisecond, Jitter: postbox.NoJitter}, 3)
+		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: 400 * time.Millisecond, Cap: 400 * time.Millisecond, Jitter: -1}, 3)
 		b.Append(database.DB, draft("1", "key"))
 		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return handler.tried("1") == 1 }, "the first one fails")

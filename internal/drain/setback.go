@@ -17,9 +17,9 @@ import (
 )
 
 // A setback means that a message cannot be settled, although neither the message nor the database
-// is at fault. Its row is locked, see locked.go. Its transaction conflicts with others. A trigger
-// keeps its row although its lane is held. The server reports an error, such as that of a trigger.
-// Or a dead letter cannot be published as well, since it is too large for the outbox.
+// is at fault. Its row is locked, see locked.go. Its transaction conflicts with others. The server
+// reports an error, such as that of a trigger. Or a dead letter cannot be published as well, since
+// it is too large for the outbox.
 //
 // Mostly a second try after a short pause works. A setback may also last, as with a trigger that
 // always raises a serialization failure. So the pause doubles with each setback in a row. After

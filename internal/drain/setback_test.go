@@ -23,12 +23,11 @@ type refusal string
 const (
 	conflicts refusal = "conflicts"
 	forbids   refusal = "forbids"
-	silent    refusal = "silent"
 )
 
 // refusals are those that each database is capable of.
 var refusals = map[postbox.Dialect][]refusal{
-	postbox.PostgreSQL: {conflicts, forbids, silent}, postbox.MySQL: {conflicts, forbids}, postbox.SQLite: {forbids, silent},
+	postbox.PostgreSQL: {conflicts, forbids}, postbox.MySQL: {conflicts, forbids}, postbox.SQLite: {forbids},
 }
 
 // refuse lets the database refuse to remove the message "bad". What it returns ends that.
@@ -41,8 +40,6 @@ func (b *bench) refuse(kind refusal) (end func()) {
 		switch kind {
 		case conflicts:
 			body = "RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001';"
-		case silent:
-			body = "RETURN NULL;"
 		case forbids:
 			body = "RAISE EXCEPTION 'verboten';"
 		}
@@ -57,11 +54,7 @@ func (b *bench) refuse(kind refusal) (end func()) {
 		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages FOR EACH ROW IF OLD.message_id = 'bad' THEN "+signal+"; END IF")
 	case postbox.SQLite:
 		table = ""
-		raise := "RAISE(IGNORE)"
-		if kind == forbids {
-			raise = "RAISE(ABORT, 'verboten')"
-		}
-		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('bad' AS BLOB) BEGIN SELECT "+raise+"; END")
+		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('bad' AS BLOB) BEGIN SELECT RAISE(ABORT, 'verboten'); END")
 	}
 	return func() { b.Database.Exec(b.T, "DROP TRIGGER refuse "+table) }
 }
@@ -211,7 +204,7 @@ func TestDrainer_G7_lasting_conflict_of_a_retried_message_counts_no_attempt(t *t
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newBench(t, database)
-	end := b.refuse(silent)
+	end := b.refuse(forbids)
 	b.Append(database.DB, draft("bad", "k"))
 	failed := false
 	handler := &recorder{do: func(*spool.Message) error {

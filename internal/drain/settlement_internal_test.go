@@ -36,7 +36,7 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 			if n < done {
 				outcomes = one(spool.Done)
 			}
-			outcomes[0].Err, outcomes[0].After = errNotAll, time.Hour
+			outcomes[0].Err, outcomes[0].After = errNotRemoved, time.Hour
 			d.scheduler.Finish(d.scheduler.Take(), outcomes)
 		}
 		d.settle.unsettled = d.scheduler.TakeFinished()
@@ -78,10 +78,10 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 		d.scheduler.SetWorkers(counted)
 		d.scheduler.Load(c.suspects[:3])
 		for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Done} {
-			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll, After: time.Hour}})
+			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotRemoved, After: time.Hour}})
 		}
 		finished := d.scheduler.TakeFinished()
-		d.settle.removal.waiting = finished[:1:1]
+		d.settle.done = finished[:1:1]
 		d.settle.unsettled = finished[1:2:2]
 		d.settle.awaitLock(finished[2])
 		database.Exec(t, "UPDATE postbox_lanes SET token = token - 1")
@@ -91,7 +91,7 @@ func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t
 		require.True(t, d.past.reopen, "it has started over")
 		require.NoError(t, end())
 		inMemory, _ := d.scheduler.Size()
-		require.Equal(t, inMemory, len(d.settle.unsettled)+len(d.settle.removal.waiting)+len(d.settle.setbacks.resting), "each will be settled")
+		require.Equal(t, inMemory, len(d.settle.unsettled)+len(d.settle.done)+len(d.settle.setbacks.resting), "each will be settled")
 	})
 }
 
@@ -105,11 +105,11 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:2])
 	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry} {
-		d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll}})
+		d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotRemoved}})
 	}
 	finished := d.scheduler.TakeFinished()
-	d.settle.unsettled, d.settle.removal.underWay = finished[1:2], 1
-	d.settle.removal.abort = sync.OnceFunc(func() { d.settle.removal.ended <- removed{entries: finished[:1], err: context.Canceled} })
+	d.settle.unsettled, d.settle.removal.underWay = finished[1:2], finished[:1]
+	d.settle.removal.abort = sync.OnceFunc(func() { d.settle.ended <- settledPart{by: removeDone, part: finished[:1], err: context.Canceled} })
 	writer, err := c.database.Open(t).Conn(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = writer.Close() }()
@@ -118,8 +118,8 @@ func TestSettleRest_G12_ends_the_removal_that_is_under_way(t *testing.T) {
 	over, end := context.WithCancel(t.Context())
 	end()
 	require.Error(t, d.settle.settleRemaining(over))
-	require.Zero(t, d.settle.removal.underWay)
-	require.Empty(t, d.settle.parts.underWay)
+	require.Empty(t, d.settle.removal.underWay)
+	require.Empty(t, d.settle.part.underWay)
 	require.Equal(t, 2, unrecorded(d.unsettledYet()))
 }
 
@@ -134,11 +134,11 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	d.configured.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
 		require.True(t, m.Loaded, "the outbox has its payload")
 		refused++
-		return errNotAll
+		return errNotRemoved
 	}
 	d.scheduler.SetWorkers(counted)
 	d.scheduler.Load(c.suspects[:1])
-	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Dead, Err: errNotAll}})
+	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Dead, Err: errNotRemoved}})
 	d.settle.unsettled = d.scheduler.TakeFinished()
 	m := d.settle.unsettled[0].Message
 	m.Unload()
@@ -147,24 +147,6 @@ func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
 	require.Len(t, d.settle.setbacks.resting, 1)
 	require.False(t, m.Loaded)
 	require.Nil(t, m.Payload)
-}
-
-// A panic outside the handler, such as one of a driver, ends the process. Until then the batch must
-// not pass for one that is done.
-func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *testing.T) {
-	t.Parallel()
-	c := newCounter(t, testdb.SQLite(t))
-	d, db := c.d, c.d.db
-	d.scheduler.SetWorkers(counted)
-	d.scheduler.Load(c.suspects[:1])
-	batch := d.scheduler.Take()
-	batch[0].Message.Unload()
-	d.db = nil
-	require.Panics(t, func() { d.workers.workOn(t.Context(), batch) })
-	d.db = db
-	finished := d.scheduler.TakeFinished()
-	require.Len(t, finished, 1)
-	require.Equal(t, spool.Postpone, finished[0].Outcome.Verdict)
 }
 
 // A step that fails for another reason while the leases are due leaves the renewal to the next
@@ -177,7 +159,7 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.scheduler.Load(c.suspects[:1])
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 	d.pace.renewAt = time.Time{}
-	d.stepFailed(errNotAll)
+	d.stepFailed(errNotRemoved)
 	require.True(t, d.trouble.renewal)
 	d.trouble.until = time.Now() // its pause is over
 
@@ -197,20 +179,20 @@ func TestSettlement_F5_what_reads_leave_out_stays_exposed(t *testing.T) {
 	}
 	d, end := newStepped(database.DB, own, dialect.Lanes) // a read has one message of each lane
 	t.Cleanup(end)
-	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 1)
+	d.config.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}, 1)
 	d.workers.started = 1 << 20 // it never starts a worker
 	require.NoError(t, d.tryOpen(t.Context()))
 	database.Exec(t, "UPDATE postbox_lanes SET holder = 'crashed'")
 	d.step(t.Context())
-	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Retry, Err: errNotAll}})
-	start := d.settle.removal.start
+	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Retry, Err: errNotRemoved}})
+	start := d.settle.start
 	var work func()
-	d.settle.removal.start = func(begun func()) { work = begun }
+	d.settle.start = func(begun func()) { work = begun }
 	for range 3 {
 		d.reader.watermark.safe, d.pace.at = firstStride/2, time.Time{} // reads need not return to what they have passed
 		d.step(t.Context())
 	}
-	d.settle.removal.start = start
+	d.settle.start = start
 	work()
 	d.step(t.Context())
 	found := d.scheduler.Snapshot().Messages

@@ -31,7 +31,7 @@ func TestSettlement_G8_thousands_of_failures_take_few_round_trips(t *testing.T) 
 				c := config("one")
 				c.PageSize, c.Workers, c.BatchSize = messages, 16, 1
 				c.PollMin, c.PollMax, c.Renew, c.Lease = time.Second, time.Second, 20*time.Second, time.Minute
-				c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 3)
+				c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}, 3)
 				b.start(db, handler, c)
 				b.Eventually(func() bool {
 					return database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 1") == messages
@@ -62,7 +62,7 @@ func TestSettlement_G6_leases_are_kept_while_many_failures_are_stored_slowly(t *
 		slow := func(holder string) drain.Config {
 			c := config(holder)
 			c.PageSize, c.Lease, c.Renew = messages, lease, lease/3
-			c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 3)
+			c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}, 3)
 			return c
 		}
 		log := b.startLogged(database.DB, handler, slow("one"))
@@ -86,7 +86,7 @@ func TestSettlement_G8_others_go_on_while_a_failure_is_stored(t *testing.T) {
 		release := b.holdFailures()
 		c := config("one")
 		c.Lease, c.Renew = time.Hour, 10*time.Minute // so that the part is not late
-		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 1)
+		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}, 1)
 		handler := &recorder{do: func(m *spool.Message) error {
 			if m.MessageID == "00000" {
 				return errTest

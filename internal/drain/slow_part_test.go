@@ -32,7 +32,7 @@ func TestSettlement_G8_a_part_that_the_server_ends_is_halved(t *testing.T) {
 		c := config("one")
 		c.PageSize, c.Workers, c.BatchSize = 2*messages, 1, messages
 		c.Lease, c.Renew = time.Minute, 20*time.Second // so a part has far more time than the server gives it
-		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}, 3)
+		c.Retry = retries.WithDefaults(postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: -1}, 3)
 		handler := &recorder{do: func(*spool.Message) error { return errTest }}
 		b.start(database.OpenWith(t, limit), handler, c)
 		b.Eventually(func() bool {

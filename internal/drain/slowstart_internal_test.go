@@ -78,7 +78,7 @@ func TestDrainer_spreads_overdue_retries_after_each_standstill(t *testing.T) {
 				d.pace.renewAt = time.Time{}
 			},
 			"an outage of the database": func() {
-				d.stepFailed(errNotAll)
+				d.stepFailed(errNotRemoved)
 				d.trouble.until = time.Now() // the pause is over
 			},
 			"a resume": func() {

@@ -14,12 +14,6 @@ import (
 // that was set forward looks like a pause, and causes an early renewal. A wall clock that was set
 // back changes nothing: then the monotonic clock decides.
 
-// renewalDue reports whether the leases must be renewed, by either clock.
-func (le *lease) renewalDue() bool {
-	now := time.Now()
-	return !now.Add(le.scheduler.StoodStill(le.renewedAhead, now)).Before(le.pace.renewAt)
-}
-
 // checkStandstill finds out whether the process stood still. Operators may have changed settings
 // meanwhile. The process applies them before it renews its leases and so hands out messages again.
 func (d *Drainer) checkStandstill(ctx context.Context) error {

@@ -14,138 +14,60 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// start is a message whose start is to be counted.
-type start struct {
-	message *spool.Message
-	tried   bool // has been part of a group
-	alone   bool // the group did not count it, so it is counted alone
-	counted bool
-	err     error
-}
-
-// countBatch counts the starts of the suspects of a batch at once, before any of them is handed
-// out: each one by itself would cost round trips. What is not handed out then is taken back.
-func (g *crashGuard) countBatch(ctx context.Context, batch []*schedule.Entry) map[*spool.Message]*start {
-	var starts []*start
-	byMessage := map[*spool.Message]*start{}
+// countStarts counts the starts of the suspects of a batch at once, before any of them is handed
+// out: each one by itself would cost round trips. What is not handed out then is taken back. It
+// returns why starts were not counted: [spool.ErrRowLocked] of a row that is locked,
+// [spool.ErrLost] of one that is not as it was read, since the lane was lost.
+func (g *crashGuard) countStarts(ctx context.Context, batch []*schedule.Entry) (uncounted map[*spool.Message]error) {
+	var suspects []*spool.Message
 	for _, e := range batch {
 		if m := e.Message; m.Doomed == nil && (m.Exposed || m.Suspect()) {
-			s := &start{message: m}
-			starts, byMessage[m] = append(starts, s), s
+			suspects = append(suspects, m)
 		}
 	}
-	if len(starts) > 0 {
-		g.countInGroup(ctx, starts)
-	}
-	return byMessage
-}
-
-// countStart says whether the start of a message of a batch is counted, or need not be. What could
-// not be counted with others is counted alone. It reports false if the lane was lost, or if a
-// trigger of the user keeps the row unchanged.
-func (g *crashGuard) countStart(ctx context.Context, s *start) (bool, error) {
-	if s == nil {
-		return true, nil
-	}
-	if s.alone {
-		s.counted, s.err = g.countAlone(ctx, s.message)
-		s.note()
-	}
-	s.message.Counted = s.counted
-	return s.counted, s.err
-}
-
-// note tells the message that its start is counted, as it may be with an unknown commit.
-func (s *start) note() {
-	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) {
-		s.message.Started = 1
-	}
-}
-
-// countInGroup returns when these have been counted, or the try has failed. The worker that gets
-// the lock first counts for all that wait.
-func (g *crashGuard) countInGroup(ctx context.Context, mine []*start) {
-	g.mu.Lock()
-	g.waiting = append(g.waiting, mine...)
-	g.mu.Unlock()
-
-	g.counting.Lock()
-	defer g.counting.Unlock()
-	if mine[0].tried {
-		return
-	}
-	g.mu.Lock()
-	group := g.waiting
-	g.waiting = nil
-	g.mu.Unlock()
-	for part := range slices.Chunk(group, maxSettle) {
-		counted, err := g.countTogether(ctx, part)
-		for _, s := range part {
-			s.tried, s.counted = true, counted[s.message.Ref.ID]
-			if errors.Is(err, postbox.ErrCommitUnknown) {
-				s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
-			} else {
-				s.alone = !s.counted
+	uncounted = map[*spool.Message]error{}
+	for part := range slices.Chunk(suspects, maxSettle) {
+		mine, locked, err := g.countPart(ctx, part)
+		for _, m := range part {
+			id := m.Ref.ID
+			switch {
+			case err != nil:
+				uncounted[m] = fmt.Errorf("count the start of message %d: %w", id, err)
+			case locked[id]:
+				uncounted[m] = fmt.Errorf("count the start of message %d: %w", id, spool.ErrRowLocked)
+			case !mine[id]:
+				uncounted[m] = spool.ErrLost
 			}
-			s.note()
+			if uncounted[m] == nil || errors.Is(err, postbox.ErrCommitUnknown) {
+				m.Started = 1
+			}
 		}
 	}
+	return uncounted
 }
 
-// countTogether counts the starts of messages whose rows are not locked. It returns their ids, or
-// an error and none. The other messages, for example one whose row the previous holder of the lane
-// still has locked, are counted alone: then they hold up no others.
-func (g *crashGuard) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
-	read := make([]dialect.AsRead, len(group))
-	for i, s := range group {
-		m := s.message
-		read[i] = dialect.AsRead{Ref: m.Ref, Attempts: m.Attempts, LeastStarts: m.Starts, MostStarts: m.Starts}
+// countPart counts in one transaction. Another transaction may have locked some of the rows, as the
+// previous holder of the lane does whose handler is still at it: they hold up no others.
+func (g *crashGuard) countPart(ctx context.Context, part []*spool.Message) (mine, locked map[int64]bool, err error) {
+	read := make([]dialect.AsRead, len(part))
+	for i, m := range part {
+		read[i] = dialect.AsRead{Ref: m.Ref, Attempts: m.Attempts, MostStarts: m.Starts}
 	}
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
 	err = spool.InTx(ctx, g.db, g.spool.Statements, func(tx *sql.Tx) error {
-		counted, err = spool.SelectIDs(ctx, tx, g.spool.Statements.LockAsRead(g.id.Load(), read))
-		if err != nil || len(counted) == 0 {
+		mine, locked, err = g.spool.LockAsRead(ctx, tx, g.id.Load(), read)
+		if err != nil || len(mine) == 0 {
 			return err
 		}
-		mine := slices.DeleteFunc(read, func(m dialect.AsRead) bool { return !counted[m.ID] })
-		changed, err := spool.ExecPrepared(ctx, tx, g.prepared, g.spool.Statements.CountStarts(g.id.Load(), mine))
-		if err == nil && int(changed) < len(mine) {
-			err = errNotAll
+		found := slices.DeleteFunc(slices.Clone(read), func(m dialect.AsRead) bool { return !mine[m.ID] })
+		changed, err := spool.ExecPrepared(ctx, tx, g.prepared, g.spool.Statements.CountStarts(g.id.Load(), found))
+		if err == nil && int(changed) < len(found) {
+			err = spool.ErrLost // between the two statements
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return counted, nil
-}
-
-// errNotAll rolls back a count if the lane of a message was lost between the two statements.
-var errNotAll = errors.New("not all starts were counted")
-
-// countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked
-// and the start is not counted.
-func (g *crashGuard) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
-	defer cancel()
-	locked, err := g.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(ctx context.Context, tx *sql.Tx, locked map[int64]bool) error {
-		if len(locked) > 0 {
-			return nil
-		}
-		changed, err := spool.Affected(spool.Directly(ctx, tx, g.spool.Statements.CountStarts(m.Spool.ID(), []dialect.AsRead{{
-			Ref: m.Ref, Attempts: m.Attempts, MostStarts: m.Starts,
-		}})))
-		counted = changed > 0
-		return err
-	})
-	if err == nil && len(locked) > 0 {
-		err = spool.ErrRowLocked
-	}
-	if err != nil {
-		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
-	}
-	return counted, nil
+	return mine, locked, err
 }
 
 // takeBackIn takes back the starts of messages that came back, if their outcomes are not written,

@@ -6,11 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
@@ -54,34 +51,14 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	return c
 }
 
-// together counts all suspects at a time, the first group of which has all of them, and returns
-// what was said of each.
-func (c *counter) together(expected ...error) (results []bool, wait func()) {
+// count counts all suspects as those of a batch, and returns why some were not counted.
+func (c *counter) count() map[*spool.Message]error {
 	c.Helper()
-	results = make([]bool, len(c.suspects))
-	var workers sync.WaitGroup
-	c.d.crashGuard.counting.Lock()
+	batch := make([]*schedule.Entry, len(c.suspects))
 	for i, m := range c.suspects {
-		workers.Go(func() {
-			ok, err := c.countOne(context.WithoutCancel(c.Context()), m)
-			if err != nil && !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
-				c.Error(err)
-			}
-			results[i] = ok
-		})
+		batch[i] = schedule.NewEntry(m)
 	}
-	require.Eventually(c, func() bool {
-		c.d.crashGuard.mu.Lock()
-		defer c.d.crashGuard.mu.Unlock()
-		return len(c.d.crashGuard.waiting) == len(c.suspects)
-	}, time.Minute, time.Millisecond)
-	c.d.crashGuard.counting.Unlock()
-	return results, workers.Wait
-}
-
-// countOne counts a message as a worker does.
-func (c *counter) countOne(ctx context.Context, m *spool.Message) (bool, error) {
-	return c.d.crashGuard.countStart(ctx, c.d.crashGuard.countBatch(ctx, []*schedule.Entry{schedule.NewEntry(m)})[m])
+	return c.d.crashGuard.countStarts(c.Context(), batch)
 }
 
 // starts is how many messages have been started once; none may have been twice.
@@ -95,9 +72,7 @@ func TestStarts_F5_counts_each_waiting_message_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
-		results, wait := c.together()
-		wait()
-		require.NotContains(t, results, false)
+		require.Empty(t, c.count())
 		require.Equal(t, counted, c.starts())
 		for _, m := range c.suspects {
 			require.Equal(t, 1, m.Started)
@@ -134,9 +109,9 @@ func TestStarts_F5_counts_all_but_a_message_that_is_gone(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
 		c.suspects[7].Ref.Token++ // as if another process held the lane
-		results, wait := c.together()
-		wait()
-		require.False(t, results[7])
+		uncounted := c.count()
+		require.ErrorIs(t, uncounted[c.suspects[7]], spool.ErrLost)
+		require.Len(t, uncounted, 1)
 		require.Zero(t, c.suspects[7].Started)
 		require.Equal(t, counted-1, c.starts())
 	})
@@ -148,14 +123,13 @@ func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
-		_, wait := c.together()
-		wait()
+		require.Empty(t, c.count())
 		lost := c.suspects[7]
 		lost.Ref.Token--
 		entry := schedule.NewEntry(lost)
-		entry.Outcome = spool.Outcome{Verdict: spool.Retry, Err: errNotAll}
+		entry.Outcome = spool.Outcome{Verdict: spool.Retry, Err: errNotRemoved}
 		c.d.settle.unsettled = []*schedule.Entry{entry}
-		c.d.settle.removal.start = func(work func()) { work() }
+		c.d.settle.start = func(work func()) { work() }
 		require.NoError(t, c.d.settle.settleFinished(t.Context()))
 		require.Equal(t, counted-1, c.starts())
 		database.Exec(t, "UPDATE postbox_messages SET starts = 1 WHERE starts = 0")
@@ -173,15 +147,14 @@ func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.ExecContext(t.Context(), database.Bind("UPDATE postbox_messages SET attempts = attempts WHERE id = ?"), c.suspects[7].Ref.ID)
 		require.NoError(t, err)
-		results, wait := c.together(spool.ErrRowLocked)
-		wait()
-		require.False(t, results[7], "its worker does not wait either")
+		uncounted := c.count()
+		require.ErrorIs(t, uncounted[c.suspects[7]], spool.ErrRowLocked, "its worker does not wait either")
+		require.Len(t, uncounted, 1)
 		require.Zero(t, c.suspects[7].Started)
 		require.Equal(t, counted-1, c.starts())
 		require.NoError(t, tx.Rollback())
-		again, err := c.countOne(t.Context(), c.suspects[7])
-		require.NoError(t, err)
-		require.True(t, again)
+		c.suspects = c.suspects[7:8]
+		require.Empty(t, c.count())
 		require.Equal(t, counted, c.starts())
 	})
 }
@@ -234,11 +207,12 @@ func TestStarts_F5_a_start_that_a_conflict_rolled_back_is_not_counted(t *testing
 		}
 	}})
 	t.Cleanup(func() { _ = c.d.db.Close() })
-	results, wait := c.together()
-	wait()
-	require.EqualValues(t, 2+counted, commits.Load(), "each by itself in the end")
-	require.NotContains(t, results, false)
-	require.Equal(t, counted, c.starts())
+	require.Len(t, c.count(), counted)
+	require.EqualValues(t, 2, commits.Load(), "it was run again")
+	require.Zero(t, c.starts())
+	for _, m := range c.suspects {
+		require.Zero(t, m.Started)
+	}
 }
 
 // conflicting opens connections whose transactions end as commit says.

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // A sweep looks for messages below the cursors of their lanes that were released without this
@@ -133,23 +134,17 @@ func (r *reader) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hig
 func (r *reader) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	rows, err := r.prepared.Query(ctx, r.db, r.spool.Statements.Sweep(params))
-	if err != nil {
-		return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
-	}
-	defer func() { _ = rows.Close() }()
 	found := map[int]int64{}
-	for rows.Next() {
+	err := r.prepared.Each(ctx, r.db, r.spool.Statements.Sweep(params), func(scan spool.Scan) error {
 		var lane int
 		var id sql.NullInt64
-		if err := rows.Scan(&lane, &id); err != nil {
-			return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
-		}
+		err := scan(&lane, &id)
 		if id.Valid {
 			found[lane] = id.Int64
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("sweep spool %q: %w", r.spool.Name(), err)
 	}
 	return found, nil

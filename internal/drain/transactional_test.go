@@ -221,7 +221,7 @@ func TestSettle_G4_each_message_has_its_effect_once_while_leases_are_lost(t *tes
 					return nil
 				}}
 			}, func(c *drain.Config) {
-				c.Lease, c.Renew, c.Retry.Attempts = config("").Lease, 20*time.Millisecond, postbox.Unlimited
+				c.Lease, c.Renew, c.Retry.Attempts = config("").Lease, 20*time.Millisecond, -1
 			})
 		}
 		spoolID := database.Count(t, "SELECT MAX(id) FROM postbox_spools")

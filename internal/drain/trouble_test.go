@@ -192,33 +192,3 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
 	})
 }
-
-// The table of waiting messages takes no rows, so the drainer fails to move a message there after
-// each renewal of its leases. Everything else works.
-func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
-	t.Parallel()
-	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		if database.Dialect != postbox.PostgreSQL {
-			return // the others have one table
-		}
-		b := newBench(t, database)
-		database.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'verboten'; END $$")
-		database.Exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON postbox_waiting FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
-		b.Append(database.DB, draft("stray", ""))
-		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1")
-		handler := &recorder{}
-		log := b.startLogged(database.DB, handler, config("one"))
-		b.Eventually(func() bool { return log.Said("Postbox is blocked by an error of its database") == 1 }, "it is said")
-		for i := range 5 {
-			b.Append(database.DB, draft(string(rune('a'+i)), "k"))
-			b.Eventually(func() bool { return b.Pending() == 1 }, "other messages go through")
-			tried := log.Said("Postbox is blocked: ")
-			b.Eventually(func() bool { return log.Said("Postbox is blocked: ") > tried }, "it is tried again")
-		}
-		require.Zero(t, log.Said("Postbox works again"))
-
-		database.Exec(t, "DROP TRIGGER refuse ON postbox_waiting")
-		b.Eventually(func() bool { return log.Said("Postbox works again") == 1 }, "its end is said")
-		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
-	})
-}

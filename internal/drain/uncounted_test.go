@@ -19,7 +19,7 @@ func (b *bench) refuseStart(kind refusal) (end func()) {
 	case postbox.PostgreSQL:
 		table = " ON postbox_messages"
 		body := map[refusal]string{
-			conflicts: "RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001';", forbids: "RAISE EXCEPTION 'verboten';", silent: "RETURN NULL;",
+			conflicts: "RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001';", forbids: "RAISE EXCEPTION 'verboten';",
 		}[kind]
 		b.Database.Exec(b.T, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+body+" END $$")
 		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_messages FOR EACH ROW WHEN (NEW.starts > OLD.starts AND OLD.message_id = 'bad') EXECUTE FUNCTION refuse()")
@@ -29,8 +29,7 @@ func (b *bench) refuseStart(kind refusal) (end func()) {
 		}[kind]
 		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_messages FOR EACH ROW IF NEW.starts > OLD.starts AND OLD.message_id = 'bad' THEN "+signal+"; END IF")
 	case postbox.SQLite:
-		raise := map[refusal]string{forbids: "RAISE(ABORT, 'verboten')", silent: "RAISE(IGNORE)"}[kind]
-		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_messages WHEN NEW.starts > OLD.starts AND OLD.message_id = CAST('bad' AS BLOB) BEGIN SELECT "+raise+"; END")
+		b.Database.Exec(b.T, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_messages WHEN NEW.starts > OLD.starts AND OLD.message_id = CAST('bad' AS BLOB) BEGIN SELECT RAISE(ABORT, 'verboten'); END")
 	}
 	return func() { b.Database.Exec(b.T, "DROP TRIGGER refuse"+table) }
 }

@@ -62,7 +62,7 @@ func (w *waiting) times(id string) int {
 
 func TestDrainer_G7_message_waits_with_its_key_and_no_attempt_is_counted(t *testing.T) {
 	t.Parallel()
-	for _, head := range []drain.HeadPolicy{drain.HeadSkip, drain.HeadBlock, drain.HeadPark} {
+	for _, head := range []drain.HeadPolicy{drain.HeadSkip, drain.HeadPark} {
 		t.Run(fmt.Sprint("head policy ", head), func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -12,7 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
-// workers is the component of the goroutines that call the handler.
+// workers is the component of the goroutines that call the handler. Calls that hang are in hung.go.
 type workers struct {
 	*core
 	handler    Handler
@@ -33,26 +33,12 @@ func (w *workers) resize() {
 // work handles batches until the scheduler stops.
 func (w *workers) work(ctx context.Context) {
 	for batch := w.scheduler.Take(); batch != nil; batch = w.scheduler.Take() {
-		w.workOn(ctx, batch)
-	}
-}
-
-// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another
-// worker takes its place. A goroutine for each batch would cost a forwarder a third of its rate.
-func (w *workers) workOn(ctx context.Context, batch []*schedule.Entry) {
-	outcomes := make([]spool.Outcome, len(batch))
-	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default, also after a panic
-	ended := true
-	defer func() {
-		w.stay(outcomes)
+		outcomes := make([]spool.Outcome, len(batch))
+		w.begin(ctx, batch, outcomes)
+		w.park(outcomes)
 		w.dropPayloads(batch)
 		w.scheduler.Finish(batch, outcomes)
-		if ended {
-			w.running.Go(func() { w.work(ctx) })
-		}
-	}()
-	w.begin(ctx, batch, outcomes)
-	ended = false
+	}
 }
 
 // dropPayloads releases large payloads, because up to two pages of messages wait for a settlement
@@ -65,8 +51,8 @@ func (w *workers) dropPayloads(batch []*schedule.Entry) {
 	}
 }
 
-// stay applies the policy HeadPark: messages that would be dead remain the heads of their keys.
-func (w *workers) stay(outcomes []spool.Outcome) {
+// park applies the policy HeadPark: messages that would be dead remain the heads of their keys.
+func (w *workers) park(outcomes []spool.Outcome) {
 	if w.configured.Head != HeadPark {
 		return
 	}
@@ -101,14 +87,14 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 // took the lane.
 func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
-	starts := w.crashGuard.countBatch(ctx, batch)
+	uncounted := w.crashGuard.countStarts(ctx, batch)
 	closed := spool.ClosedKeys{} // with a message that is neither handed out nor done
 	for i, e := range batch {
 		if closed.Has(e.Message) {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		outcome, is := w.prepare(ctx, e.Message, starts[e.Message])
+		outcome, is := w.prepare(ctx, e.Message, uncounted[e.Message])
 		if is {
 			fit = append(fit, e.Message)
 			continue
@@ -128,26 +114,23 @@ func (w *workers) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 		w.protect(ctx, fit, outcomes)
 	default:
 		handled := make([]spool.Outcome, len(fit))
-		defer func() {
-			for i, e := range batch {
-				if at := slices.Index(fit, e.Message); at >= 0 {
-					outcomes[i] = handled[at]
-				}
-			}
-		}()
 		w.protect(ctx, fit, handled)
+		for i, e := range batch {
+			if at := slices.Index(fit, e.Message); at >= 0 {
+				outcomes[i] = handled[at]
+			}
+		}
 	}
 }
 
 // prepare needs the start of a suspect counted before it loads the payload, because a large payload
 // may be the reason of the crash.
-func (w *workers) prepare(ctx context.Context, m *spool.Message, s *start) (outcome spool.Outcome, fit bool) {
-	if m.Doomed == nil {
-		if counted, err := w.crashGuard.countStart(ctx, s); !counted {
-			locked := errors.Is(err, spool.ErrRowLocked)
-			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
-		}
+func (w *workers) prepare(ctx context.Context, m *spool.Message, uncounted error) (outcome spool.Outcome, fit bool) {
+	if uncounted != nil {
+		locked := errors.Is(uncounted, spool.ErrRowLocked)
+		return spool.Outcome{Verdict: spool.Postpone, Err: uncounted, Locked: locked, Uncounted: !locked}, false
 	}
+	m.Counted = m.Doomed == nil
 	if !m.Loaded {
 		found, err := w.loadPayload(ctx, w.db, m)
 		if err != nil {
@@ -167,9 +150,8 @@ func (w *workers) prepare(ctx context.Context, m *spool.Message, s *start) (outc
 	return spool.Outcome{}, true
 }
 
-// protect runs the handler. If the handler panics or ends its goroutine, the batch has failed.
+// protect runs the handler. If the handler panics, the batch has failed.
 func (w *workers) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
-	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until the handler returns
 	err := spool.Recovered(func() error {
 		handled := w.handler.Handle(ctx, messages)
 		if len(handled) != len(messages) {

@@ -89,7 +89,7 @@ func Drafts(n int, key func(i int) string) []spool.Draft {
 func (b *Bench) Plan(query dialect.Query) string {
 	b.T.Helper()
 	explain := map[postbox.Dialect]string{
-		postbox.PostgreSQL: "EXPLAIN ", postbox.MySQL: "EXPLAIN ", postbox.SQLite: "EXPLAIN QUERY PLAN ",
+		postbox.PostgreSQL: "EXPLAIN ", postbox.MySQL: "EXPLAIN FORMAT=TRADITIONAL ", postbox.SQLite: "EXPLAIN QUERY PLAN ",
 	}[b.Database.Dialect]
 	rows, err := b.Database.DB.QueryContext(b.T.Context(), explain+query.Text, query.Args...)
 	require.NoError(b.T, err)

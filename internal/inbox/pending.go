@@ -13,26 +13,22 @@ import (
 
 // PendingQueues lists the names of the queues that have messages.
 func (c *Core) PendingQueues(ctx context.Context) ([]string, error) {
-	rows, err := c.DB.QueryContext(ctx, c.Statements.Fullness)
+	var queues []string
+	err := spool.Each(ctx, c.DB, dialect.Query{Text: c.Statements.Fullness}, func(scan spool.Scan) error {
+		var name sql.NullString
+		var messages bool
+		err := scan(new(int64), &name, &messages)
+		if queue, isQueue := strings.CutPrefix(name.String, spool.QueuePrefix); isQueue && messages {
+			queues = append(queues, queue)
+		}
+		return err
+	})
 	if dialect.LacksTable(err) {
 		return nil, fmt.Errorf("list queues: %w: %w", spool.ErrNoTables, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", dialect.HideAddress(err))
 	}
-	defer func() { _ = rows.Close() }()
-	var queues []string
-	for rows.Next() {
-		var id int64
-		var name sql.NullString
-		var messages bool
-		if err := rows.Scan(&id, &name, &messages); err != nil {
-			return nil, fmt.Errorf("list queues: %w", err)
-		}
-		if queue, isQueue := strings.CutPrefix(name.String, spool.QueuePrefix); isQueue && messages {
-			queues = append(queues, queue)
-		}
-	}
 	slices.Sort(queues)
-	return queues, rows.Err()
+	return queues, nil
 }

@@ -61,10 +61,24 @@ type Work struct {
 func (c *Core) Transact(wait, live context.Context, w Work) error {
 	began := time.Now()
 	err := c.attempt(wait, live, w)
+	if err := faultIn(err); err != nil {
+		return err
+	}
 	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or there is none
 		return c.blame(live, c.Inquire(began), w, broken)
 	}
 	return err
+}
+
+// faultIn returns the error in err that says itself that the handler is at fault, as that of
+// pgxbox about open rows does: its text begins with the cause.
+func faultIn(err error) error {
+	var ofHandler *HandlerError
+	var fault interface{ OfHandler() error }
+	if !errors.As(err, &fault) || errors.As(err, &ofHandler) {
+		return nil
+	}
+	return &HandlerError{Err: fmt.Errorf("%w: %w", fault.OfHandler(), ErrTransactionLost)}
 }
 
 func (c *Core) attempt(wait, live context.Context, w Work) (err error) {
@@ -236,6 +250,8 @@ func (t transaction) failed(err error) error {
 	rollbackErr := t.tx.Rollback()
 	lost := t.lost(err, rollbackErr)
 	switch away := kind.Classify(err) == dialect.Unavailable; {
+	case faultIn(err) != nil:
+		return &HandlerError{Err: err}
 	case lost && (away || t.live.Err() == nil):
 		return t.disconnected(err, rollbackErr)
 	case away:

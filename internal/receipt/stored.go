@@ -36,23 +36,17 @@ func Page(ctx context.Context, db *sql.DB, statements *dialect.Statements, page 
 }
 
 func list(ctx context.Context, db *sql.DB, query dialect.Query) (found []Stored, err error) {
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, spool.Wrap("list receipts", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = spool.Each(ctx, db, query, func(scan spool.Scan) error {
 		var s Stored
 		var messageID []byte
 		var sent, due, handled, received int64
-		if err := rows.Scan(&s.Key, &s.Topic, &messageID, &s.Consumer, &s.State, &sent, &due, &handled, &received); err != nil {
-			return nil, spool.Wrap("list receipts", err)
-		}
+		err := scan(&s.Key, &s.Topic, &messageID, &s.Consumer, &s.State, &sent, &due, &handled, &received)
 		s.MessageID = string(messageID)
 		s.SentAt, s.DueAt, s.HandledAt, s.ReceivedAt = moment(sent), moment(due), moment(handled), moment(received)
 		found = append(found, s)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, spool.Wrap("list receipts", err)
 	}
 	return found, nil

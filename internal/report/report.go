@@ -8,8 +8,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // ErrNacked is the error of a handler that reported none.
@@ -40,7 +40,7 @@ func From(ctx context.Context) *Report {
 // stores it with the transaction that ctx carries. It reports false if the message does not come
 // from a queue.
 func Fail(ctx context.Context, err error) bool {
-	err = usererror.Checked(err)
+	err = spool.Recovered(func() error { return err })
 	r := From(ctx)
 	if r != nil {
 		r.leave(err)

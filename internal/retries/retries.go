@@ -12,6 +12,12 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
+// Values of a profile that are no numbers.
+const (
+	unlimited = -1 // attempts
+	exact     = -1 // pauses, without jitter
+)
+
 // WithDefaults fills in the fields that are zero.
 func WithDefaults(p postbox.RetryProfile, attempts int) postbox.RetryProfile {
 	p.Attempts = cmp.Or(p.Attempts, attempts)
@@ -25,8 +31,8 @@ func WithDefaults(p postbox.RetryProfile, attempts int) postbox.RetryProfile {
 // Validate returns all that is wrong with a profile that has its defaults.
 func Validate(p postbox.RetryProfile) error {
 	var problems []error
-	if p.Attempts < 1 && p.Attempts != postbox.Unlimited {
-		problems = append(problems, fmt.Errorf("Attempts: %d is not positive: use a positive number or postbox.Unlimited", p.Attempts))
+	if p.Attempts < 1 && p.Attempts != unlimited {
+		problems = append(problems, fmt.Errorf("Attempts: %d is not positive: use a positive number, or -1 to never give up", p.Attempts))
 	}
 	if p.Base < 0 || p.Cap < p.Base {
 		problems = append(problems, fmt.Errorf("Base and Cap: %s is negative, or is more than %s", p.Base, p.Cap))
@@ -34,15 +40,15 @@ func Validate(p postbox.RetryProfile) error {
 	if !(p.Multiplier >= 1) || math.IsInf(p.Multiplier, 1) { // NaN is not
 		problems = append(problems, fmt.Errorf("Multiplier: %g is not a finite number of at least 1", p.Multiplier))
 	}
-	if !(p.Jitter >= 0 && p.Jitter <= 1 || p.Jitter == postbox.NoJitter) {
-		problems = append(problems, fmt.Errorf("Jitter: %g is not between 0 and 1: use a number in this range or postbox.NoJitter", p.Jitter))
+	if !(p.Jitter >= 0 && p.Jitter <= 1 || p.Jitter == exact) {
+		problems = append(problems, fmt.Errorf("Jitter: %g is not between 0 and 1: use a number in this range, or -1 for exact pauses", p.Jitter))
 	}
 	return errors.Join(problems...)
 }
 
 // Exhausted says whether the profile allows no more attempts after so many failed ones.
 func Exhausted(p postbox.RetryProfile, failed int) bool {
-	return p.Attempts != postbox.Unlimited && failed >= p.Attempts
+	return p.Attempts != unlimited && failed >= p.Attempts
 }
 
 // Delay returns the pause after the given number of failed attempts, counted from 1.

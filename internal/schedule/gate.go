@@ -51,8 +51,9 @@ type grant struct {
 	until         time.Time
 }
 
-// tokensLeft returns how many tokens are left of the grants that are not over, and how many of them
-// grantLife takes at the recent pace. A call that still has its slot tells nothing of the pace.
+// tokensLeft returns the tokens that are left of the grants that are not over. pace is how many
+// would be used within grantLife if it goes on as it did lately. A call that still has its slot
+// tells nothing of the pace.
 func (g *gate) tokensLeft(now time.Time) (tokens, pace int) {
 	g.grants = slices.DeleteFunc(g.grants, func(of grant) bool { return !now.Before(of.until) })
 	for _, of := range g.grants {

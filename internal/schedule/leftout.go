@@ -11,9 +11,8 @@ import (
 // memory is for messages that may go on.
 const LimitedShare = 4
 
-// manyShare is how many times the messages that may wait for limits one topic may have in memory
-// whose gate is open: it may be open at this moment alone, or no worker has tried to start one of
-// them, as after the first reads.
+// manyShare bounds the messages in memory of a topic whose gate is open: twice as many as may wait
+// for limits. An open gate says little, since it may close soon, or no worker has tried it yet.
 const manyShare = 2
 
 // LeftOut returns the topics that reads leave out now, with pages of this size: a limit holds them

@@ -83,9 +83,7 @@ type Entry struct {
 	// ClosesKey is set if the key of the message is closed until the message is settled.
 	ClosesKey bool
 	// Unchanged is set if writing the outcome changed nothing, so the message is read again.
-	// RowKept is set if that happened although the row exists and the lane is held: then the
-	// outcome is written later.
-	Unchanged, RowKept bool
+	Unchanged bool
 	Setback
 	// Begun is when the batch was handed out, and batch are its messages; both are set for the
 	// first message of a batch. hung is set if the batch has not come back for so long that

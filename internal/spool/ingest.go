@@ -79,32 +79,22 @@ func (s *Spool) ingestWhole(
 	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
 	var positions []int
-	err := UntilNoConflict(Conflicts(s.Statements.Kind), func() (err error) {
-		positions, err = selectInts(prepared.Query(ctx, db, query))
-		return err
+	err := UntilNoConflict(Conflicts(s.Statements.Kind), func() error {
+		positions = nil
+		return prepared.Each(ctx, db, query, func(scan Scan) error {
+			var position int
+			err := scan(&position)
+			positions = append(positions, position)
+			return err
+		})
 	})
+	if err != nil { // the commit is certain only after the last row
+		return err
+	}
 	for _, position := range positions {
 		known[string(arrivals[position-1].Claim)] = true
 	}
-	return err
-}
-
-// selectInts returns the numbers that a query has selected. The commit is certain only after the
-// last row.
-func selectInts(rows *sql.Rows, err error) ([]int, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var numbers []int
-	for rows.Next() {
-		var number int
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		numbers = append(numbers, number)
-	}
-	return numbers, rows.Err()
+	return nil
 }
 
 // errClaimed rolls back a transaction in which not all claims were new.
@@ -171,17 +161,10 @@ func ExecPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dia
 
 // selectClaims adds the claims that a query selects.
 func selectClaims(ctx context.Context, db *sql.DB, query dialect.Query, known map[string]bool) error {
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return Each(ctx, db, query, func(scan Scan) error {
 		var claim []byte
-		if err := rows.Scan(&claim); err != nil {
-			return err
-		}
+		err := scan(&claim)
 		known[string(claim)] = true
-	}
-	return rows.Err()
+		return err
+	})
 }

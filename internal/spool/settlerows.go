@@ -87,24 +87,6 @@ func (s *Spool) Impatiently(exec Exec) Exec {
 	}
 }
 
-// SelectIDs returns the ids that a query selects.
-func SelectIDs(ctx context.Context, db Querier, query dialect.Query) (map[int64]bool, error) {
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	ids := map[int64]bool{}
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids[id] = true
-	}
-	return ids, rows.Err()
-}
-
 // ErrRowLocked means that a message's start was not counted, or that it was not removed in the
 // transaction of its handler, because of a lock.
 var ErrRowLocked = errors.New("another transaction has locked the message's row")

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -48,55 +47,6 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 // detect that there: it would still remove the messages, in a transaction of its own. The messages
 // must belong to one spool.
 func NoticesEnd(messages []*Message) bool { return len(messages) > 0 && messages[0].NoticesEnd }
-
-// Locked returns the ids of the messages whose rows another transaction has locked, after [Settle]
-// was refused. The messages must belong to one spool. Locked uses a transaction of its own, which
-// locks the other rows for a moment.
-//
-// The refused transaction may have locked rows, too. Its server may end it a little later than its
-// client does, because pgx does not wait for that. So while Locked finds several rows, it asks
-// again.
-func Locked(ctx context.Context, db *sql.DB, messages []*Message) (locked map[int64]bool, err error) {
-	if len(messages) == 0 || !messages[0].Spool.Statements.LocksRows() {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
-	defer cancel()
-	for tries := 1; ; tries++ {
-		locked, err = messages[0].Spool.lockedNow(ctx, db, refsOfMessages(messages))
-		if err != nil || len(locked) <= 1 || tries == lockedTries {
-			return locked, err
-		}
-		select {
-		case <-time.After(lockedPause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-const (
-	// lockedTries and lockedPause give a server about half a second to end a transaction that its
-	// client has given up.
-	lockedTries = 10
-	lockedPause = 50 * time.Millisecond
-)
-
-// errAsked rolls back a transaction that only reads locks.
-var errAsked = errors.New("it has been asked which rows are locked")
-
-func (s *Spool) lockedNow(ctx context.Context, db *sql.DB, refs []dialect.Ref) (locked map[int64]bool, err error) {
-	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
-		if locked, err = s.LockRows(ctx, tx, s.ID(), refs); err != nil {
-			return err
-		}
-		return errAsked
-	})
-	if !errors.Is(err, errAsked) {
-		return nil, err
-	}
-	return locked, nil
-}
 
 func refsOfMessages(messages []*Message) []dialect.Ref {
 	refs := make([]dialect.Ref, len(messages))

@@ -17,18 +17,6 @@ func Affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Moved executes a query that moves messages to another table, and returns how many it took. The
-// error is [ErrLost] if fewer messages arrived there, which a trigger of the user can cause. They
-// would be lost, so the transaction must be rolled back.
-func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
-	var arrived int64
-	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&taken, &arrived)
-	if err == nil && arrived < taken {
-		err = ErrLost
-	}
-	return taken, err
-}
-
 // ErrNoLetter means that a message was not buried although the database reports no error: a trigger
 // of the user prevents the dead letter from being stored.
 var ErrNoLetter = errors.New("the database reported no error, but stored no dead letter")

@@ -14,8 +14,8 @@ type Executor interface {
 
 // ErrOther is returned for work in the transaction of another library that needs more than an
 // [Executor].
-var ErrOther = errors.New("the context carries a transaction of another library, in which messages can be published, but neither InTx nor an inbox can work: " +
-	"let that library begin its transactions on a *sql.Tx, or remove its transaction from the context with postbox.ContextWithTx(ctx, nil) to begin a separate one")
+var ErrOther = error(NoTxError("the context carries a transaction of another library, in which messages can be published, but neither InTx nor an inbox can work: " +
+	"let that library begin its transactions on a *sql.Tx (for pgx, use pgxbox), or remove its transaction from the context with postbox.ContextWithTx(ctx, nil) to begin a separate one"))
 
 // Of returns the scope of a transaction that its user ends: a [sql.Tx], a struct that embeds one,
 // or a transaction of another library. For nil, of any type, it returns the scope without a

@@ -44,10 +44,23 @@ const (
 	committed       // the transaction is committed, as its owner has reported
 )
 
+// ErrNone is postbox.ErrNoTransaction.
+var ErrNone = errors.New("no transaction in the context: begin one with postbox.InTx, or give yours to postbox.ContextWithTx; " +
+	"in a handler of a queue, set Transactional in the queue.Config; for a pgx.Tx, give the outbox and the store pgxbox.Database")
+
+// NoTxError is an [ErrNone] that says why there is none.
+type NoTxError string
+
+// Error returns the text.
+func (n NoTxError) Error() string { return string(n) }
+
+// Is says that it is an [ErrNone].
+func (NoTxError) Is(target error) bool { return target == ErrNone }
+
 var (
 	// ErrReturned is returned for work in a scope whose function has returned.
-	ErrReturned = errors.New("the function of InTx, or the handler of an inbox, that this context belongs to has returned: wait for its goroutines before it returns, " +
-		"or let them begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)")
+	ErrReturned = error(NoTxError("the function of InTx, or the handler of an inbox, that this context belongs to has returned: wait for its goroutines before it returns, " +
+		"or let them begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)"))
 	// ErrBeside is returned to the second of two functions that try to work in savepoints of one
 	// scope at the same time.
 	ErrBeside = errors.New("another function of InTx is using the transaction of the context, and two at a time would undo each other's writes: call one after the " +

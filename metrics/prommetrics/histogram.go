@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/internal/naming"
 )
 
 // histograms are the series of an instrument. They are not those of the client library because
@@ -16,7 +17,7 @@ import (
 type histograms struct{ *prometheus.MetricVec }
 
 func newHistograms(i *metrics.Instrument, common prometheus.Labels) histograms {
-	desc := prometheus.NewDesc(Name(i), i.Help, labels(i), common)
+	desc := prometheus.NewDesc(naming.Of(i), i.Help, labels(i), common)
 	return histograms{prometheus.NewMetricVec(desc, func(labels ...string) prometheus.Metric {
 		return &histogram{desc: desc, labels: labels, created: time.Now(), bounds: i.Buckets, counts: make([]uint64, len(i.Buckets)+1)}
 	})}

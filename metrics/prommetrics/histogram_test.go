@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics"
+	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/internal/naming"
 )
 
 // exposed is what a scrape says of the metrics of a collector that have this name.
@@ -35,9 +36,9 @@ func TestRecorder_shows_a_histogram_as_the_client_library_does(t *testing.T) {
 	recorder, _ := newRecorder(t, describe(testdb.SQLite(t)), prommetrics.Config{ProcessOnly: true, Labels: prometheus.Labels{"shop": "1"}})
 	i, labels := instruments.Attempts, []string{"outbox", "out\"box", "orders"}
 	reference := prometheus.NewHistogramVec(
-		prometheus.HistogramOpts{Name: prommetrics.Name(i), Help: i.Help, Buckets: i.Buckets, ConstLabels: prometheus.Labels{"shop": "1"}}, i.Labels)
+		prometheus.HistogramOpts{Name: naming.Of(i), Help: i.Help, Buckets: i.Buckets, ConstLabels: prometheus.Labels{"shop": "1"}}, i.Labels)
 	series := recorder.Series(i, labels...)
-	require.Equal(t, exposed(t, reference.WithLabelValues(labels...).(prometheus.Histogram), prommetrics.Name(i)), exposed(t, recorder, prommetrics.Name(i)), "without a value")
+	require.Equal(t, exposed(t, reference.WithLabelValues(labels...).(prometheus.Histogram), naming.Of(i)), exposed(t, recorder, naming.Of(i)), "without a value")
 
 	values := append([]float64{0, -1, 1e9}, i.Buckets...)
 	for range 1000 {
@@ -58,8 +59,8 @@ func TestRecorder_shows_a_histogram_as_the_client_library_does(t *testing.T) {
 	}
 	writers.Go(func() { series.RecordAll(values[len(values)/2:]) })
 	writers.Wait()
-	shown := exposed(t, recorder, prommetrics.Name(i))
-	require.Equal(t, exposed(t, reference, prommetrics.Name(i)), shown)
+	shown := exposed(t, recorder, naming.Of(i))
+	require.Equal(t, exposed(t, reference, naming.Of(i)), shown)
 	require.Equal(t, len(i.Buckets)+1, strings.Count(shown, "_bucket{"))
 }
 

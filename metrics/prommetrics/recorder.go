@@ -24,6 +24,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/internal/naming"
 )
 
 // defaultTimeout is half of the time that Prometheus waits for a scrape by default.
@@ -71,7 +72,7 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	}
 	for _, i := range instruments.All() {
 		if i.Database {
-			r.counted[i] = prometheus.NewDesc(Name(i), i.Help, labels(i), config.Labels)
+			r.counted[i] = prometheus.NewDesc(naming.Of(i), i.Help, labels(i), config.Labels)
 		} else {
 			r.measured[i] = newVector(i, config.Labels)
 		}
@@ -82,13 +83,13 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 	switch i.Kind {
 	case metrics.Counter:
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: naming.Of(i), Help: i.Help, ConstLabels: common}, labels(i))
 		return vector{v, func(labels []string) metrics.Series { return instruments.SeriesFunc(v.WithLabelValues(labels...).Add) }}
 	case metrics.Histogram:
 		v := newHistograms(i, common)
 		return vector{v, v.series}
 	default:
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: naming.Of(i), Help: i.Help, ConstLabels: common}, labels(i))
 		return vector{v, func(labels []string) metrics.Series { return instruments.SeriesFunc(v.WithLabelValues(labels...).Set) }}
 	}
 }
@@ -97,23 +98,9 @@ func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 func labels(i *metrics.Instrument) []string {
 	names := make([]string, len(i.Labels))
 	for n, label := range i.Labels {
-		names[n] = underscored(label)
+		names[n] = naming.Underscored(label)
 	}
 	return names
-}
-
-func underscored(name string) string { return strings.ReplaceAll(name, ".", "_") }
-
-// Name returns the name that Prometheus has for an instrument.
-func Name(i *metrics.Instrument) string {
-	name := underscored(i.Name)
-	if i.Unit == "s" {
-		name += "_seconds"
-	}
-	if i.Kind == metrics.Counter {
-		name += "_total"
-	}
-	return name
 }
 
 // Record adds a measurement of this process.

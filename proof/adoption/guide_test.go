@@ -68,7 +68,7 @@ func (g *guide) works(line string) string {
 func (g *guide) saysNo(line string) string {
 	g.t.Helper()
 	code, output := g.run(line)
-	require.Equal(g.t, command.ExitFound, code, "%s:\n%s", line, output)
+	require.Equal(g.t, 3, code, "%s:\n%s", line, output)
 	return output
 }
 

@@ -79,7 +79,7 @@ func TestAdopt_watermills_forwarder_there_and_back(t *testing.T) {
 		// Step 2: the daemon.
 		stopDaemon()
 		w.place(20, old.publish)
-		config := forwarder.Config{Sources: []forwarder.Source{sources.WatermillSQL{Topic: forwarderTopic, Envelope: true, PollMax: tick}}}
+		config := forwarder.Config{Sources: []forwarder.Source{sources.WatermillSQL(sources.Config{Topic: forwarderTopic, Envelope: true, PollMax: tick})}}
 		stopForwarder := w.forward(to, config)
 		w.place(20, old.publish)
 		w.arrived(to, "the source takes over what the old daemon has left, and what old producers write")

@@ -22,7 +22,7 @@ const (
 )
 
 // retry lets what has failed be due at once.
-var retry = postbox.RetryProfile{Attempts: attempts, Base: time.Microsecond, Cap: time.Microsecond, Jitter: postbox.NoJitter}
+var retry = postbox.RetryProfile{Attempts: attempts, Base: time.Microsecond, Cap: time.Microsecond, Jitter: -1}
 
 // forward works off the outbox.
 func (p *process) forward(ctx context.Context, config forwarder.Config) error {

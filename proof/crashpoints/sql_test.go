@@ -63,7 +63,7 @@ func wipe(t *testing.T, database *testdb.Database) {
 	defer func() { _ = tx.Rollback() }()
 	for _, table := range []string{
 		"effects", "postbox_messages", "postbox_lanes", "postbox_members", "postbox_spools", "postbox_dead_letters", "postbox_failures", "postbox_audit",
-		"postbox_chores", "postbox_claims", "postbox_sources", "postbox_pauses", "postbox_topic_pauses", "postbox_history", "postbox_unique_keys", "postbox_receipts",
+		"postbox_chores", "postbox_claims", "postbox_sources", "postbox_pauses", "postbox_topic_pauses", "postbox_history", "postbox_unique_keys", "postbox_receipts", "postbox_minutes",
 	} {
 		_, err := tx.ExecContext(t.Context(), "DELETE FROM "+table) //nolint:gosec // a name from the list above
 		require.NoError(t, err)

@@ -1,14 +1,16 @@
 // Endurance runs Postbox for long, beyond its capacity, or with brokers whose leaders die, on a
-// real PostgreSQL. It is started by make soak, make overload and make clusters:
+// real PostgreSQL, or on Galera. It is started by make soak, make overload and make clusters:
 //
 //	make soak DURATION=1h RATE=200 INTERVAL=1m
 //	make idle DURATION=10m
 //	make overload DURATION=1m
 //	make clusters DURATION=3m
+//	make sharded
 //
 // package soak says what must not rise, package idle what must not rise beside an outbox that
 // nothing is written to, package overload what must be bounded, package trend what rising means,
-// and package clusters what is killed.
+// package clusters what is killed, and package sharded what is killed under a service over several
+// servers.
 package main
 
 import (
@@ -24,6 +26,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/endurance/clusters"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/idle"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/overload"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/sharded"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/soak"
 )
 
@@ -39,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say soak, idle, overload or clusters")
+		return errors.New("say soak, idle, overload, clusters or sharded")
 	}
 	switch args[0] {
 	case "soak":
@@ -50,8 +53,12 @@ func run(ctx context.Context, args []string) error {
 		return runOverload(ctx, args[1:])
 	case "clusters":
 		return runClusters(ctx, args[1:])
+	case clusters.ProcessArgument:
+		return clusters.Process(ctx)
+	case "sharded":
+		return sharded.Run(ctx, os.Stdout)
 	default:
-		return fmt.Errorf("%q is neither soak nor idle nor overload nor clusters", args[0])
+		return fmt.Errorf("%q is none of soak, idle, overload, clusters and sharded", args[0])
 	}
 }
 
@@ -93,8 +100,8 @@ func runOverload(ctx context.Context, args []string) error {
 func runClusters(ctx context.Context, args []string) error {
 	config := clusters.Config{Out: os.Stdout}
 	flags := flag.NewFlagSet("clusters", flag.ContinueOnError)
-	flags.DurationVar(&config.Duration, "duration", 3*time.Minute, "how long leaders of each broker are killed")
-	flags.StringVar(&config.Only, "only", "", "kafka or rabbitmq; default: one after the other")
+	flags.DurationVar(&config.Duration, "duration", 3*time.Minute, "how long nodes of each cluster are killed")
+	flags.StringVar(&config.Only, "only", "", "kafka, rabbitmq or galera; default: one after the other")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

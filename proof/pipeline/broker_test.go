@@ -28,7 +28,7 @@ type broker struct {
 	ensure     func(topic string, groups ...string) error
 	publisher  func() (message.Publisher, error)
 	subscriber func(group string) (message.Subscriber, error)
-	classify   postbox.Classifier
+	classify   func(error) postbox.ErrorClass
 	batchSize  int
 	// remove clears away after the test.
 	remove func(t *testing.T, topic string, groups ...string)

@@ -77,7 +77,7 @@ func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T)
 			return err
 		},
 		"admin": func(ctx context.Context) error {
-			_, err := operator.Stats(ctx, admin.Outbox("outbox"))
+			_, err := operator.Queues(ctx)
 			return err
 		},
 	} {

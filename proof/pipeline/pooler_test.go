@@ -152,9 +152,9 @@ func (b *behindPooler) run(t *testing.T) {
 	t.Helper()
 	fwd, err := forwarder.New(b.db, b, forwarder.Config{
 		Concurrency: 4,
-		Sources: []forwarder.Source{sources.WatermillSQL{
+		Sources: []forwarder.Source{sources.WatermillSQL(sources.Config{
 			Topic: "orders", Table: `"` + b.db.Schema + `".watermill_orders`, OffsetsTable: `"` + b.db.Schema + `".watermill_offsets_orders`,
-		}},
+		})},
 	}, b.logger)
 	require.NoError(t, err)
 	inBackground(t, fwd.Run, fwd.Close)
@@ -228,8 +228,6 @@ func (b *behindPooler) requeuePoisonous(t *testing.T) {
 		return len(letters) == 1
 	}, time.Minute, 20*time.Millisecond)
 	_, err = operator.Queues(t.Context())
-	require.NoError(t, err)
-	_, err = operator.Stats(t.Context(), admin.Queue("single"))
 	require.NoError(t, err)
 	require.NoError(t, operator.Pause(t.Context(), admin.Filter{Target: admin.Queue("single"), All: true}))
 	require.NoError(t, operator.Resume(t.Context(), admin.Filter{Target: admin.Queue("single"), All: true}))

@@ -106,6 +106,7 @@ require (
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/postbox-go/watermill-postbox/admin v0.0.0 // indirect
 	github.com/postbox-go/watermill-postbox/sources v0.0.0
 	github.com/pressly/goose/v3 v3.27.0 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
@@ -137,3 +138,5 @@ require (
 )
 
 replace github.com/postbox-go/watermill-postbox/sources => ../../sources
+
+replace github.com/postbox-go/watermill-postbox/admin => ../../admin

@@ -65,5 +65,9 @@ var (
 // outbox sees without settings for the broker.
 func kindOf(err error) string {
 	text := addresses.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "ADDRESS")
-	return postbox.ClassifyNetwork(err).String() + ": " + strings.Join(strings.Fields(text), " ")
+	return classes[postbox.ClassifyNetwork(err)] + ": " + strings.Join(strings.Fields(text), " ")
+}
+
+var classes = map[postbox.ErrorClass]string{
+	postbox.Unclassified: "unclassified", postbox.MessageFault: "message fault", postbox.Outage: "outage",
 }

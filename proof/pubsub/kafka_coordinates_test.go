@@ -67,7 +67,7 @@ func consumeAll(t *testing.T, database *testdb.Database, from *apacheKafka, topi
 	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
-	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{WithoutID: middleware.BrokerCoordinates(kafkabroker.Coordinates)}, nil)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{WithoutID: kafkabroker.Coordinates}, nil)
 	require.NoError(t, err)
 	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(from.brokers, topic+group), nil)
 	require.NoError(t, err)

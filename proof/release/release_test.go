@@ -35,6 +35,8 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 		require.NoError(t, err, "%s %v in %s:\n%s", name, args, folder, output)
 		return string(output)
 	}
+	require.Contains(t, run(".", "scripts/release-modules", version), "metrics/prommetrics: publish the tag admin/"+version+" first")
+	publish(t, environment, repository, "admin")
 	require.Contains(t, run(".", "scripts/release-modules", version), "cmd/postbox: publish the tag tail/pgtail/"+version+" first")
 	publish(t, environment, repository, "tail/pgtail")
 	publish(t, environment, repository, "dashboard")
@@ -48,6 +50,8 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	require.Contains(t, released, "metrics/otelmetrics")
 	require.Contains(t, released, "cmd/postbox")
 	require.Contains(t, released, "tracing/oteltracing")
+	require.Contains(t, released, "admin")
+	require.Contains(t, released, "postboxtest")
 	require.Contains(t, released, "receipts")
 	require.Contains(t, released, "sources")
 	for _, folder := range released {

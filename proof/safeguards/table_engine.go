@@ -146,9 +146,9 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a removal that outlives its database is not tried again in the next", guarantees: "G2, G4, F27",
 		edits: []edit{{
-			file: "internal/drain/removal.go",
-			from: "		if s.revoke(e); e.Outcome.Verdict == spool.Done {\n",
-			to:   "		if e.Outcome.Verdict == spool.Done {\n",
+			file: "internal/drain/parts.go",
+			from: "	for _, e := range part {\n		s.revoke(e)\n	}\n	s.unsettled",
+			to:   "	s.unsettled",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "removal_that_outlives",
 	},
@@ -184,8 +184,8 @@ var ofTheEngine = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/drain/removal.go",
-				from: "	locked, err := s.takeBackStarts(ctx, left.others(entries))\n",
-				to:   "	locked, err := s.takeBackStarts(ctx, left.others(nil))\n",
+				from: "	locked, err := s.takeBackStarts(ctx, unlocked(entries, left.locked))\n",
+				to:   "	locked, err := s.takeBackStarts(ctx, nil)\n",
 			},
 			{
 				file: "internal/drain/parts.go",

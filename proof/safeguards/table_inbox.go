@@ -91,14 +91,14 @@ var ofTheInbox = []safeguard{
 			{file: "middleware/inbox.go", from: "	before, came := msg", to: "	recorded := 0\n	before, came := msg"},
 			{
 				file: "middleware/inbox.go",
-				from: "		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)\n",
+				from: "		return emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)\n",
 				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 		if err != nil {
 			recorded, _ = i.store.RecordFailure(ctx, key, err)
 		}
+		return err
 `,
 			},
-			{file: "middleware/goexit.go", from: "i.failed(ctx, key, came, errGoexit)", to: "i.failed(ctx, key, came, errGoexit, 1)"},
 			{file: "middleware/inbox.go", from: "i.failed(ctx, key, came, failure.Err)", to: "i.failed(ctx, key, came, failure.Err, recorded)"},
 			{
 				file: "middleware/inbox.go",
@@ -185,13 +185,13 @@ var ofTheInbox = []safeguard{
 	},
 	{
 		name: "an error that panics is replaced", guarantees: "G6, G7",
-		edits:    []edit{{file: "internal/usererror/usererror.go", from: "	visit(err, &at)\n	at = err\n	_ = err.Error()\n", to: ""}},
+		edits:    []edit{{file: "internal/spool/protect.go", from: "_, _ = err.Error(), errors.Is(err, errNone)", to: "_, _ = err, errNone"}},
 		packages: []string{module + "middleware"}, tests: "an_error_that_panics",
 	},
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
 		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &ofHook) ||", to: "errors.As(err, &ofHook) && false ||"}},
-		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./Goexit",
+		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./panic",
 	},
 	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
@@ -241,38 +241,11 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a batch goes on without the message whose row is locked", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "queue/locked.go",
-			from: "		case known && locked.ids[p.all[i].Ref.ID]:\n",
-			to:   "		case known && len(locked.ids) == 0:\n",
+			file: "queue/queue.go",
+			from: "	case errors.Is(err, spool.ErrRowLocked) && n > 1:\n",
+			to:   "	case errors.Is(err, spool.ErrRowLocked) && n < 1:\n",
 		}},
 		packages: []string{module + "queue"}, tests: "locked_row_holds_up_no_other_message",
-	},
-	{
-		name: "a conflict of the last statement is asked for locked rows", guarantees: "G3, G4",
-		edits: []edit{{
-			file: "queue/locked.go",
-			from: "!q.core.IsConflict(removing) {\n",
-			to:   "(!q.core.IsConflict(removing) || len(batch) > 0) {\n",
-		}},
-		packages: []string{module + "queue"}, tests: "locked_row_holds_up_no_other_message",
-	},
-	{
-		name: "a batch is tried without the locked messages some times only", guarantees: "G7",
-		edits: []edit{{
-			file: "queue/locked.go",
-			from: "	p.refused++\n",
-			to:   "",
-		}},
-		packages: []string{module + "queue"}, tests: "TestProgress_G7",
-	},
-	{
-		name: "a transaction that was given up may end a moment later", guarantees: "G4",
-		edits: []edit{{
-			file: "internal/spool/transactional.go",
-			from: "	lockedTries = 10\n",
-			to:   "	lockedTries = 1\n",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "TestLocked",
 	},
 	{
 		name: "the stores of a pool share its connections", guarantees: "G6, F33",

@@ -132,7 +132,7 @@ var ofOutages = []safeguard{
 		name: "a panic of Classify blames one message alone", guarantees: "G7",
 		edits: []edit{{
 			file: "internal/spool/protect.go",
-			from: "Protect(func() error { class = classify(err); return nil });",
+			from: "Recovered(func() error { class = classify(err); return nil });",
 			to:   "func() error { class = classify(err); return nil }();",
 		}},
 		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_other_message",
@@ -167,14 +167,5 @@ var ofOutages = []safeguard{
 			to:   "	case of == dialect.Interrupted && err == nil:\n",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "server_ended_a_statement",
-	},
-	{
-		name: "a drainer is hindered until what failed works again", guarantees: "G7",
-		edits: []edit{{
-			file: "internal/drain/drainer.go",
-			from: "	return d.lease.strays\n",
-			to:   "	return nil\n",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "cannot_move",
 	},
 }

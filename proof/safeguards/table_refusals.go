@@ -5,22 +5,13 @@ import "strings"
 // ofRefusals are those that rest on what the database has really done, where it reports no error.
 var ofRefusals = []safeguard{
 	{
-		name: "a message that moves arrives in the other table", guarantees: "G2",
-		edits: []edit{{
-			file: "internal/spool/tx.go",
-			from: "	if err == nil && arrived < taken {\n",
-			to:   "	if err == nil && arrived < 0 {\n",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "that_the_database_ignores|out_of_the_waiting_table",
-	},
-	{
 		name: "a message that is buried leaves a dead letter", guarantees: "G2, G9",
 		edits: []edit{{
 			file: "internal/spool/tx.go",
 			from: "	if err == nil && stored == 0 {\n",
 			to:   "	if err == nil && stored < 0 {\n",
 		}},
-		packages: []string{module + "internal/drain", module + "inboxstore"}, tests: "dead_letter_is_not_stored",
+		packages: []string{module + "admin", module + "inboxstore"}, tests: "dead_letter_is_not_stored",
 	},
 	{
 		name: "a row of a source that is buried leaves a dead letter", guarantees: "G2, G9",
@@ -104,20 +95,11 @@ var ofRefusals = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "unloads_a_dead_letter",
 	},
 	{
-		name: "a batch is undone until its handler returns", guarantees: "G2",
-		edits: []edit{{
-			file: "internal/drain/worker.go",
-			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default",
-			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // the default",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "panic_outside_the_handler",
-	},
-	{
 		name: "a start that was not counted is not taken back", guarantees: "F5",
 		edits: []edit{{
 			file: "internal/drain/starts.go",
-			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) {\n",
-			to:   "	if s.counted || s.err != nil {\n",
+			from: "uncounted[m] == nil || errors.Is(err, postbox.ErrCommitUnknown)",
+			to:   "uncounted[m] != spool.ErrLost || errors.Is(err, postbox.ErrCommitUnknown)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},
@@ -143,8 +125,8 @@ var ofRefusals = []safeguard{
 		name: "the suspects of a batch are counted at once", guarantees: "G8",
 		edits: []edit{{
 			file: "internal/drain/starts.go",
-			from: "slices.Chunk(group, maxSettle)",
-			to:   "slices.Chunk(group, 1)",
+			from: "slices.Chunk(suspects, maxSettle)",
+			to:   "slices.Chunk(suspects, 1)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "batch_of_suspects",
 	},

@@ -80,20 +80,11 @@ var ofTheSettlement = []safeguard{
 	{
 		name: "a message whose row is locked closes its key", guarantees: "G3",
 		edits: []edit{{
-			file: "internal/schedule/closekey.go",
+			file: "internal/schedule/setback.go",
 			from: "	e.queue.blocked = true\n	e.keepClosed()\n",
 			to:   "	e.keepClosed()\n",
 		}},
 		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "TestScheduler_hold|TestDrainer_G3_a_locked_row",
-	},
-	{
-		name: "a row that is kept is settled again", guarantees: "G3, G4",
-		edits: []edit{{
-			file: "internal/drain/conclude.go",
-			from: "			s.rest(ctx, e, errNotRemoved)\n		case",
-			to:   "			s.restAndReread(ctx, e, errNotRemoved)\n		case",
-		}},
-		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|database_ignores|lasting_conflict",
 	},
 	{
 		name: "a message that rests closes its key", guarantees: "G3",
@@ -102,33 +93,6 @@ var ofTheSettlement = []safeguard{
 			from: "	s.scheduler.CloseKey(e)\n",
 			to:   "	s.scheduler.Signal()\n",
 		}},
-		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|lasting_conflict",
-	},
-	{
-		name: "a kept row is told from a lost one", guarantees: "G6",
-		edits: []edit{{
-			file: "internal/drain/removal.go",
-			from: "s.spool.Statements.StandingWhere(s.id.Load(), mine, seen)",
-			to:   "s.spool.Statements.Find(s.id.Load(), mine)",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "TestRemoval_G4",
-	},
-	{
-		name: "the end of a handler's goroutine", guarantees: "G2",
-		edits: []edit{{
-			file: "internal/spool/protect.go",
-			from: "	err := ErrGoexit\n",
-			to:   "	var err error\n",
-		}},
-		packages: []string{module + "forwarder"}, tests: "panic_of_the_publisher",
-	},
-	{
-		name: "a worker whose goroutine a handler has ended is succeeded", guarantees: "G2",
-		edits: []edit{{
-			file: "internal/drain/worker.go",
-			from: "		if ended {\n",
-			to:   "		if ended && w == nil {\n",
-		}},
-		packages: []string{module + "internal/drain"}, tests: "ends_its_goroutine",
+		packages: []string{module + "internal/drain"}, tests: "lasting_conflict",
 	},
 }

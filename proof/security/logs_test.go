@@ -176,7 +176,7 @@ func (f *flows) source(t *testing.T) {
 		msg.Payload = []byte(payload)
 		require.NoError(t, old.Publish("events", msg))
 	}
-	f.forward(t, "taken over", 4, sources.WatermillSQL{Topic: "events", Envelope: true, PollMin: time.Millisecond})
+	f.forward(t, "taken over", 4, sources.WatermillSQL(sources.Config{Topic: "events", Envelope: true, PollMin: time.Millisecond}))
 }
 
 // inbox runs handlers that fail, panic and cannot read where a message comes from, in Watermill's

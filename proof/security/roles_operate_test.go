@@ -25,8 +25,6 @@ func (p *play) operate(t *testing.T) {
 	queues, err := a.Queues(ctx)
 	require.NoError(t, err)
 	require.NotEmpty(t, queues)
-	_, err = a.Stats(ctx, outbox)
-	require.NoError(t, err)
 	_, err = a.Account(ctx, outbox)
 	require.NoError(t, err)
 

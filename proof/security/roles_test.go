@@ -97,7 +97,7 @@ func (p *play) takeOver(t *testing.T) {
 	require.NoError(t, old.Publish("events", message.NewMessage("old", nil)))
 	db := p.as(t, "", "sources", "forwarder", "sources")
 	fwd, err := forwarder.New(p.database.On(db), sink{}, forwarder.Config{
-		Sources: []forwarder.Source{sources.WatermillSQL{Topic: "events", PollMin: time.Millisecond}},
+		Sources: []forwarder.Source{sources.WatermillSQL(sources.Config{Topic: "events", PollMin: time.Millisecond})},
 	}, p.logger)
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {

@@ -182,7 +182,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	require.NoError(t, err)
 	_, err = a.Queues(ctx)
 	failing(err)
-	_, err = a.Stats(ctx, admin.Outbox("outbox"))
+	_, err = a.Account(ctx, admin.Outbox("outbox"))
 	failing(err)
 	_, _, err = a.DeadLetters(ctx, admin.Filter{})
 	failing(err)

@@ -138,12 +138,13 @@ func stopAtOnce(n *node) error {
 }
 
 // DSN reaches a database of the primary through the relay.
-func (m *MariaDB) DSN(database string) string { return mariaDSN(m.Relay.Address(), database) }
+func (m *MariaDB) DSN(database string) string { return MariaDSN(m.Relay.Address(), database) }
 
 // Address is that of the primary itself.
 func (m *MariaDB) Address() string { return local(m.primary.port) }
 
-func mariaDSN(address, database string) string {
+// MariaDSN reaches a database at an address, such as that of a relay.
+func MariaDSN(address, database string) string {
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "postbox", "postbox", "tcp", address, database
 	return config.FormatDSN()
@@ -219,12 +220,17 @@ func (m *MariaDB) Restore(ctx context.Context) error {
 
 // ask runs a query of one value at a server, past the relay.
 func (m *MariaDB) ask(ctx context.Context, n *node, value any, query string) error {
-	db, err := sql.Open("mysql", mariaDSN(local(n.port), ""))
+	return m.askRow(ctx, n, query, value)
+}
+
+// askRow runs a query of one row at a server, past the relay.
+func (m *MariaDB) askRow(ctx context.Context, n *node, query string, values ...any) error {
+	db, err := sql.Open("mysql", MariaDSN(local(n.port), ""))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	if err := db.QueryRowContext(ctx, query).Scan(value); err != nil {
+	if err := db.QueryRowContext(ctx, query).Scan(values...); err != nil {
 		return fmt.Errorf("%s: %s: %w", n.name, query, err)
 	}
 	return nil
@@ -232,7 +238,7 @@ func (m *MariaDB) ask(ctx context.Context, n *node, value any, query string) err
 
 // exec runs statements at a server, each by itself, past the relay.
 func (m *MariaDB) exec(ctx context.Context, n *node, statements ...string) error {
-	db, err := sql.Open("mysql", mariaDSN(local(n.port), ""))
+	db, err := sql.Open("mysql", MariaDSN(local(n.port), ""))
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,13 @@ func PostgresAvailable() error {
 
 // StartPostgres makes and starts a cluster, in some seconds. The relay leads to its primary. The
 // caller has to Close it.
-func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
+func StartPostgres(ctx context.Context) (*Postgres, error) { return startPostgres(ctx, standbys) }
+
+// StartPostgresAlone is StartPostgres without standbys: Stop and Start let the server crash and
+// come back.
+func StartPostgresAlone(ctx context.Context) (*Postgres, error) { return startPostgres(ctx, 0) }
+
+func startPostgres(ctx context.Context, standbys int) (_ *Postgres, err error) {
 	if err := PostgresAvailable(); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ type broker struct {
 	orders, payments string // topics
 	publisher        message.Publisher
 	toCheck, toPay   message.Subscriber
-	classify         postbox.Classifier
+	classify         func(error) postbox.ErrorClass
 	batchSize        int
 }
 

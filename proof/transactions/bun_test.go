@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -31,7 +34,18 @@ type bunPayment struct {
 type bunShop struct{ db *bun.DB }
 
 func openBun(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
-	return bunShop{bun.NewDB(database.DB, pgdialect.New())}, database.DB
+	return bunShop{bun.NewDB(database.DB, bunDialect(database))}, database.DB
+}
+
+func bunDialect(database *testdb.Database) schema.Dialect {
+	switch database.Dialect {
+	case postbox.MySQL:
+		return mysqldialect.New()
+	case postbox.SQLite:
+		return sqlitedialect.New()
+	case postbox.PostgreSQL:
+	}
+	return pgdialect.New()
 }
 
 func (s bunShop) place(ctx context.Context, bus eventBus, id string) error {
@@ -63,7 +77,7 @@ func (txOfContext) Close() error { return nil }
 type bunResolvedShop struct{ bunShop }
 
 func openBunWithResolver(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
-	return bunResolvedShop{bunShop{bun.NewDB(database.DB, pgdialect.New(), bun.WithConnResolver(txOfContext{}))}}, database.DB
+	return bunResolvedShop{bunShop{bun.NewDB(database.DB, bunDialect(database), bun.WithConnResolver(txOfContext{}))}}, database.DB
 }
 
 func (s bunResolvedShop) pay(ctx context.Context, _ *sql.Tx, orderID string) error {

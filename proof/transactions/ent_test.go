@@ -17,6 +17,9 @@ import (
 type entShop struct{ client *ent.Client }
 
 func openEnt(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
+	if database.Dialect == postbox.SQLite {
+		return entShopOnSQLite{entShop{ent.NewClient(ent.Driver(entsql.OpenDB(dialect.SQLite, database.DB)))}}, database.DB
+	}
 	return entShop{ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, database.DB)))}, database.DB
 }
 
@@ -37,6 +40,13 @@ func (s entShop) place(ctx context.Context, bus eventBus, id string) error {
 
 func (s entShop) pay(ctx context.Context, tx *sql.Tx, orderID string) error {
 	client := ent.NewClient(ent.Driver(entDriver{entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})}))
+	return client.Payment.Create().SetOrderID(orderID).Exec(ctx)
+}
+
+type entShopOnSQLite struct{ entShop }
+
+func (s entShopOnSQLite) pay(ctx context.Context, tx *sql.Tx, orderID string) error {
+	client := ent.NewClient(ent.Driver(entDriver{entsql.NewDriver(dialect.SQLite, entsql.Conn{ExecQuerier: tx})}))
 	return client.Payment.Create().SetOrderID(orderID).Exec(ctx)
 }
 

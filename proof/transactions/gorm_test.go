@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -36,7 +38,19 @@ type gormShop struct{ orm *gorm.DB }
 func openGorm(prepare bool) func(t *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return func(t *testing.T, database *testdb.Database) (shop, *sql.DB) {
 		t.Helper()
-		orm, err := gorm.Open(postgres.Open(database.DSN), &gorm.Config{PrepareStmt: prepare})
+		config := &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard}
+		switch database.Dialect {
+		case postbox.MySQL:
+			orm, err := gorm.Open(mysql.New(mysql.Config{Conn: database.DB}), config)
+			require.NoError(t, err)
+			return gormShop{orm}, database.DB
+		case postbox.SQLite:
+			orm, err := gorm.Open(sqlite.New(sqlite.Config{Conn: database.DB}), config)
+			require.NoError(t, err)
+			return gormShop{orm}, database.DB
+		case postbox.PostgreSQL:
+		}
+		orm, err := gorm.Open(postgres.Open(database.DSN), config)
 		require.NoError(t, err)
 		db, err := orm.DB()
 		require.NoError(t, err)

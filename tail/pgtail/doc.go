@@ -2,7 +2,7 @@
 //
 //	follower, err := pgtail.New(pgtail.Config{DSN: "postgres://postbox_tail@db:5432/shop"})
 //	...
-//	f, err := forwarder.New(db, publisher, forwarder.Config{Tail: follower}, logger)
+//	f, err := forwarder.New(database, publisher, forwarder.Config{Tail: follower}, logger)
 //
 // A message reaches the publisher a fraction of a millisecond after its commit, without a poll and
 // without NOTIFY. The rows stay the truth: what the log does not bring is found by polling, so a

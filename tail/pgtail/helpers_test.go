@@ -67,7 +67,7 @@ func (w *world) tail(change ...func(*pgtail.Config)) *pgtail.Tail {
 	}
 	made, err := pgtail.New(config)
 	require.NoError(w, err)
-	return made
+	return made.(*pgtail.Tail)
 }
 
 // running is a forwarder under way.

@@ -12,7 +12,7 @@ import (
 // The code of docs/log-tailing.md, which needs only to compile.
 var _ = pageForwarder
 
-func pageForwarder(db postbox.Database, publisher message.Publisher, logger watermill.LoggerAdapter) (*forwarder.Forwarder, error) {
+func pageForwarder(database postbox.Database, publisher message.Publisher, logger watermill.LoggerAdapter) (*forwarder.Forwarder, error) {
 	must := func(err error) {
 		if err != nil {
 			panic(err)
@@ -20,6 +20,6 @@ func pageForwarder(db postbox.Database, publisher message.Publisher, logger wate
 	}
 	follower, err := pgtail.New(pgtail.Config{DSN: "postgres://postbox_tail@db:5432/shop"})
 	must(err)
-	f, err := forwarder.New(db, publisher, forwarder.Config{Tail: follower}, logger)
+	f, err := forwarder.New(database, publisher, forwarder.Config{Tail: follower}, logger)
 	return f, err
 }

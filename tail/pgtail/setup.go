@@ -71,24 +71,6 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 	return true, nil
 }
 
-// Check returns what is missing so that forwarders with this configuration can read the log, or
-// nil. The error names all that it found. It connects with the DSN, which also shows whether its
-// role may. [Inspect] says more.
-func Check(ctx context.Context, db postbox.Database, config Config) error {
-	if config.DSN == "" {
-		_, err := New(config)
-		return err
-	}
-	status, err := Inspect(ctx, db, config)
-	if err != nil {
-		return err
-	}
-	if err := problems(status.Findings); err != nil {
-		return fmt.Errorf("pgtail: %w", err)
-	}
-	return nil
-}
-
 // Remove takes the tables of Postbox out of the publication, and drops the publication if these
 // were all. Processes that read the log stop reading it and poll. An empty name is that of the
 // default. It can be run again. Rights are those of [Setup].

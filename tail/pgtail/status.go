@@ -60,33 +60,20 @@ type Finding struct {
 	Problem bool
 	// What is wrong, and Fix is the statement, the setting or the action that mends it.
 	What, Fix string
-
-	err error // what functions return that have found it
 }
 
 // problem returns the finding for an error. The server may be unable to say more than that.
 func problem(about string, err error) Finding {
-	f := Finding{About: about, Problem: true, What: err.Error(), Fix: "look at the error", err: err}
+	f := Finding{About: about, Problem: true, What: err.Error(), Fix: "look at the error"}
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) && wrong.fix != "" {
 		f.What, f.Fix = (&setupError{what: wrong.what, err: wrong.err}).Error(), wrong.fix
 	}
 	return f
 }
 
-// problems returns the errors of all findings that are problems, or nil.
-func problems(findings []Finding) error {
-	var all []error
-	for _, f := range findings {
-		if f.Problem {
-			all = append(all, f.err)
-		}
-	}
-	return errors.Join(all...)
-}
-
-// Inspect returns how it stands with the log, which a [Tail] reads. An empty DSN leaves out whether
-// its role may read the log; otherwise Inspect connects with it. The role of db needs no right on
-// any table. It changes nothing, and takes a few queries.
+// Inspect returns how it stands with the log. An empty DSN leaves out whether its role may read the
+// log; otherwise Inspect connects with it. The role of db needs no right on any table. It changes
+// nothing, and takes a few queries.
 func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, error) {
 	config.setDefaults()
 	address, statements, err := config.inspected(db)
@@ -113,7 +100,7 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 		})
 	case !slot.Active && !server.standby:
 		findings = append(findings, Finding{
-			About: tail.AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll (if there is one, its log, or the error of its Run, says why it does not read)",
+			About: tail.AboutReader, What: "no process reads the log", Fix: "give a forwarder Tail, from pgtail.New; without one, forwarders poll (if there is one, its log, or the error of its Run, says why it does not read)",
 		})
 	}
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)

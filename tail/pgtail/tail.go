@@ -8,17 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
-// Tail reads the log of one database, for any number of forwarders of this process whose outboxes
-// are in the same tables. It has one connection of its own, while a forwarder runs that it was
-// given to. Of all processes, one at a time reads the log of a table: the others stand by and poll,
-// and one of them takes over within a second. It is safe for concurrent use.
-//
-// A crash of the process leaves nothing behind: its slot ends with its connection, and the messages
-// that it had read are still in the outbox.
-type Tail struct {
+// reader is what [New] returns.
+type reader struct {
 	config           Config
 	address          *pgconn.Config
 	retainedInterval time.Duration
@@ -27,19 +22,23 @@ type Tail struct {
 	server string // incarnation of the server while its log is read
 }
 
-// New returns a Tail, which does nothing before a forwarder runs that has it. The error names all
-// mistakes in the configuration.
-func New(config Config) (*Tail, error) {
+// New returns what reads the log of one database, for any number of forwarders of this process
+// whose outboxes are in the same tables. It has one connection of its own, while a forwarder runs
+// that has it as Tail. Of all processes, one at a time reads the log of a table: the others stand
+// by and poll, and one of them takes over within a second. It is safe for concurrent use.
+//
+// A crash of the process leaves nothing behind: its slot ends with its connection, and the messages
+// that it had read are still in the outbox. The error names all mistakes in the configuration.
+func New(config Config) (forwarder.Tail, error) {
 	config.setDefaults()
 	address, err := config.validate()
 	if err != nil {
 		return nil, fmt.Errorf("pgtail: %w", err)
 	}
-	return &Tail{config: config, address: address, retainedInterval: retainedInterval}, nil
+	return &reader{config: config, address: address, retainedInterval: retainedInterval}, nil
 }
 
-// Follow is for forwarders, which call it while they run.
-func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
+func (t *reader) Follow(ctx context.Context, outbox tail.Outbox) error {
 	return t.follow(ctx, outbox, func(f *follower) {
 		if t.server != "" {
 			f.Feed.Tell(t.tells)
@@ -54,7 +53,7 @@ func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
 }
 
 // session reads the log over one connection until it fails.
-func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
+func (t *reader) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
 	defer t.begin("")
 	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
@@ -95,7 +94,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 }
 
 // begin says that from now on the log of a server is read; an empty name says that none is read.
-func (t *Tail) begin(server string) {
+func (t *reader) begin(server string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.server, t.tells = server, false
@@ -105,7 +104,7 @@ func (t *Tail) begin(server string) {
 }
 
 // tell says whether the log tells each change. It tells none before it is read.
-func (t *Tail) tell(tells bool) {
+func (t *reader) tell(tells bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tellAll(tells && t.server != "")

@@ -59,7 +59,7 @@ func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testi
 	require.Equal(t, "\uFFFD too large", sent[0].Status.Description)
 	require.Equal(t, "*verdict.PermanentError", value(sent[0], "error.type"))
 	require.Equal(t, "exception", sent[0].Events[0].Name)
-	require.Contains(t, sent[1].Status.Description, "panics")
+	require.Contains(t, sent[1].Status.Description, "PANIC")
 	require.Equal(t, "EOF", sent[2].Status.Description)
 	require.Contains(t, value(sent[2], "error.type"), "manyErrors")
 	require.Equal(t, "_OTHER", value(sent[3], "error.type"))

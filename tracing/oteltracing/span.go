@@ -2,6 +2,7 @@ package oteltracing
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // Keys of attributes that the semantic conventions do not have.
@@ -106,8 +106,7 @@ func fail(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
 	}
-	err = usererror.Checked(err)
-	description, kind := text(err.Error(), maxError), text(typeOf(err), maxValue)
+	description, kind := text(fmt.Sprint(err), maxError), text(typeOf(err), maxValue)
 	span.SetStatus(codes.Error, description)
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(semconv.ExceptionType(kind), semconv.ExceptionMessage(description)))

@@ -25,7 +25,7 @@ for a year: "postbox migrate up" deletes older ones.
 
 --actor names who acts now, and --by chooses actions by who acted.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.listAudit(flags) }),
+		RunE: p.onEach(existing, func(s *session, _ []string) error { return s.listAudit(flags) }),
 	}
 	flags.target.addFilterWithInboxTo(cmd)
 	nameVar(cmd.Flags(), &flags.by, "by", "only actions of this operator")
@@ -38,8 +38,8 @@ for a year: "postbox migrate up" deletes older ones.
 }
 
 func (s *session) listAudit(flags auditFlags) error {
-	if flags.limit < 1 || flags.limit > admin.MaxLimit {
-		return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, admin.MaxLimit)
+	if flags.limit < 1 || flags.limit > pageLimit {
+		return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, pageLimit)
 	}
 	ctx := s.cmd.Context()
 	from, err := s.past(ctx, "since", flags.since)

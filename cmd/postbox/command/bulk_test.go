@@ -90,7 +90,7 @@ func TestBulk_stopped_in_the_middle_goes_on_when_it_is_run_again(t *testing.T) {
 
 func (b *bench) letters(resolved string) []admin.DeadLetter {
 	b.Helper()
-	letters, _, err := b.admin().DeadLetters(b.Context(), admin.Filter{Resolved: resolved, Limit: admin.MaxLimit})
+	letters, _, err := b.admin().DeadLetters(b.Context(), admin.Filter{Resolved: resolved, Limit: 1000})
 	require.NoError(b, err)
 	return letters
 }

@@ -30,13 +30,12 @@ func TestCalls_that_may_hang_are_shown_with_their_process_and_message(t *testing
 	require.Regexp(t, `host-2 .* 2h0m +12`, b.ok("lanes", "--queue", "fraud", "--members"))
 	found := b.findings()["calls"]
 	require.Len(t, found, 1)
-	require.Contains(t, found[0], `notice: the handler of queue "fraud" in process host-2 has not returned since `)
+	require.Contains(t, found[0], `notice: queue "fraud" may hang: a call in process host-2 has not returned since `)
 	require.Contains(t, found[0], "with message 12")
 	require.Contains(t, found[0], "give the call a time-out")
 
 	b.append(b.queue, draft("m-host-2", "fraud", "customer"))
 	r := b.run("check", "--max-age", "1h")
 	require.Equal(t, command.ExitFound, r.code)
-	require.Contains(t, r.err, `messages have been due for more than 1h0m0s in 1 outbox or queue; the handler of queue "fraud" in process host-2 has not returned since `)
-	require.NotContains(t, b.run("check", "--max-age", "3h").err, "host-2")
+	require.Contains(t, r.err, `messages have been due for more than 1h0m0s in 1 outbox or queue; queue "fraud" may hang: a call in process host-2 has not returned since `)
 }

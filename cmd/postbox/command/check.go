@@ -47,15 +47,13 @@ the pause is longer than --max-pause: then it was probably forgotten. Until then
 OK is "paused", and the standard error says for how long. Messages of keys and
 topics that are paused are late like others.
 
-The error says what keeps the messages, such as an outage or a missing process,
-or that keys are stuck behind messages which failed.
-If a publisher or a handler has not returned for longer than --max-age, it names
-the process and the message.
+The error says what keeps the messages, as "postbox doctor" and the dashboard do,
+with the command that helps.
 
 The exit code is 0 if all is well, 3 if a message is too old, or may be, or an
 outbox or queue is paused for too long, and 1 if the database cannot be asked.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, bounds) }),
+		RunE: p.onEach(existing, func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, bounds) }),
 	}
 	target.addFilterTo(cmd)
 	cmd.Flags().Var(&bounds.maxAge, "max-age", "how long a message may be due")
@@ -77,7 +75,7 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 	}
 	var problems []string
 	if len(late) > 0 {
-		problems = append(problems, fmt.Sprintf("messages have been due for more than %s in %s%s", bounds.maxAge.Duration, count(len(late), outboxOrQueue), s.obstacles(ctx, late, bounds.maxAge.Duration)))
+		problems = append(problems, fmt.Sprintf("messages have been due for more than %s in %s%s", bounds.maxAge.Duration, count(len(late), outboxOrQueue), s.obstacles(ctx, late)))
 	}
 	if paused > 0 {
 		problems = append(problems, fmt.Sprintf("due messages wait in %s, paused for more than %s", count(paused, outboxOrQueue), bounds.maxPause.Duration))

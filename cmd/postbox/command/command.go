@@ -79,7 +79,7 @@ func New(options Options) *cobra.Command {
 	options.setDefaults()
 	p := &program{options: options}
 	root := group("postbox", "Operate the outboxes, queues and dead letters of Postbox", rootHelp,
-		p.migrateCommand(), p.doctorCommand(),
+		p.migrateCommand(), p.doctorCommand(), p.findCommand(),
 		p.queuesCommand(), p.inboxesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(), p.receiptsCommand(),
 		p.drainCommand(), p.checkCommand(), p.logCommand(), p.dashboardCommand(), p.proveCommand(),
@@ -115,6 +115,11 @@ see the flags of a process. These are addresses:
 
 With --dialect the address may also have another form that the driver takes.
 
+Name several databases with --dsn again and again, or with several lines
+POSTBOX_DSN in the file. Commands that show something then show it for each
+database, and "queues" shows the sum. A command that changes something, or runs
+on, works on one.
+
 The file has lines NAME=VALUE with the names POSTBOX_DSN, POSTBOX_DIALECT,
 POSTBOX_SCHEMA, POSTBOX_PREFIX, POSTBOX_DEPLOYMENT, POSTBOX_ACTOR and
 POSTBOX_LOG_DSN. Lines that begin with # are comments. These names are also
@@ -132,8 +137,8 @@ Exit codes:
   0  done
   1  an error, for example of the database
   2  wrong usage, for example an unknown flag
-  3  the command worked, and the answer is no: check, doctor, drain, log check,
-     log setup, migrate status and prove
+  3  the command worked, and the answer is no: check, doctor, drain, find,
+     log check, log setup, migrate status and prove
   4  stopped by the operator: by a signal, or by the answer to a question`
 
 // group returns a command that only has other commands.

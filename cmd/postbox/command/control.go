@@ -19,8 +19,28 @@ func (s *session) changed(target admin.Target, action, text string) error {
 	return s.one(changeRecord{Action: action, Target: target}, text+"\n")
 }
 
+// pauseFlags say why and until when something is paused.
+type pauseFlags struct{ reason, until string }
+
+func (f *pauseFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, which lists of pauses show")
+	cmd.Flags().StringVar(&f.until, "until", "", "when the pause ends by itself, such as 04:00 in UTC, +2h or RFC 3339, by the database's clock")
+}
+
+// pause pauses what the filter names, and returns what is said of the end.
+func (s *session) pause(a *admin.Admin, filter admin.Filter, flags pauseFlags) (end string, err error) {
+	if filter.Until, err = s.clock(s.cmd.Context(), "until", flags.until); err != nil {
+		return "", err
+	}
+	if !filter.Until.IsZero() {
+		end = " until " + moment(filter.Until)
+	}
+	return end, a.Pause(s.cmd.Context(), filter, flags.reason)
+}
+
 func (p *program) pauseCommand() *cobra.Command {
 	var target targetFlags
+	var flags pauseFlags
 	cmd := &cobra.Command{
 		Use: "pause", Short: "Stop an outbox or a queue",
 		Long: `Stop an outbox or a queue in all processes, also in those that start later.
@@ -32,13 +52,15 @@ counted, and nothing is lost.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
+			end, err := s.pause(a, admin.Filter{Target: target.one(), All: true}, flags)
+			if err != nil {
 				return err
 			}
-			return s.changed(target.one(), "pause", "The "+target.one().String()+" is paused. Processes notice within a second.")
+			return s.changed(target.one(), "pause", "The "+target.one().String()+" is paused"+end+". Processes notice within a second.")
 		}),
 	}
 	target.addTo(cmd)
+	flags.addTo(cmd)
 	return cmd
 }
 

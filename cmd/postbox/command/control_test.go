@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -33,14 +32,43 @@ func TestPause_and_resume(t *testing.T) {
 		b := newBench(t, database)
 		b.append(b.queue, draft("m-1", "fraud", "k"))
 		b.ok("pause", "--queue", "fraud")
-		require.False(t, b.infoOf(admin.Queue("fraud")).PausedSince.IsZero())
+		require.False(t, b.infoOf(admin.Queue("fraud")).Pause.Since.IsZero())
 		require.Contains(t, b.ok("queues"), "paused")
 		b.ok("resume", "--queue", "fraud")
-		require.True(t, b.infoOf(admin.Queue("fraud")).PausedSince.IsZero())
+		require.True(t, b.infoOf(admin.Queue("fraud")).Pause.Since.IsZero())
 		b.ok("keys", "pause", "k", "--queue", "fraud")
 		require.Contains(t, b.ok("keys", "list", "--queue", "fraud"), "\nk ")
 		b.ok("keys", "resume", "k", "--queue", "fraud")
 		require.NotContains(t, b.ok("keys", "list", "--queue", "fraud"), "\nk ")
+	})
+}
+
+func TestPause_has_a_reason_an_owner_and_an_end(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(b.outbox, draft("m-1", "orders", "k"))
+		require.Contains(t, b.ok("topics", "pause", "orders", "--reason", "new broker", "--until", "04:00", "--actor", "alice"), "T04:00:00Z. Processes notice within a second")
+		list := b.ok("topics", "list")
+		require.Contains(t, list, "alice")
+		require.Contains(t, list, "new broker")
+		topics, err := b.admin().Paused(t.Context(), admin.Outbox("outbox"))
+		require.NoError(t, err)
+		require.WithinRange(t, topics[0].Until, topics[0].Since, topics[0].Since.Add(24*time.Hour))
+		require.Contains(t, b.ok("audit"), "new broker; until")
+
+		b.ok("pause", "--until", "+2h", "--reason", "failover", "--actor", "bob")
+		whole := b.infoOf(admin.Outbox("outbox")).Pause
+		require.WithinDuration(t, whole.Since.Add(2*time.Hour), whole.Until, time.Hour)
+		require.Contains(t, b.ok("queues"), "paused until ")
+		require.Contains(t, b.ok("queues", "-o", "json"), `"pause_reason":"failover"`)
+		require.Regexp(t, `has been paused since .*, until .*, by bob \(failover\), with 1 message pending`, execute(t.Context(), command.Options{}, b.environment(), "doctor").out)
+		b.ok("keys", "pause", "k", "--reason", "poison", "--actor", "carol")
+		require.Regexp(t, `k +\S+ +carol +poison`, b.ok("keys", "list"))
+
+		r := execute(t.Context(), command.Options{}, b.environment(), "pause", "--until", "2026-01-01T00:00:00Z")
+		require.Equal(t, command.ExitUsage, r.code, r.err)
+		require.Contains(t, r.err, "until: 2026-01-01T00:00:00Z has passed: it is")
 	})
 }
 
@@ -64,7 +92,7 @@ func TestSet_changes_what_its_flags_name(t *testing.T) {
 
 	b.ok("set", "--page-size", "50", "--concurrency", "8", "--poll-max", "2s")
 	b.ok("set", "--attempts", "unlimited", "--per-second", "0.5", "--max-concurrent", "none", "--history", "7d", "--retention", "forever", "--yes")
-	want := admin.Settings{PageSize: 50, Concurrency: 8, PollMax: 2 * time.Second, Attempts: postbox.Unlimited, PerSecond: 0.5, MaxConcurrent: -1, History: 7 * 24 * time.Hour, Retention: -1}
+	want := admin.Settings{PageSize: 50, Concurrency: 8, PollMax: 2 * time.Second, Attempts: -1, PerSecond: 0.5, MaxConcurrent: -1, History: 7 * 24 * time.Hour, Retention: -1}
 	require.Equal(t, want, stored())
 	require.Contains(t, b.ok("set"), "retention:       forever")
 	require.Contains(t, b.ok("set"), "per-second:      0.5, one message in 2s\n")
@@ -105,7 +133,8 @@ func TestDrain_says_what_keeps_messages(t *testing.T) {
 		require.NoError(t, b.admin().Pause(t.Context(), admin.Filter{Target: admin.Queue("fraud"), All: true}))
 		r := b.run("drain", "--timeout", "0s")
 		require.Equal(t, command.ExitFound, r.code)
-		require.Contains(t, r.err, `not empty after 0s: 2 of 2 outboxes or queues; outbox "outbox": no process, none is due yet; queue "fraud": paused, no process`+"\n")
+		require.Contains(t, r.err, `not empty after 0s: 2 of 2 outboxes or queues; queue "fraud" has 1 message and no process that handles them. See: postbox lanes --members --queue fraud; queue "fraud" has been paused since `)
+		require.Contains(t, r.err, `See: postbox resume --queue fraud; outbox "outbox": none is due yet`+"\n")
 		require.NotContains(t, b.run("drain", "--timeout", "0s", "--outbox", "outbox").err, "fraud")
 	})
 }
@@ -201,4 +230,16 @@ func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
 		require.Contains(t, b.ok("messages", "bury", id, "--reason", "wrong", "--yes"), "1 message buried.")
 		require.Contains(t, b.ok("dead", "list"), "wrong")
 	})
+}
+
+// A typing error would let an operator believe that nothing is published.
+func TestTopics_pause_asks_if_nobody_has_seen_the_topic(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	r := b.answer("n\n", "topics pause order")
+	require.Equal(t, command.ExitStopped, r.code, r.err)
+	require.Contains(t, r.err, "No message of topic order is pending, in the history or a dead letter. Pause it all the same?")
+	require.NotContains(t, b.ok("topics", "list"), "order")
+	b.ok("topics", "pause", "order", "--yes")
+	b.ok("topics", "pause", "orders")
 }

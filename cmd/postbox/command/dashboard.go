@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -12,7 +13,10 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +27,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/refusal"
 )
 
@@ -68,16 +73,18 @@ and for no one else.
 Other machines see the password on its way unless you put a proxy with TLS before
 the dashboard.
 
+With several databases the first page has a line for each of them and their sum.
+
 If port 8080 is in use and --listen is not given, a free port is chosen. A line
 is printed for each request that is refused, at most 20 in a minute: from which
 address, what, and why. A browser sends its first request without a password.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := flags.check()
 			if err != nil {
 				return err
 			}
-			return p.on(func(s *session, _ []string) error { return s.dashboard(cmd, flags, token) })(cmd, args)
+			return p.dashboard(cmd, flags, token)
 		},
 	}
 	cmd.Flags().StringVar(&flags.listen, "listen", dashboardAddress, "address to listen on")
@@ -140,43 +147,110 @@ func isLoopback(host string) bool {
 	return err == nil && address.IsLoopback()
 }
 
-func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token string) error {
-	operator, err := admin.New(s.database, admin.Config{Actor: s.actor, AllowEdit: flags.allowEdit}, nil)
+func (p *program) dashboard(cmd *cobra.Command, flags dashboardFlags, token string) error {
+	found, err := p.settings.resolveAll(p.options.LookupEnv)
 	if err != nil {
 		return err
-	}
-	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser(flags.allowEdit)}
-	if token != "" {
-		config.Authorise = namedUser(flags.allowEdit)
 	}
 	logger := watermill.NewSlogLogger(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
-	var handler http.Handler
-	handler, err = dashboard.New(operator, config, logger)
-	if err != nil {
-		return err
+	var boards []dashboard.Board
+	names := boardNames(found)
+	access := existing
+	if len(found) > 1 && found[0].database.Deployment == "" {
+		access = later // the first page says which database is away
 	}
-	path := "/"
+	for n, one := range found {
+		s, err := p.open(cmd, access, one)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.db.Close() }()
+		if err := s.belongs(cmd.Context()); err != nil {
+			return s.explain(err)
+		}
+		board, err := s.board(flags, token != "", logger)
+		if err != nil {
+			return s.explain(err)
+		}
+		defer func() { _ = board.Close() }() // before the database
+		boards = append(boards, dashboard.Board{Name: names[n], Handler: board})
+	}
+	var handler http.Handler = boards[0].Handler
+	if len(boards) > 1 {
+		if handler, err = dashboard.Several(boards...); err != nil {
+			return err
+		}
+	}
+	return p.serveDashboard(cmd, flags, token, handler, logger)
+}
+
+// board makes the dashboard of a database.
+func (s *session) board(flags dashboardFlags, named bool, logger watermill.LoggerAdapter) (*dashboard.Handler, error) {
+	operator, err := admin.New(s.database, admin.Config{Actor: s.actor, AllowEdit: flags.allowEdit}, nil)
+	if err != nil {
+		return nil, err
+	}
+	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser(cmp.Or(s.actor, audit.DefaultActor()), flags.allowEdit)}
+	if named {
+		config.Authorise = namedUser(flags.allowEdit)
+	}
+	return dashboard.New(operator, config, logger)
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// longestName is that of a board.
+const longestName = 60
+
+// boardNames are the names of the databases, with their servers where these do not differ.
+func boardNames(of []connection) []string {
+	var short, long []string
+	for n, one := range of {
+		place := cmp.Or(strings.Trim(strings.TrimPrefix(one.address.place, "file "), `"`), "database")
+		short = append(short, boardName(path.Base(place), n))
+		long = append(long, boardName(place, n))
+	}
+	for _, names := range [][]string{short, long} {
+		if len(slices.Compact(slices.Sorted(slices.Values(names)))) == len(names) {
+			return names
+		}
+	}
+	for n := range short {
+		short[n] = strings.TrimSuffix(fmt.Sprintf("%d-%s", n+1, short[n]), "-")
+	}
+	return short
+}
+
+// boardName makes a name of an address: its end says more than its beginning.
+func boardName(place string, n int) string {
+	name := strings.Trim(notInNames.ReplaceAllString(place, "-"), "-._")
+	name = strings.TrimLeft(name[max(0, len(name)-longestName):], "-._")
+	return cmp.Or(name, fmt.Sprintf("database-%d", n+1))
+}
+
+func (p *program) serveDashboard(cmd *cobra.Command, flags dashboardFlags, token string, handler http.Handler, logger watermill.LoggerAdapter) error {
+	at := "/"
 	if token != "" {
 		handler = askForToken(token, refusal.New(logger), handler)
 	} else {
 		secret := rand.Text()
-		handler, path = underSecret(secret, refusal.New(logger), handler), "/"+secret+"/"
+		handler, at = underSecret(secret, refusal.New(logger), handler), "/"+secret+"/"
 	}
 	ctx := cmd.Context()
 	listener, err := listen(ctx, flags.listen, cmd.Flags().Changed("listen"))
 	if err != nil {
 		return err
 	}
-	s.progress("The dashboard is at http://%s%s until you stop this command.", listener.Addr(), path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "The dashboard is at http://%s%s until you stop this command.\n", listener.Addr(), at)
 	return serve(ctx, listener, handler)
 }
 
 // localUser is the user of this machine. Actions are recorded under the name that other commands
 // use, too.
-func localUser(edits bool) func(*http.Request) (dashboard.Access, error) {
+func localUser(name string, edits bool) func(*http.Request) (dashboard.Access, error) {
 	return func(r *http.Request) (dashboard.Access, error) {
 		access, err := dashboard.LoopbackOnly(r)
-		access.Actor, access.Edit = "", access.Edit && edits
+		access.Actor, access.Edit = name, access.Edit && edits
 		return access, err
 	}
 }
@@ -301,7 +375,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	defer cancel()
 	err := server.Shutdown(stopping)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // an action on many dead letters stops, and what it has done stays done
+		err = server.Close() // for pages that follow a bulk action, which Handler.Close ends
 	}
 	if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)

@@ -39,7 +39,7 @@ func TestDashboard_is_only_at_the_address_that_it_prints(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	queues, err := b.admin().Queues(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, queues[0].PausedSince)
+	require.Zero(t, queues[0].Pause.Since)
 }
 
 // Silent connections of strangers used to stay open for ever, until the process had no file left

@@ -103,6 +103,7 @@ func TestDashboard_is_served_to_this_machine(t *testing.T) {
 	status, page := b.ask(http.MethodGet, address, "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "Shop, test")
+	require.Contains(t, page, `title="You">ada<`)
 	status, page = b.ask(http.MethodPost, address+"pause?outbox=outbox", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "An operator paused it at")

@@ -171,9 +171,9 @@ func letters(ctx context.Context, a *admin.Admin, filter admin.Filter) iter.Seq2
 	return func(yield func(admin.DeadLetter, error) bool) {
 		left := filter.Limit
 		for all := left == 0; all || left > 0; {
-			filter.Limit = admin.MaxLimit
+			filter.Limit = pageLimit
 			if !all {
-				filter.Limit = min(admin.MaxLimit, left)
+				filter.Limit = min(pageLimit, left)
 			}
 			page, next, err := a.DeadLetters(ctx, filter)
 			if err != nil {
@@ -205,7 +205,7 @@ func (p *program) deadListCommand() *cobra.Command {
 OF is the outbox or queue in the database that the message was in, or the
 consumer whose inbox got it from a broker.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
 			filter, err := s.letterFilter(s.cmd.Context(), flags)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,12 +75,17 @@ Letters that cannot be requeued are reported, and stay.`,
 				return err
 			}
 			// A few named letters are no risk: requeueing loses nothing.
-			question := func(n string) string { return "Requeue " + n + "?" }
+			question := func(n string) string {
+				return "Requeue " + n + "? Each goes behind the messages of its key that wait now."
+			}
 			if len(args) > 0 {
 				question = nil
 			}
 			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question,
 				func(ctx context.Context, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
+					if filter.ID != 0 {
+						s.sayBehind(ctx, a, filter.ID)
+					}
 					return a.Requeue(ctx, filter, again, progress...)
 				})
 		}),
@@ -88,6 +94,27 @@ Letters that cannot be requeued are reported, and stay.`,
 	nameVar(cmd.Flags(), &through, "through", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
 	againVar(cmd, &again)
 	return cmd
+}
+
+// sayBehind says after how many messages a letter comes, before it is requeued. An error is that of
+// the action, too.
+func (s *session) sayBehind(ctx context.Context, a *admin.Admin, id int64) {
+	if text := behind(ctx, a, id); text != "" {
+		s.progress("dead letter %d goes behind %s", id, text)
+	}
+}
+
+// behind says after how many messages of its key a letter comes, and nothing if no one waits.
+func behind(ctx context.Context, a *admin.Admin, id int64) string {
+	keys, err := a.StuckKeys(ctx, admin.Filter{ID: id})
+	if err != nil || len(keys) == 0 {
+		return ""
+	}
+	text := count(1+keys[0].Behind, "message") + " of its key"
+	if keys[0].MoreBehind {
+		text = "at least " + text
+	}
+	return text
 }
 
 const againHelp = `
@@ -180,14 +207,14 @@ func (s *session) actOnLetters(
 	}
 	filter.All = choice.all
 	if !s.yes {
-		n, err := countLetters(ctx, a, filter)
+		found, err := countLetters(ctx, a, filter)
 		if err != nil {
 			return err
 		}
-		if n == "" {
+		if found.n == 0 {
 			return s.each(what, given(nil), nil)
 		}
-		if err := s.confirm(question(n), choice.describe()); err != nil {
+		if err := s.confirm(found.question(question, "dead letter"), found.chosen(choice.describe())); err != nil {
 			return err
 		}
 	}
@@ -203,34 +230,28 @@ func (s *session) boundedFilter(ctx context.Context, flags letterFlags) (admin.F
 	if err != nil {
 		return filter, err
 	}
+	return s.until(ctx, filter)
+}
+
+// until leaves out what is written, done or dead after now, and so after a question.
+func (s *session) until(ctx context.Context, filter admin.Filter) (admin.Filter, error) {
 	now, err := s.now(ctx)
-	if flags.diedBefore == "" || filter.Until.After(now) {
+	if now = now.Add(time.Microsecond); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
 	return filter, err
 }
 
-// maxCounted is how many letters are counted for a question: counting reads each of them.
-const maxCounted = 10_000
-
-// countLetters says how many letters match, for a question. It returns "" for none.
-func countLetters(ctx context.Context, a *admin.Admin, filter admin.Filter) (string, error) {
-	if filter.Limit == 0 || filter.Limit > maxCounted {
-		filter.Limit = maxCounted + 1
-	}
-	n := 0
-	for _, err := range letters(ctx, a, filter) {
+// countLetters counts the letters that match, for a question.
+func countLetters(ctx context.Context, a *admin.Admin, filter admin.Filter) (found matches, err error) {
+	filter.Limit = mostCounted(filter.Limit)
+	for letter, err := range letters(ctx, a, filter) {
 		if err != nil {
-			return "", err
+			return matches{}, err
 		}
-		n++
+		found.add(func() string {
+			return fmt.Sprintf("%d  %s  topic %s  key %s  %s", letter.ID, originOf(letter.Consumer, letter.Target), nameCell(letter.Topic), nameCell(letter.Key), short(letter.Error))
+		})
 	}
-	switch {
-	case n == 0:
-		return "", nil
-	case n > maxCounted:
-		return "more than " + count(maxCounted, "dead letter"), nil
-	default:
-		return count(n, "dead letter"), nil
-	}
+	return found, nil
 }

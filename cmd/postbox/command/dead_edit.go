@@ -65,7 +65,11 @@ func (s *session) edit(id int64, flags editFlags) error {
 		return err
 	}
 	what := fmt.Sprintf("dead letter %d, message %s of %s, topic %s", id, nameCell(letter.MessageID), originOf(letter.Consumer, letter.Target), nameCell(letter.Topic))
-	if err := s.confirm("Edit and requeue "+what+"?", replacement(edit)); err != nil {
+	question := "Edit and requeue " + what + "?"
+	if text := behind(s.cmd.Context(), a, id); text != "" {
+		question = "It goes behind " + text + ".\n" + question
+	}
+	if err := s.confirm(question, replacement(edit)); err != nil {
 		return err
 	}
 	if _, err := a.Requeue(s.cmd.Context(), admin.Filter{ID: id}, edit); err != nil {

@@ -19,13 +19,13 @@ resolve --like ID" and "dead delete --like ID" act on it.
 The command takes the latest 10,000 letters that match among the latest 20,000,
 and says if there may be more.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
 			filter, err := s.letterFilter(s.cmd.Context(), flags)
 			if err != nil {
 				return err
 			}
-			if flags.limit < 1 || flags.limit > admin.MaxLimit {
-				return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, admin.MaxLimit)
+			if flags.limit < 1 || flags.limit > pageLimit {
+				return usagef("--limit: %d is not between 1 and %d: use a number in this range", flags.limit, pageLimit)
 			}
 			return s.listGroups(filter)
 		}),

@@ -29,7 +29,7 @@ func TestDeployment_of_others_is_refused_by_each_command(t *testing.T) {
 		require.NotContains(t, r.err, "Migrating", args)
 	}
 	require.Len(t, b.letters(""), 2)
-	require.True(t, b.infoOf(admin.Outbox("outbox")).PausedSince.IsZero())
+	require.True(t, b.infoOf(admin.Outbox("outbox")).Pause.Since.IsZero())
 	b.ok("migrate", "status", "--deployment", "production")
 	require.Contains(t, b.run("doctor", "--deployment", "production").out, "deployment  problem")
 	b.ok("queues", "--deployment", "staging")

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -51,15 +52,17 @@ func (p *program) doctorCommand() *cobra.Command {
   rights      the rights that the commands of postbox need
   clock       the difference between the clocks of this machine and of the
               database
-  processes   outboxes and queues with messages that no process handles
   lanes       lanes without a holder, although processes are there
-  outages     topics whose messages wait because the broker, or what the handler
-              needs, is away, and since when
-  services    processes of different services that share an outbox or a queue
-  calls       publishers and handlers that have not returned for 5 minutes
-  keys        keys whose first message has failed, and for how long
-  letters     dead letters that no operator has resolved
-  operators   what operators have paused, and messages that wait for them
+  messages    what the dashboard says needs attention, the most urgent first:
+    processes   messages are due, and no process handles them
+    outages     the broker, or what the handler needs, is away
+    services    processes of different services share an outbox or a queue
+    calls       publishers and handlers that have not returned for 5 minutes
+    keys        keys whose first message has failed
+    parked      messages that have used up their attempts
+    late        messages due for more than 5 minutes, for no reason above
+    paused, topics, pauses  what operators have paused
+    letters     dead letters that no operator has resolved
 
 The rights are tried with statements in transactions that are rolled back. Each
 finding has the statement or the action that fixes it. A "problem" keeps
@@ -69,7 +72,7 @@ made is "unknown".
 The exit code is 0 if there is no problem and nothing is unknown, and 3
 otherwise.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.with(inspecting, func(s *session, _ []string) error { return s.doctor(s.cmd.Context()) }),
+		RunE: p.onEach(inspecting, func(s *session, _ []string) error { return s.doctor(s.cmd.Context()) }),
 	}
 }
 
@@ -91,7 +94,7 @@ func (s *session) doctor(ctx context.Context) error {
 			findings = []finding{{Status: findingOK}}
 		}
 		for _, f := range findings {
-			f.Check = c.name
+			f.Check = cmp.Or(f.Check, c.name)
 			if f.Status == findingProblem || f.Status == findingUnknown {
 				bad++
 			}
@@ -124,14 +127,8 @@ func (s *session) checks() []check {
 		{"writable", s.checkWritable, true},
 		{"rights", s.checkRights, true},
 		{"clock", s.checkClock, false},
-		{"processes", s.checkProcesses, true},
 		{"lanes", s.checkLanes, true},
-		{"outages", s.checkOutages, true},
-		{"services", s.checkServices, true},
-		{"calls", s.checkCalls, true},
-		{"keys", s.checkKeys, true},
-		{"letters", s.checkLetters, true},
-		{"operators", s.checkOperators, true},
+		{"messages", s.checkMessages, true},
 	}
 }
 

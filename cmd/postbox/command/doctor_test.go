@@ -134,13 +134,19 @@ func TestDoctor_finds_messages_that_no_process_handles(t *testing.T) {
 	found := b.findings()
 	require.Len(t, found, 1)
 	require.Len(t, found["processes"], 2)
-	require.Contains(t, found["processes"][0], `messages are due in outbox "outbox", and no forwarder of it runs`)
-	require.Contains(t, found["processes"][1], `messages are due in queue "fraud", and no process has subscribed to it`)
+	require.Contains(t, found["processes"][0], `outbox "outbox" has 1 message and no process that handles them. → Run a forwarder`)
+	require.Contains(t, found["processes"][1], `queue "fraud" has 1 message and no process that handles them. → Run a queue.Subscriber`)
 
 	b.join(b.outboxID())
-	b.only("processes", b.findings(), `queue "fraud"`)
+	found = b.findings()
+	require.Len(t, found["processes"], 1)
+	require.Contains(t, found["processes"][0], `queue "fraud"`)
+	require.Contains(t, found["late"][0], `problem: outbox "outbox" is late: its first message has been due for `, "the process does nothing")
 	b.database.Exec(t, "UPDATE postbox_messages SET spool = 99 WHERE message_id = ?", []byte("m-2"))
-	b.only("processes", b.findings(), "with the id 99, which does not exist", "UPDATE postbox_messages SET spool = ")
+	found = b.findings()
+	require.Len(t, found["processes"], 1)
+	require.Contains(t, found["processes"][0], "with the id 99, which does not exist")
+	require.Contains(t, found["processes"][0], "UPDATE postbox_messages SET spool = ")
 }
 
 // join enters a live process that drains a spool, and holds no lane.
@@ -183,14 +189,14 @@ func TestDoctor_finds_stuck_keys_and_dead_letters(t *testing.T) {
 	b.database.Exec(t, "UPDATE postbox_messages SET created_at = ?", time.Now().UnixMicro())
 	found := b.findings()
 	require.Len(t, found["keys"], 1)
-	require.Contains(t, found["keys"][0], `notice: 1 stuck key in outbox "outbox", for up to `)
+	require.Contains(t, found["keys"][0], `notice: outbox "outbox" has 1 stuck key, the first for `)
 	require.Empty(t, found["letters"])
 
 	b.database.Exec(t, "UPDATE postbox_messages SET created_at = created_at - 3600000000")
 	require.NoError(t, errorOf(b.admin().Bury(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: 3}, "enough")))
 	found = b.findings()
-	require.Contains(t, found["keys"][0], `notice: 1 stuck key in outbox "outbox", for up to 1h0m`)
-	require.Contains(t, found["letters"][0], `notice: 1 dead letter of outbox "outbox"`)
+	require.Contains(t, found["keys"][0], `notice: outbox "outbox" has 1 stuck key, the first for 1h0m`)
+	require.Contains(t, found["letters"][0], `notice: outbox "outbox" has 1 dead letter`)
 	require.Contains(t, found["letters"][0], "postbox dead groups --outbox outbox")
 }
 
@@ -206,8 +212,9 @@ func TestDoctor_finds_a_broker_that_is_away(t *testing.T) {
 	go func() { ended <- f.Run(context.WithoutCancel(t.Context())) }()
 	var found map[string][]string
 	require.Eventually(t, func() bool { found = b.findings(); return len(found["outages"]) == 1 }, time.Minute, 10*time.Millisecond)
-	require.Contains(t, found["outages"][0], `problem: the broker is away for topic "orders" of outbox "outbox" since `)
-	require.Contains(t, found["outages"][0], "bring the broker back")
+	require.Contains(t, found["outages"][0], `problem: outbox "outbox" cannot reach the broker for topic orders since `)
+	require.Contains(t, found["outages"][0], "1 message waits: none is lost.")
+	require.Contains(t, found["outages"][0], "Bring back what is away")
 	require.Contains(t, b.ok("queues"), "1 outage")
 	require.Contains(t, b.ok("queues", "-o", "json"), `"outages":[{"topic":"orders","since":"20`)
 	require.NoError(t, f.Close())
@@ -233,12 +240,11 @@ func TestDoctor_notices_what_operators_have_stopped(t *testing.T) {
 	b.ok("pause", "--queue", "fraud")
 	b.ok("keys", "pause", "k", "--queue", "fraud")
 	found := b.findings()
-	require.Len(t, found, 2)
+	require.Len(t, found, 4)
 	require.Len(t, found["keys"], 1)
-	require.Len(t, found["operators"], 3)
-	require.Contains(t, found["operators"][0], "with 1 message pending → postbox resume --queue fraud")
-	require.Contains(t, found["operators"][1], "postbox keys list --queue fraud")
-	require.Contains(t, found["operators"][2], "1 parked message in queue \"fraud\"")
+	require.Contains(t, found["paused"][0], "with 1 message pending. → postbox resume --queue fraud")
+	require.Contains(t, found["pauses"][0], "postbox keys list --queue fraud")
+	require.Contains(t, found["parked"][0], `queue "fraud" has 1 message that used up all attempts`)
 	require.Equal(t, command.ExitOK, b.run("doctor").code, "notices are no problems")
 
 	b.ok("resume", "--queue", "fraud")
@@ -248,7 +254,7 @@ func TestDoctor_notices_what_operators_have_stopped(t *testing.T) {
 	require.Empty(t, parked)
 	found = b.findings()
 	require.Len(t, found["processes"], 1)
-	require.Contains(t, found["processes"][0], "no process has subscribed")
+	require.Contains(t, found["processes"][0], "no process that handles them")
 }
 
 // errorOf is the error of an action, whatever it has changed.

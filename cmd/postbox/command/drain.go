@@ -77,7 +77,7 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 		}
 		if time.Since(said) >= drainProgress {
 			said = time.Now()
-			s.progress("%s not empty after %s%s.", are(len(left), outboxOrQueue), span(time.Since(begin).Round(time.Second)), s.obstacles(ctx, left, 0))
+			s.progress("%s not empty after %s%s.", are(len(left), outboxOrQueue), span(time.Since(begin).Round(time.Second)), s.obstacles(ctx, left))
 		}
 		select {
 		case <-ctx.Done():
@@ -130,7 +130,7 @@ func (s *session) drained(ctx context.Context, found []drainRecord, timeout time
 		return err
 	}
 	if left := notEmpty(found); len(left) > 0 {
-		return foundf("not empty after %s: %d of %s%s", timeout, len(left), count(len(found), outboxOrQueue), s.obstacles(ctx, left, 0))
+		return foundf("not empty after %s: %d of %s%s", timeout, len(left), count(len(found), outboxOrQueue), s.obstacles(ctx, left))
 	}
 	return nil
 }

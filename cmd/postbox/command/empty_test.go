@@ -25,6 +25,6 @@ func TestExecute_refuses_an_empty_flag(t *testing.T) {
 		require.Contains(t, r.err, flag+" is empty", args)
 	}
 	require.Len(t, b.letters(""), 2)
-	require.True(t, b.infoOf(admin.Outbox("outbox")).PausedSince.IsZero())
+	require.True(t, b.infoOf(admin.Outbox("outbox")).Pause.Since.IsZero())
 	b.ok("queues", "--deployment", "", "--prefix", "")
 }

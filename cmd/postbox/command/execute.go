@@ -14,22 +14,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// The exit codes of a program.
+// The exit codes of a program: see the documentation of the package.
 const (
-	// ExitOK: the command has done what it was asked for.
-	ExitOK = 0
-	// ExitError: an error, for example of the database. An action on many may have been done in
-	// part, and the output says how far it got.
-	ExitError = 1
-	// ExitUsage: a flag, an argument or the configuration is wrong, or a confirmation is needed and
-	// there is no terminal. Nothing was done.
-	ExitUsage = 2
-	// ExitFound: the command worked, and the answer is no. A check failed, doctor has found
-	// something, an outbox is not empty, or migrations are missing.
-	ExitFound = 3
-	// ExitStopped: the operator stopped the command, by a signal or by an answer. The output says
-	// how far it got.
-	ExitStopped = 4
+	codeOK      = 0
+	codeError   = 1
+	codeUsage   = 2
+	codeFound   = 3
+	codeStopped = 4
 )
 
 // Execute runs the command with the arguments of the program, prints the error if there is one, and
@@ -41,20 +32,20 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	defer context.AfterFunc(ctx, stop)()
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return ExitOK
+		return codeOK
 	}
-	code := ExitError
+	code := codeError
 	var exit *exitError
 	switch {
 	case errors.As(err, &exit):
 		code = exit.code
 	case errors.Is(err, admin.ErrInvalid):
-		code = ExitUsage
+		code = codeUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		code = ExitStopped
+		code = codeStopped
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "postbox: %s\n", lines(withoutAddresses(err.Error())))
-	if code == ExitUsage {
+	if code == codeUsage {
 		fmt.Fprintf(root.ErrOrStderr(), "Run \"%s --help\" for the usage.\n", cmd.CommandPath())
 	}
 	return code
@@ -83,14 +74,14 @@ func (e *exitError) Error() string { return e.err.Error() }
 // Unwrap returns the error.
 func (e *exitError) Unwrap() error { return e.err }
 
-func usage(err error) error { return &exitError{ExitUsage, err} }
+func usage(err error) error { return &exitError{codeUsage, err} }
 
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
 func foundf(format string, args ...any) error {
-	return &exitError{ExitFound, fmt.Errorf(format, args...)}
+	return &exitError{codeFound, fmt.Errorf(format, args...)}
 }
 
 func stoppedf(format string, args ...any) error {
-	return &exitError{ExitStopped, fmt.Errorf(format, args...)}
+	return &exitError{codeStopped, fmt.Errorf(format, args...)}
 }

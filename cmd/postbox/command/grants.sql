@@ -54,7 +54,7 @@ GRANT UPDATE (history) ON postbox_spools TO :role;
 GRANT INSERT ON postbox_history TO :role;
 
 -- operator
-GRANT SELECT, UPDATE (version, paused_at, settings) ON postbox_spools TO :role;
+GRANT SELECT, UPDATE (version, paused_at, paused_by, pause_reason, pause_ends_at, settings) ON postbox_spools TO :role;
 GRANT SELECT ON postbox_members TO :role;
 GRANT SELECT ON postbox_lanes TO :role;
 GRANT SELECT, INSERT, UPDATE (attempts, starts, available_at), DELETE ON postbox_messages TO :role;
@@ -69,4 +69,5 @@ GRANT SELECT, INSERT, UPDATE (affected, note) ON postbox_audit TO :role;
 GRANT SELECT ON postbox_receipts TO :role;
 GRANT SELECT ON postbox_unique_keys TO :role;
 GRANT SELECT, INSERT, DELETE ON postbox_topic_pauses TO :role;
+GRANT SELECT ON postbox_minutes TO :role;
 GRANT SELECT (name, progress) ON postbox_chores TO :role;

@@ -32,7 +32,7 @@ lists them. HISTORY is how long they are kept if an operator has changed that,
 and else "default", which each process configures. Numbers are as "postbox
 queues" has them.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.listInboxes() }),
+		RunE: p.onEach(existing, func(s *session, _ []string) error { return s.listInboxes() }),
 	}
 }
 

@@ -15,6 +15,8 @@ type keyRecord struct {
 	Key         string    `json:"key"`
 	KeyBase64   []byte    `json:"key_base64,omitempty"` // set if the key is not UTF-8
 	PausedSince time.Time `json:"paused_since"`
+	PausedBy    string    `json:"paused_by,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
 }
 
 func (p *program) keysCommand() *cobra.Command {
@@ -31,7 +33,7 @@ func (p *program) keysListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the paused keys", Long: "List the paused keys, the one that was paused first at the top.",
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
 			a, err := s.admin("")
 			if err != nil {
 				return err
@@ -40,12 +42,12 @@ func (p *program) keysListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := s.list("KEY", "PAUSED SINCE")
+			list := s.list("KEY", "PAUSED SINCE", "BY", "REASON")
 			for _, key := range keys {
 				if key.Key == "" { // a topic
 					continue
 				}
-				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since)}, nameCell(key.Key), moment(key.Since)); err != nil {
+				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since), key.By, key.Reason}, nameCell(key.Key), moment(key.Since), nameCell(key.By), short(key.Reason)); err != nil {
 					return err
 				}
 			}
@@ -58,6 +60,7 @@ func (p *program) keysListCommand() *cobra.Command {
 
 func (p *program) keysPauseCommand() *cobra.Command {
 	var target targetFlags
+	var reason string
 	cmd := &cobra.Command{
 		Use: "pause KEY", Short: "Stop the messages with one ordering key",
 		Long: "Stop the messages with one ordering key, in all processes, until the key is\nresumed. Other messages go on.",
@@ -71,13 +74,14 @@ func (p *program) keysPauseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), Key: key}); err != nil {
+			if err := a.Pause(s.cmd.Context(), admin.Filter{Target: target.one(), Key: key}, reason); err != nil {
 				return err
 			}
 			return s.changedKey(target.one(), "pause key", key, "is paused")
 		}),
 	}
 	target.addTo(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, which the list of paused keys shows")
 	return cmd
 }
 

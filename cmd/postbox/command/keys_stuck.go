@@ -35,9 +35,9 @@ If the cause is mended, let the head be tried now with "postbox messages
 run-now", or let the key go on with "postbox keys resume". If the head can never
 be handled, make it a dead letter with "postbox messages bury".`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
-			if limit < 1 || limit > admin.MaxLimit {
-				return usagef("--limit: %d is not between 1 and %d: use a number in this range", limit, admin.MaxLimit)
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
+			if limit < 1 || limit > pageLimit {
+				return usagef("--limit: %d is not between 1 and %d: use a number in this range", limit, pageLimit)
 			}
 			a, err := s.admin("")
 			if err != nil {

@@ -20,7 +20,7 @@ With --members, show the processes that share the lanes instead, also those
 without a lane. LONG CALL is for how long the publisher or the handler has not
 returned, and CALLED WITH the id of its message, for "postbox messages show".`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
 			a, err := s.admin("")
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func (s *session) removePublication(ctx context.Context, publication string, for
 		return err
 	}
 	if status.Slot.Active && !force {
-		return fmt.Errorf("%s reads the log: stop the forwarders with a pgtail.Tail first, or add --force, and they will poll", readerText(status.Slot))
+		return fmt.Errorf("%s reads the log: stop the forwarders that read it first, or add --force, and they will poll", readerText(status.Slot))
 	}
 	if err := s.confirm(fmt.Sprintf("Remove the tables from the publication %s?", status.Publication)); err != nil {
 		return err

@@ -74,7 +74,7 @@ attempts, and waits for an operator) or DONE.
 
 Payloads are not shown: see "postbox messages show".`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.listMessages(flags) }),
+		RunE: p.onEach(existing, func(s *session, _ []string) error { return s.listMessages(flags) }),
 	}
 	flags.target.addWithInboxTo(cmd)
 	flags.addTo(cmd)
@@ -96,7 +96,7 @@ func (s *session) listMessages(flags messageFlags) error {
 	list := s.list("ID", "STATUS", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "CREATED", "DUE OR DONE", "BYTES")
 	next := flags.after
 	for left := flags.limit; flags.limit == 0 || left > 0; {
-		filter.After, filter.Limit = next, admin.MaxLimit
+		filter.After, filter.Limit = next, pageLimit
 		if flags.limit > 0 {
 			filter.Limit = min(filter.Limit, left)
 		}
@@ -241,6 +241,9 @@ func leftOut(bytes int) string {
 	}
 	return count(bytes, "byte")
 }
+
+// pageLimit is the largest number of entries that the package admin lists at a time.
+const pageLimit = 1000
 
 // maxYear is the last year of RFC 3339, and so of JSON.
 const maxYear = 9999

@@ -164,15 +164,18 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 		return usagef("--status: a ready message is handled as soon as possible: use scheduled, retrying or parked")
 	}
 	filter.Limit, filter.All = choice.limit, choice.all
+	if filter, err = s.until(ctx, filter); err != nil {
+		return err
+	}
 	if !s.yes {
-		n, err := countMessages(ctx, a, filter, what.waiting)
+		found, err := countMessages(ctx, a, filter, what.waiting)
 		if err != nil {
 			return err
 		}
-		if n == "" {
+		if found.n == 0 {
 			return s.each(what.action, given(nil), nil)
 		}
-		if err := s.confirm(what.question(n), choice.describe()); err != nil {
+		if err := s.confirm(found.question(what.question, "message"), found.chosen(choice.describe())); err != nil {
 			return err
 		}
 	}
@@ -181,42 +184,71 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 	})
 }
 
-// countMessages says how many messages match, for a question. It returns "" for none.
-func countMessages(ctx context.Context, a *admin.Admin, filter admin.Filter, waiting bool) (string, error) {
-	most, n := mostCounted(filter.Limit), 0
-	for _, status := range statusesOf(filter.Status, waiting) {
-		filter.Status, filter.After = status, ""
-		for more := true; more && n < most; more = filter.After != "" {
-			filter.Limit = min(most-n, admin.MaxLimit)
-			found, next, err := a.Messages(ctx, filter)
-			if err != nil {
-				return "", err
-			}
-			n, filter.After = n+len(found), next
-		}
-	}
-	return numberFound(n), nil
+// maxCounted is how many things are counted for a question: counting reads each of them.
+const maxCounted = 10_000
+
+// matches is what matches a filter: how many things, the first two of them, and the last one.
+type matches struct {
+	n        int
+	examples []string
 }
 
-// mostCounted is up to how many messages are counted of those that an action with this limit may
-// act on.
+// maxExamples is how many things a question shows.
+const maxExamples = 3
+
+func (m *matches) add(line func() string) {
+	if m.n++; m.n > maxExamples {
+		m.examples = m.examples[:maxExamples-1]
+	}
+	m.examples = append(m.examples, line())
+}
+
+// question asks whether to act, below the examples.
+func (m *matches) question(ask func(things string) string, noun string) string {
+	number := count(m.n, noun)
+	if m.n > maxCounted {
+		number = "more than " + count(maxCounted, noun)
+	}
+	return "  " + strings.Join(m.examples, "\n  ") + "\n" + ask(number)
+}
+
+// chosen says how they were chosen, above the examples.
+func (m *matches) chosen(by string) string {
+	if m.n > maxExamples {
+		by += ", such as"
+	}
+	return by
+}
+
+// countMessages counts the messages that match, for a question.
+func countMessages(ctx context.Context, a *admin.Admin, filter admin.Filter, waiting bool) (all matches, err error) {
+	most := mostCounted(filter.Limit)
+	for _, status := range statusesOf(filter.Status, waiting) {
+		filter.Status, filter.After = status, ""
+		for more := true; more && all.n < most; more = filter.After != "" {
+			filter.Limit = min(most-all.n, pageLimit)
+			found, next, err := a.Messages(ctx, filter)
+			if err != nil {
+				return matches{}, err
+			}
+			for _, m := range found {
+				all.add(func() string {
+					return fmt.Sprintf("%d  %s  topic %s  key %s  id %s", m.ID, m.Status, nameCell(m.Topic), nameCell(m.Key), nameCell(m.MessageID))
+				})
+			}
+			filter.After = next
+		}
+	}
+	return all, nil
+}
+
+// mostCounted is up to how many things are counted of those that an action with this limit may act
+// on.
 func mostCounted(limit int) int {
 	if limit == 0 || limit > maxCounted {
 		return maxCounted + 1
 	}
 	return limit
-}
-
-// numberFound writes how many were found, and is empty for 0.
-func numberFound(n int) string {
-	switch {
-	case n == 0:
-		return ""
-	case n > maxCounted:
-		return "more than " + count(maxCounted, "message")
-	default:
-		return count(n, "message")
-	}
 }
 
 // statusesOf lists the statuses that a filter chooses, each of which is a list of its own.

@@ -111,7 +111,7 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 The exit code is 3 if a migration is missing, or if the tables are newer than
 this program.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.with(inspecting, func(s *session, _ []string) error {
+		RunE: p.onEach(inspecting, func(s *session, _ []string) error {
 			found, err := s.versions(s.cmd.Context())
 			if err != nil {
 				return err

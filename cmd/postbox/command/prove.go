@@ -63,7 +63,7 @@ The exit code is 0 if all promises were kept, and 3 otherwise.`,
 		},
 	}
 	cmd.Flags().Var(&flags.duration, "duration", "how long producers write and faults happen")
-	cmd.Flags().StringVar(&flags.pooler, "through-pooler", "", "address of the same database through a pooler in transaction mode, for half of the processes")
+	cmd.Flags().StringVar(&flags.pooler, "through-pooler", "", "address of the same database through a pooler in transaction mode, for four of the processes")
 	cmd.Flags().Uint64Var(&flags.seed, "seed", 0, "number that chooses the faults, 0 for any")
 	return cmd
 }

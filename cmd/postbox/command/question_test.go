@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -54,6 +56,25 @@ func TestConfirm_says_what_and_where(t *testing.T) {
 		require.Contains(t, r.err, part)
 	}
 	require.Contains(t, b.answer("n\n", "dead delete --all").err, "dead letters of --all")
+}
+
+// Who is asked sees some of what matches.
+func TestConfirm_shows_examples(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	for i := range 5 {
+		b.letter(fmt.Sprintf("d-%d", i), "orders", fmt.Sprintf("order %d: declined", 4711+i))
+	}
+	r := b.answer("n\n", "dead requeue --topic orders").err
+	require.Contains(t, r, ", such as:\n  1  consumer billing  topic orders  key customer-1  order 4711: declined\n  2 ")
+	require.NotContains(t, r, "4713")
+	require.NotContains(t, r, "4714")
+	require.Contains(t, r, "order 4715: declined\nRequeue 5 dead letters?")
+	r = b.answer("n\n", "dead resolve --like 2 --limit 2 --reason x").err
+	require.Contains(t, r, ":\n  1  ")
+	require.NotContains(t, r, "such as")
+	b.append(b.outbox, draft("m-1", "orders", "customer-1"))
+	require.Contains(t, b.answer("n\n", "messages bury --outbox outbox --topic orders --reason x").err, ":\n  1  READY  topic orders  key customer-1  id m-1\nMove 1 message to")
 }
 
 // set keeps what another operator changes while its question waits for the answer.
@@ -266,4 +287,23 @@ func TestAddress_the_journal_mode_is_only_for_files_that_are_made(t *testing.T) 
 	}
 	r := execute(t.Context(), command.Options{}, map[string]string{"POSTBOX_DSN": "file:" + file + "?mode=ro"}, "queues")
 	require.Equal(t, command.ExitOK, r.code, r.err)
+}
+
+// What is written while a question waits for the answer is left alone.
+func TestConfirm_leaves_alone_what_comes_after_the_question(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "customer-1"))
+	written := false
+	r := b.asked(t.Context(), reader(func(p []byte) (int, error) {
+		if !written {
+			written = true
+			require.NoError(t, b.outbox.Append(t.Context(), b.database.DB, spool.Run, []spool.Draft{draft("m-2", "orders", "customer-1")}))
+			b.database.Exec(t, "UPDATE postbox_messages SET created_at = created_at + 1000 WHERE message_id = ?", []byte("m-2"))
+		}
+		return copy(p, "y\n"), nil
+	}), "messages", "bury", "--outbox", "outbox", "--topic", "orders", "--reason", "x")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "Move 1 message")
+	require.Contains(t, b.ok("messages", "list"), "m-2")
 }

@@ -16,6 +16,9 @@ type queueRecord struct {
 	admin.Target
 	Processes    int            `json:"processes"`
 	PausedSince  time.Time      `json:"paused_since,omitzero"`
+	PausedBy     string         `json:"paused_by,omitempty"`
+	PauseReason  string         `json:"pause_reason,omitempty"`
+	PausedUntil  time.Time      `json:"paused_until,omitzero"`
 	PausedKeys   int            `json:"paused_keys"`
 	PausedTopics int            `json:"paused_topics"`
 	Outages      []admin.Outage `json:"outages,omitempty"`
@@ -37,7 +40,7 @@ type queueRecord struct {
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
 		Target: info.Target, Processes: info.Processes,
-		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
+		PausedSince: utc(info.Pause.Since), PausedBy: info.Pause.By, PauseReason: info.Pause.Reason, PausedUntil: utc(info.Pause.Until), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: utcCall(info.LongCall), Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done,
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), Limits: limitRecordsOf(info), LimitsDiffer: info.LimitsDiffer,
@@ -71,9 +74,12 @@ Numbers up to 10,000 are exact. Where there are more, the number is "10,000+",
 and 10001 with -o json. Of dead letters, resolved or not, the latest 10,000 are
 looked at.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.onEach(existing, func(s *session, _ []string) error {
 			if interval.Duration < time.Second {
 				return usagef("--interval: use at least 1s")
+			}
+			if watch && s.sum != nil {
+				return usagef("--watch is for one database")
 			}
 			return s.repeat(watch, interval.Duration, s.printQueues)
 		}),
@@ -90,6 +96,7 @@ func (s *session) printQueues(ctx context.Context) error {
 	}
 	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "LONG CALL", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES", "LIMITS")
 	for _, info := range queues {
+		s.sum.add(info)
 		record := queueRecordOf(info)
 		cells := []string{targetCell(info.Target), stateOf(info)}
 		cells = append(cells, amount(info.Pending), amount(info.Due), number(info.InFlight), callCell(info.LongCall))
@@ -130,17 +137,15 @@ func grouped(n int) string {
 	return text
 }
 
+// stateOf lists what keeps messages from being handed out.
 func stateOf(info admin.QueueInfo) string {
-	if states := statesOf(info); len(states) > 0 {
-		return strings.Join(states, ", ")
-	}
-	return "running"
-}
-
-// statesOf lists what keeps messages from being handed out.
-func statesOf(info admin.QueueInfo) (states []string) {
-	if !info.PausedSince.IsZero() {
-		states = append(states, "paused")
+	var states []string
+	if !info.Pause.Since.IsZero() {
+		state := "paused"
+		if !info.Pause.Until.IsZero() {
+			state += " until " + moment(info.Pause.Until)
+		}
+		states = append(states, state)
 	}
 	if info.PausedKeys > 0 {
 		states = append(states, count(info.PausedKeys, "paused key"))
@@ -151,7 +156,10 @@ func statesOf(info admin.QueueInfo) (states []string) {
 	if n := len(info.Outages); n > 0 {
 		states = append(states, count(n, "outage"))
 	}
-	return states
+	if len(states) == 0 {
+		return "running"
+	}
+	return strings.Join(states, ", ")
 }
 
 // clearScreen moves the cursor to the beginning and clears the rest of the terminal.

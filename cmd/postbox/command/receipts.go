@@ -81,7 +81,7 @@ those that were reported, then those that are about to be, each in the order of
 their due times. With --older-than, list all receipts of messages that were sent
 longer ago than that and have not come, also those that are not due yet.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.listMissing(flags) }),
+		RunE: p.onEach(existing, func(s *session, _ []string) error { return s.listMissing(flags) }),
 	}
 	f := cmd.Flags()
 	nameVar(f, &flags.filter.Topic, "topic", "only messages of this topic")
@@ -94,8 +94,8 @@ longer ago than that and have not come, also those that are not due yet.`,
 
 func (s *session) listMissing(flags missingFlags) error {
 	filter := flags.filter
-	if filter.Limit < 1 || filter.Limit > admin.MaxLimit {
-		return usagef("--limit: %d is not between 1 and %d: use a number in this range", filter.Limit, admin.MaxLimit)
+	if filter.Limit < 1 || filter.Limit > pageLimit {
+		return usagef("--limit: %d is not between 1 and %d: use a number in this range", filter.Limit, pageLimit)
 	}
 	if flags.olderThan != "" {
 		age, err := parseDuration(flags.olderThan)

@@ -105,6 +105,9 @@ func (s *session) replay(flags replayFlags) error {
 	if err != nil {
 		return err
 	}
+	if filter, err = s.until(ctx, filter); err != nil {
+		return err
+	}
 	if !s.yes {
 		if err := s.confirmReplay(ctx, a, flags, filter); err != nil {
 			return err
@@ -131,18 +134,19 @@ func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags repla
 	if to == (admin.Target{}) {
 		to = from
 	}
-	messages := "the messages that are left" // how many of all are, the cursor does not say
+	ask := func(messages string) string { return fmt.Sprintf("Let %s be handled again by the %s?", messages, to) }
+	chosen := "history of the " + from.String() + ", messages of " + strings.Join(flags.described(), " ")
+	question := ask("the messages that are left") // how many of all are, the cursor does not say
 	if flags.after == "" {
 		done := filter
 		done.Status, done.Limit = admin.Done, flags.limit
-		n, err := countMessages(ctx, a, done, false)
-		if err != nil || n == "" {
+		found, err := countMessages(ctx, a, done, false)
+		if err != nil || found.n == 0 {
 			return err
 		}
-		messages = n
+		question, chosen = found.question(ask, "message"), found.chosen(chosen)
 	}
-	return s.confirm(fmt.Sprintf("Let %s be handled again by the %s?", messages, to),
-		"history of the "+from.String()+", messages of "+strings.Join(flags.described(), " "))
+	return s.confirm(question, chosen)
 }
 
 // described names the flags that choose messages.

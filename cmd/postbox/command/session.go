@@ -28,6 +28,7 @@ type session struct {
 	statements *dialect.Statements
 	actor      string // "" is the default of admin
 	logDSN     string // "" if no other address is given for the role that reads the log
+	sum        *sum   // of all databases, nil where there is one
 }
 
 // access says what a command does with the file of SQLite if there is none.
@@ -39,6 +40,8 @@ const (
 	inspecting
 	// creating makes the file, and compares the deployment itself.
 	creating
+	// later does not ask the database before the command does.
+	later
 )
 
 // on returns the function of a command that works on the database.
@@ -48,18 +51,26 @@ func (p *program) on(run func(s *session, args []string) error) func(*cobra.Comm
 
 func (p *program) with(access access, run func(s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := p.open(cmd, access)
+		found, err := p.settings.resolve(p.options.LookupEnv)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = s.db.Close() }()
-		if access == existing {
-			if err := s.belongs(cmd.Context()); err != nil {
-				return s.explain(err)
-			}
-		}
-		return s.explain(run(s, args))
+		return p.run(cmd, access, found, func(s *session) error { return run(s, args) })
 	}
+}
+
+func (p *program) run(cmd *cobra.Command, access access, on connection, run func(s *session) error) error {
+	s, err := p.open(cmd, access, on)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.db.Close() }()
+	if access == existing {
+		if err := s.belongs(cmd.Context()); err != nil {
+			return s.explain(err)
+		}
+	}
+	return s.explain(run(s))
 }
 
 // belongs fails if the tables are not those of the deployment that the user names. Without a name
@@ -84,11 +95,7 @@ func (s *session) where() string {
 	return text
 }
 
-func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
-	found, err := p.settings.resolve(p.options.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
+func (p *program) open(cmd *cobra.Command, access access, found connection) (*session, error) {
 	if found.address.dsn == "" {
 		return nil, usagef("no database is named: set --dsn or the variable %s", dsnVariable)
 	}
@@ -96,7 +103,7 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if file := found.address.file; file != "" && access != creating {
+	if file := found.address.file; file != "" && access != creating && access != later {
 		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("there is no file %q: check the path, or make the tables with \"postbox migrate up\"", file)
 		}
@@ -114,6 +121,9 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 	s.database.DB = s.db
 	if found.address.dialect == postbox.SQLite {
 		s.db.SetMaxOpenConns(1)
+	}
+	if access == later {
+		return s, nil
 	}
 	if err := s.ping(cmd.Context()); err != nil {
 		return nil, errors.Join(s.explain(err), s.db.Close())

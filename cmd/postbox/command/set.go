@@ -53,8 +53,8 @@ func (p *program) setCommand() *cobra.Command {
 		Use: "set", Short: "Show and change the settings of an outbox, a queue or an inbox",
 		Long: `Show the settings that operators have stored for an outbox or a queue, and
 change those that a flag names. They override the configuration of all
-processes, which apply them within a second. The value "default" leaves a
-setting to each process again.
+processes, which apply them within a second, those of inboxes within 30. The
+value "default" leaves a setting to each process again.
 
 An inbox has one setting, its history, which is how long the messages are kept
 that its consumer has handled. It has an effect if a history is configured.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -41,7 +40,7 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 	}{
 		{"page-size", f.pageSize, "", 0, spool.MaxPageSize, &settings.PageSize},
 		{"concurrency", f.concurrency, "", 0, spool.MaxConcurrency, &settings.Concurrency},
-		{"attempts", f.attempts, unlimited, postbox.Unlimited, math.MaxInt32, &settings.Attempts},
+		{"attempts", f.attempts, unlimited, -1, math.MaxInt32, &settings.Attempts},
 		{"max-concurrent", f.maxConcurrent, none, noLimit, math.MaxInt32, &settings.MaxConcurrent},
 	} {
 		if set(n.to, n.text, n.word, n.wordValue) {

@@ -28,7 +28,7 @@ const (
 type settings struct {
 	flags   *pflag.FlagSet
 	config  string
-	dsn     string
+	dsn     []string
 	dialect string
 	schema  string
 	prefix  string
@@ -39,7 +39,7 @@ type settings struct {
 
 func (s *settings) addTo(flags *pflag.FlagSet) {
 	s.flags = flags
-	flags.StringVar(&s.dsn, "dsn", "", "address of the database (POSTBOX_DSN)")
+	flags.StringArrayVar(&s.dsn, "dsn", nil, "address of the database; more than once for several (POSTBOX_DSN)")
 	flags.StringVar(&s.config, "config", "", "file with the settings of the connection, as NAME=VALUE")
 	flags.StringVar(&s.dialect, "dialect", "", "kind of database: postgresql, mysql or sqlite; known from the address if it is a URL (POSTBOX_DIALECT)")
 	flags.StringVar(&s.schema, "schema", "", "PostgreSQL schema of the tables (POSTBOX_SCHEMA)")
@@ -56,13 +56,49 @@ type connection struct {
 	logDSN   string // of the role that reads the log; may be empty
 }
 
-// resolve reads the settings. Without an address there is only a dialect, which is enough for a
-// command that needs no connection.
+// resolve reads the settings of a command that works on one database. Without an address there is
+// only a dialect, which is enough for a command that needs no connection.
 func (s *settings) resolve(lookup func(string) (string, bool)) (connection, error) {
-	file, err := readConfig(s.config)
+	found, err := s.resolveAll(lookup)
 	if err != nil {
-		return connection{}, usage(err)
+		return connection{}, err
 	}
+	if len(found) > 1 {
+		return connection{}, usagef("%d databases are named, and this command works on one", len(found))
+	}
+	return found[0], nil
+}
+
+// resolveAll reads the settings of a command that works on each database that is named.
+func (s *settings) resolveAll(lookup func(string) (string, bool)) ([]connection, error) {
+	file, addresses, err := readConfig(s.config)
+	if err != nil {
+		return nil, usage(err)
+	}
+	if s.flags.Changed("dsn") {
+		addresses = s.dsn
+	} else if found, ok := lookup(dsnVariable); ok && found != "" {
+		addresses = []string{found}
+	}
+	if len(addresses) == 0 {
+		addresses = []string{""}
+	}
+	var all []connection
+	for _, dsn := range addresses {
+		if dsn == "" && len(addresses) > 1 {
+			return nil, usagef("one of %d addresses is empty", len(addresses))
+		}
+		found, err := s.connection(dsn, file, lookup)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}
+
+// connection reads what an address and the other settings say.
+func (s *settings) connection(dsn string, file map[string]string, lookup func(string) (string, bool)) (_ connection, err error) {
 	value := func(flag, given, variable string) string {
 		if s.flags.Changed(flag) {
 			return given
@@ -79,7 +115,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) (connection, erro
 		return connection{}, usagef("dialect: %.30q is not one of %s, %s and %s", kind, postbox.PostgreSQL, postbox.MySQL, postbox.SQLite)
 	}
 	found := connection{address: address{dialect: kind}, actor: value("actor", s.actor, actorVariable)}
-	if dsn := value("dsn", s.dsn, dsnVariable); dsn != "" {
+	if dsn != "" {
 		if found.address, err = parseAddress(dsn, kind); err != nil {
 			return connection{}, usage(err)
 		}
@@ -94,18 +130,18 @@ func (s *settings) resolve(lookup func(string) (string, bool)) (connection, erro
 	return found, nil
 }
 
-// readConfig reads the lines NAME=VALUE of a file. Errors never have a value in them, which may be
-// a password.
-func readConfig(path string) (map[string]string, error) {
+// readConfig reads the lines NAME=VALUE of a file. There may be several addresses. Errors never
+// have a value in them, which may be a password.
+func readConfig(path string) (values map[string]string, addresses []string, err error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // a nil map has no values, which is what is meant
+		return nil, nil, nil
 	}
 	file, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	values := map[string]string{}
+	values = map[string]string{}
 	scanner := bufio.NewScanner(file)
 	for n := 1; scanner.Scan(); n++ {
 		line := strings.TrimSpace(scanner.Text())
@@ -114,20 +150,22 @@ func readConfig(path string) (map[string]string, error) {
 		}
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {
-			return nil, fmt.Errorf("configuration %q, line %d: write NAME=VALUE", path, n)
+			return nil, nil, fmt.Errorf("configuration %q, line %d: write NAME=VALUE", path, n)
 		}
 		name = strings.TrimSpace(name)
-		switch name {
-		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable, actorVariable, logDSNVariable:
-			values[name] = unquoted(strings.TrimSpace(value))
+		switch value = unquoted(strings.TrimSpace(value)); name {
+		case dsnVariable:
+			addresses = append(addresses, value)
+		case dialectVariable, schemaVariable, prefixVariable, deploymentVariable, actorVariable, logDSNVariable:
+			values[name] = value
 		default:
-			return nil, fmt.Errorf("configuration %q, line %d: there is no setting of this name", path, n)
+			return nil, nil, fmt.Errorf("configuration %q, line %d: there is no setting of this name", path, n)
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return nil, errors.Join(fmt.Errorf("read the configuration %q", path), err)
+		return nil, nil, errors.Join(fmt.Errorf("read the configuration %q", path), err)
 	}
-	return values, nil
+	return values, addresses, nil
 }
 
 // unquoted takes a pair of quotes off, as other programs that read such files do.

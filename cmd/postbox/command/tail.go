@@ -164,14 +164,14 @@ func (t *tailing) earliest() time.Time {
 }
 
 func (t *tailing) done(ctx context.Context) (ended []tailRecord, err error) {
-	page, _, err := t.admin.Messages(ctx, admin.Filter{Target: t.target, Status: admin.Done, Topic: t.topic, From: t.earliest(), Limit: admin.MaxLimit})
+	page, _, err := t.admin.Messages(ctx, admin.Filter{Target: t.target, Status: admin.Done, Topic: t.topic, From: t.earliest(), Limit: pageLimit})
 	for _, m := range page {
 		ended = append(ended, tailRecord{
 			At: utc(m.DoneAt), Outcome: string(admin.Done), ID: m.ID, Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
 		})
 	}
-	if len(page) == admin.MaxLimit {
-		t.progress("Some messages that were done may be missing here: the latest %d of each look are shown.", admin.MaxLimit)
+	if len(page) == pageLimit {
+		t.progress("Some messages that were done may be missing here: the latest %d of each look are shown.", pageLimit)
 	}
 	return ended, err
 }
@@ -183,7 +183,7 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
 	filter := admin.Filter{
-		Target: t.target, Topic: t.topic, From: t.earliest(), Resolved: "any", Limit: admin.MaxLimit,
+		Target: t.target, Topic: t.topic, From: t.earliest(), Resolved: "any", Limit: pageLimit,
 	}
 	if after := t.letters - tailLetters; after > 0 {
 		filter.After = strconv.FormatInt(after, 10)
@@ -197,7 +197,7 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 			At: utc(l.DiedAt), Outcome: "DEAD", ID: l.ID, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, KeyBase64: binary(l.Key), Attempts: l.Attempts, Error: l.Error,
 		})
 	}
-	if t.letters = last; len(letters) == admin.MaxLimit { // the rest comes with the next look
+	if t.letters = last; len(letters) == pageLimit { // the rest comes with the next look
 		t.letters = letters[len(letters)-1].ID + tailLetters
 	}
 	return ended, err

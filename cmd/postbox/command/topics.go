@@ -30,7 +30,7 @@ func (p *program) topicsListCommand() *cobra.Command {
 		Args: arguments(cobra.NoArgs),
 	}
 	outbox := outboxFlag(cmd)
-	cmd.RunE = p.on(func(s *session, _ []string) error {
+	cmd.RunE = p.onEach(existing, func(s *session, _ []string) error {
 		a, err := s.admin("")
 		if err != nil {
 			return err
@@ -39,14 +39,13 @@ func (p *program) topicsListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list := s.list("TOPIC", "PAUSED SINCE")
+		list := s.list("TOPIC", "PAUSED SINCE", "UNTIL", "BY", "REASON")
 		for _, topic := range topics {
 			if topic.Topic == "" { // a key
 				continue
 			}
-			since := moment(topic.Since)
-			topic.Since = utc(topic.Since)
-			if err := list.add(topic, nameCell(topic.Topic), since); err != nil {
+			topic.Since, topic.Until = utc(topic.Since), utc(topic.Until)
+			if err := list.add(topic, nameCell(topic.Topic), moment(topic.Since), moment(topic.Until), nameCell(topic.By), short(topic.Reason)); err != nil {
 				return err
 			}
 		}
@@ -60,10 +59,15 @@ func (p *program) topicsPauseCommand() *cobra.Command {
 		Use: "pause TOPIC", Short: "Stop the messages of one topic",
 		Long: `Stop the messages of one topic of an outbox, in all processes, until the topic is
 resumed. Messages can still be written to it. Other topics go on, also with
-messages of the same keys. No attempt is counted, and nothing is lost.`,
+messages of the same keys. No attempt is counted, and nothing is lost.
+
+The command asks first if no message of the topic is pending, in the history or
+a dead letter: it may be a typing error.`,
 		Args: arguments(cobra.ExactArgs(1)),
 	}
 	outbox := outboxFlag(cmd)
+	var flags pauseFlags
+	flags.addTo(cmd)
 	cmd.RunE = p.on(func(s *session, args []string) error {
 		topic, err := nameOf(args[0])
 		if err != nil {
@@ -73,10 +77,17 @@ messages of the same keys. No attempt is counted, and nothing is lost.`,
 		if err != nil {
 			return err
 		}
-		if err := a.Pause(s.cmd.Context(), admin.Filter{Target: admin.Outbox(*outbox), Topic: topic}); err != nil {
+		if seen, err := a.Seen(s.cmd.Context(), admin.Outbox(*outbox), topic); err == nil && !seen { // an error is that of the pause, too
+			question := fmt.Sprintf("No message of topic %s is pending, in the history or a dead letter. Pause it all the same?", nameCell(topic))
+			if err := s.confirm(question, admin.Outbox(*outbox).String()); err != nil {
+				return err
+			}
+		}
+		end, err := s.pause(a, admin.Filter{Target: admin.Outbox(*outbox), Topic: topic}, flags)
+		if err != nil {
 			return err
 		}
-		return s.changedTopic(admin.Outbox(*outbox), "pause topic", topic, "is paused. Processes notice within a second")
+		return s.changedTopic(admin.Outbox(*outbox), "pause topic", topic, "is paused"+end+". Processes notice within a second")
 	})
 	return cmd
 }

@@ -166,6 +166,20 @@ func (s *session) future(ctx context.Context, flag, text string) (time.Time, err
 	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return d })
 }
 
+// clock is future for what may be a time of a day, too: the next one, in UTC.
+func (s *session) clock(ctx context.Context, flag, text string) (time.Time, error) {
+	hour, err := time.Parse("15:04", text)
+	if err != nil {
+		return s.future(ctx, flag, strings.TrimPrefix(text, "+"))
+	}
+	now, err := s.now(ctx)
+	at := now.UTC().Truncate(24 * time.Hour).Add(time.Duration(hour.Hour())*time.Hour + time.Duration(hour.Minute())*time.Minute)
+	if !at.After(now) {
+		at = at.AddDate(0, 0, 1)
+	}
+	return at, err
+}
+
 func (s *session) timeOf(ctx context.Context, flag, text string, fromNow func(time.Duration) time.Duration) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

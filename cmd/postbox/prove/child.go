@@ -177,7 +177,7 @@ func tuning() postbox.Tuning {
 
 // forever never makes a message a dead letter: faults are no fault of messages.
 func forever() postbox.RetryProfile {
-	return postbox.RetryProfile{Attempts: postbox.Unlimited, Base: retryPause, Cap: time.Second}
+	return postbox.RetryProfile{Attempts: -1, Base: retryPause, Cap: time.Second}
 }
 
 // closePatience is how long handlers and calls may take when a process ends.
@@ -221,8 +221,14 @@ func (c *child) produce(ctx context.Context) error {
 	var producing sync.WaitGroup
 	for range c.Pool {
 		producing.Go(func() {
-			for wait(ctx, c.dice.upTo(pause)) {
-				err := postbox.InTx(context.WithoutCancel(ctx), c.db, func(ctx context.Context, tx *sql.Tx) error { return c.transact(ctx, tx, to) })
+			for key := anyKey; key != anyKey && ctx.Err() == nil || wait(ctx, c.dice.upTo(pause)); {
+				err := postbox.InTx(context.WithoutCancel(ctx), c.db, func(ctx context.Context, tx *sql.Tx) (err error) {
+					key, err = c.transact(ctx, tx, to, key)
+					return err
+				})
+				if err != nil {
+					key = anyKey
+				}
 				switch {
 				case errors.Is(err, errChangedMind):
 					c.say(rolledBack)
@@ -238,43 +244,64 @@ func (c *child) produce(ctx context.Context) error {
 	return nil
 }
 
+// anyKey is no key in particular.
+const anyKey = -1
+
 // transact writes one to three messages, the row of each, and the number of each in its key. The
-// key's row is locked until the end, so that the numbers are in the order of the commits.
-func (c *child) transact(ctx context.Context, tx *sql.Tx, to *forwarder.Publisher) error {
+// key's row is locked until the end, so that the numbers are in the order of the commits. It
+// returns the key that the next transaction takes at once: that of a message which others have
+// overtaken.
+func (c *child) transact(ctx context.Context, tx *sql.Tx, to *forwarder.Publisher, key int) (next int, err error) {
 	intents := make([]intent, 1+c.dice.n(3))
-	if n := c.dice.n(keys + 4); n < keys { // else they are in no order
-		last, err := c.take(ctx, tx, keyName(n), len(intents))
+	if key == anyKey {
+		key = c.dice.n(keys + 4)
+	}
+	if key < keys { // else they are in no order
+		last, err := c.take(ctx, tx, keyName(key), len(intents))
 		if err != nil {
-			return err
+			return anyKey, err
 		}
 		for i := range intents {
-			intents[i].Key, intents[i].Seq = keyName(n), last-int64(len(intents)-1-i)
+			intents[i].Key, intents[i].Seq = keyName(key), last-int64(len(intents)-1-i)
 		}
 	}
 	for i := range intents {
 		intents[i].Message = postbox.NewMessageID()
 		_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (message, k, seq) VALUES ('%s', '%s', %d)", c.place.table("intents"), intents[i].Message, intents[i].Key, intents[i].Seq))
 		if err != nil {
-			return err
+			return anyKey, err
 		}
 	}
 	if planted.Leaks {
 		ctx = postbox.ContextWithTx(ctx, nil)
 	}
 	if err := c.publish(ctx, to, intents); err != nil {
-		return err
+		return anyKey, err
 	}
-	if c.dice.n(40) == 0 {
+	next = anyKey
+	if hold := c.hold(); hold > 0 {
 		c.say(heldOpen)
-		wait(ctx, c.dice.upTo(c.Hold))
+		wait(ctx, hold)
+		next = key
 	}
 	if c.dice.n(60) == 0 {
 		c.cutOwn(ctx, tx)
 	}
 	if c.dice.n(15) == 0 {
-		return errChangedMind
+		return anyKey, errChangedMind
 	}
-	return nil
+	return next, nil
+}
+
+// hold is how long a transaction stays open before it ends: some for long, more for a moment.
+func (c *child) hold() time.Duration {
+	switch n := c.dice.n(40); {
+	case n == 0:
+		return c.dice.upTo(c.Hold)
+	case n < 4:
+		return c.dice.upTo(c.Hold / 8)
+	}
+	return 0
 }
 
 // take takes the next numbers of a key, and returns the last of them.

@@ -148,7 +148,7 @@ func (c *child) apply(ctx context.Context, consumer string, msg *message.Message
 		}
 	}
 	times := 1
-	if planted.Twice && c.dice.n(10) == 0 {
+	if planted.Twice && c.dice.n(3) == 0 {
 		times = 2
 	}
 	for range times {

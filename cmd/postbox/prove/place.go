@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -172,7 +173,63 @@ func (p *place) make(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.skipsLocked(ctx); err != nil {
+		return err
+	}
 	return postbox.Migrate(ctx, p.database())
+}
+
+// skipPatience is how long a statement may take that must not wait.
+const skipPatience = 5 * time.Second
+
+// skipsLocked refuses a server on which two transactions can have the same row, or on which one
+// waits for the other: Postbox rests on FOR UPDATE SKIP LOCKED.
+func (p *place) skipsLocked(ctx context.Context) error {
+	if p.dialect == postbox.SQLite { // which has one writer
+		return nil
+	}
+	try := func() (tx *sql.Tx, found bool, err error) {
+		if tx, err = p.db.BeginTx(ctx, nil); err != nil {
+			return nil, false, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, skipPatience)
+		defer cancel()
+		var key string
+		err = tx.QueryRowContext(ctx, fmt.Sprintf("SELECT k FROM %s WHERE k = '%s' FOR UPDATE SKIP LOCKED", p.table("keys"), keyName(0))).Scan(&key)
+		if errors.Is(err, sql.ErrNoRows) {
+			return tx, false, nil
+		}
+		if err != nil && ctx.Err() != nil { // the driver may return the server's error
+			err = ctx.Err()
+		}
+		return tx, err == nil, err
+	}
+	refusal := func(err error) error {
+		if dialect.Kind(p.dialect).Classify(err) == dialect.Unavailable {
+			return err
+		}
+		return refusef("the server does not execute FOR UPDATE SKIP LOCKED, without which a message could be handled twice: %w", err)
+	}
+	first, found, err := try()
+	if first != nil {
+		defer func() { _ = first.Rollback() }()
+	}
+	if err != nil || !found {
+		return refusal(cmp.Or(err, sql.ErrNoRows))
+	}
+	second, found, err := try()
+	if second != nil {
+		defer func() { _ = second.Rollback() }()
+	}
+	switch {
+	case found:
+		return refusef("FOR UPDATE SKIP LOCKED locks nothing on this server: two transactions got the same row, so a message could be handled twice")
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return refusef("FOR UPDATE SKIP LOCKED waits for a locked row on this server, and does not leave it out")
+	case err != nil:
+		return refusal(err)
+	}
+	return nil
 }
 
 // executor is a pool or a transaction.

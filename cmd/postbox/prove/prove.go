@@ -29,8 +29,8 @@ type Options struct {
 	// returns the address of a file.
 	File    string
 	Address func(file string) string
-	// PoolerDSN is the address of the same database through a pooler in transaction mode. Empty for
-	// none.
+	// PoolerDSN is the address of the same database through a pooler in transaction mode, or on
+	// another node of Galera. Empty for none.
 	PoolerDSN string
 	// Duration is how long producers write and faults happen.
 	Duration time.Duration
@@ -82,7 +82,9 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err := r.place.sweep(ctx, o.Say); err != nil {
 		return nil, err
 	}
-	if err := r.place.make(ctx); err != nil {
+	if err := r.place.make(ctx); errors.Is(err, errRefused) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("make the tables of the run: %w", err)
 	}
 	defer r.place.keepAlive(ctx)()

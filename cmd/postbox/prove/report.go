@@ -16,11 +16,13 @@ type Report struct {
 	// has once more, OrderViolations messages that the queue handled before an earlier one of their
 	// key, or again after a later one, and NeverCommitted messages with an effect whose transaction
 	// was rolled back.
-	Lost            int  `json:"lost"`
-	AppliedTwice    int  `json:"applied_twice"`
-	OrderViolations int  `json:"order_violations"`
-	NeverCommitted  int  `json:"never_committed"`
-	CaughtUp        bool `json:"caught_up"`
+	Lost            int `json:"lost"`
+	AppliedTwice    int `json:"applied_twice"`
+	OrderViolations int `json:"order_violations"`
+	NeverCommitted  int `json:"never_committed"`
+	// SlowPlans counts statements that run all the time and read whole tables.
+	SlowPlans int  `json:"slow_plans"`
+	CaughtUp  bool `json:"caught_up"`
 	// Intents are the messages that were committed, and Applied their effects: one in the inbox,
 	// one in the queue and one in the batch.
 	Intents        int    `json:"intents"`
@@ -106,9 +108,33 @@ func (r *run) judge(ctx context.Context, caughtUp bool) (*Report, error) {
 		return nil, err
 	}
 	report.Intents, report.Applied = now.intents, now.effects
-	report.Kept = caughtUp && now.intents > 0 && report.Lost+report.AppliedTwice+report.OrderViolations+report.NeverCommitted == 0
 	r.tried(report)
+	if err := r.judgePlans(ctx, report); err != nil {
+		return nil, err
+	}
+	report.Kept = caughtUp && now.intents > 0 && report.Lost+report.AppliedTwice+report.OrderViolations+report.NeverCommitted+report.SlowPlans == 0
 	return report, nil
+}
+
+// judgePlans adds how the server executes statements.
+func (r *run) judgePlans(ctx context.Context, report *Report) error {
+	found, err := r.plans(ctx)
+	if err != nil {
+		return err
+	}
+	most := 0
+	for _, p := range found {
+		if most = max(most, p.reads); p.slow() {
+			report.SlowPlans++
+			report.Examples = append(report.Examples, fmt.Sprintf("slow plan: %s reads %d rows for %d messages, %d of them without an index", p.what, p.reads, page, p.whole))
+		}
+	}
+	text := fmt.Sprintf("plans of statements that run all the time, beside %d messages: %d", 2*planned, len(found))
+	if most > 0 {
+		text += fmt.Sprintf(", which read %d rows at the most for %d messages", most, page)
+	}
+	report.Tried = append(report.Tried, text)
+	return nil
 }
 
 // tried says what has happened, and what could not.
@@ -133,7 +159,11 @@ func (r *run) tried(report *Report) {
 	tried("times that the broker gave no answer", r.counted(silence))
 	tried("deliveries that the broker made twice", r.broker.twice)
 	if r.PoolerDSN != "" {
-		report.Tried = append(report.Tried, "a process of each kind but the batch through the pooler")
+		where := "through the pooler"
+		if r.place.dialect == postbox.MySQL {
+			where = "on another node"
+		}
+		report.Tried = append(report.Tried, "a process of each kind but the batch "+where)
 	}
 	sqlite := r.place.dialect == postbox.SQLite
 	switch {
@@ -162,8 +192,8 @@ func (r *run) tried(report *Report) {
 
 // Result is the report in one line.
 func (r *Report) Result() string {
-	return fmt.Sprintf("RESULT lost=%d applied_twice=%d order_violations=%d never_committed=%d caught_up=%t intents=%d applied=%d kills=%d cut_connections=%d broker_failures=%d seed=%d",
-		r.Lost, r.AppliedTwice, r.OrderViolations, r.NeverCommitted, r.CaughtUp, r.Intents, r.Applied, r.Kills, r.CutConnections, r.BrokerFailures, r.Seed)
+	return fmt.Sprintf("RESULT lost=%d applied_twice=%d order_violations=%d never_committed=%d slow_plans=%d caught_up=%t intents=%d applied=%d kills=%d cut_connections=%d broker_failures=%d seed=%d",
+		r.Lost, r.AppliedTwice, r.OrderViolations, r.NeverCommitted, r.SlowPlans, r.CaughtUp, r.Intents, r.Applied, r.Kills, r.CutConnections, r.BrokerFailures, r.Seed)
 }
 
 // String returns the report for people.

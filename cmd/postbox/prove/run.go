@@ -47,6 +47,8 @@ const (
 	lease = 2 * time.Second
 	// stopPatience is how long a process may take to end when it is told to.
 	stopPatience = 30 * time.Second
+	// mostProcesses is more than there are.
+	mostProcesses = 100
 	// restartPause is between the end of a process by itself and its next start.
 	restartPause = 500 * time.Millisecond
 )
@@ -139,7 +141,8 @@ const (
 type process struct {
 	run    *run
 	config config
-	number uint64
+	number uint64 // of starts
+	index  uint64 // among all processes, so that no two throw the same dice
 
 	busy  sync.Mutex // held by the fault that happens to it
 	mu    sync.Mutex
@@ -171,7 +174,7 @@ func (r *run) start(ctx context.Context) (endAll func()) {
 			if r.place.dialect == postbox.SQLite {
 				pool, hold = 1, hold/20
 			}
-			p := &process{run: r, config: config{
+			p := &process{run: r, index: uint64(len(r.processes)), config: config{
 				Role: c.role, Name: fmt.Sprintf("%s-%d", c.role, n+1), Dialect: r.place.dialect, DSN: dsn, Pooled: pooled, Pool: pool,
 				Schema: r.place.schema, Prefix: r.place.prefix, Broker: r.broker.listener.Addr().String(), Secret: r.broker.secret, Hold: hold,
 			}}
@@ -211,7 +214,7 @@ func (p *process) begun() {
 		return
 	}
 	p.number++
-	p.config.Seed = p.run.Seed + p.number
+	p.config.Seed = p.run.Seed + p.number*mostProcesses + p.index
 	p.stops = false
 	p.ended = make(chan struct{})
 	output, err := p.begin()

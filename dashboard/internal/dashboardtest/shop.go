@@ -152,7 +152,7 @@ func (s *Shop) Delay(topic string, msg *message.Message) {
 // Count returns the number of messages in the outbox with a status.
 func (s *Shop) Count(status admin.Status) int {
 	s.Helper()
-	found, _, err := s.Admin.Messages(context.Background(), admin.Filter{Target: admin.Outbox(Outbox), Status: status, Limit: admin.MaxLimit})
+	found, _, err := s.Admin.Messages(context.Background(), admin.Filter{Target: admin.Outbox(Outbox), Status: status, Limit: 1000})
 	require.NoError(s, err)
 	return len(found)
 }

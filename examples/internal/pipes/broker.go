@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
-
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -50,10 +48,6 @@ type rabbitmq struct {
 
 func (r rabbitmq) subscriber(group string, topics []string) (message.Subscriber, error) {
 	config := amqpbroker.DefaultSubscriberConfig(r.uri, group)
-	// RabbitMQ hands the messages of a queue to its consumers in turn, and two of them may store
-	// two messages of one key in the wrong order. So one consumer gets all, and another one takes
-	// over when that is gone.
-	config.Queue.Arguments = amqp091.Table{"x-single-active-consumer": true}
 	// RabbitMQ drops what reaches no queue, so the queues come first.
 	if err := amqpbroker.EnsureTopology(config, topics...); err != nil {
 		return nil, err

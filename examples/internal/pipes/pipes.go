@@ -66,7 +66,7 @@ type Pipes struct {
 	// Publisher of the broker, for forwarders.
 	Publisher message.Publisher
 	// Classify tells outages of the broker from faults of a message, for forwarders.
-	Classify postbox.Classifier
+	Classify func(error) postbox.ErrorClass
 	// BatchSize is how many messages the broker likes in one call, for forwarders.
 	BatchSize int
 

@@ -63,7 +63,7 @@ func TestEndpoint_G4_a_request_that_is_repeated_is_handled_once(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, post(t, server.URL, "two", nil))
 
 		var handled []string
-		kit := postboxtest.New(t, database.Postbox(), postboxtest.Config{})
+		kit := postboxtest.New(t, database.Postbox())
 		kit.Drain("events", queue.Config{}, func(msg *message.Message) error {
 			require.Equal(t, "ACME\nLtd", msg.Metadata.Get(postbox.MetadataOrderingKey))
 			handled = append(handled, msg.UUID)
@@ -84,7 +84,7 @@ func TestEndpoint_refuses_what_it_cannot_tell_apart_or_trust(t *testing.T) {
 	for name, value := range map[string]string{sign.Signature: "v1,no", sign.Key: "another", sign.Subject: "another", sign.Timestamp: "1"} {
 		require.Equal(t, http.StatusUnauthorized, post(t, server.URL, "one", http.Header{name: {value}}), name)
 	}
-	require.Zero(t, postboxtest.New(t, database.Postbox(), postboxtest.Config{}).Drain("events", queue.Config{}, func(*message.Message) error { return nil }))
+	require.Zero(t, postboxtest.New(t, database.Postbox()).Drain("events", queue.Config{}, func(*message.Message) error { return nil }))
 }
 
 // The sender repeats what was not stored.

@@ -9,13 +9,6 @@ SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT P
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
 
--- Standing (refs, spool)
-SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at
-
 -- LockAsRead (refs, spool)
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
@@ -188,19 +181,6 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (state INT PATH '$.state', lane INT PATH '$.la
 -- FreeWriters
 SELECT id FROM postbox_writers WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED
 
--- Advance (by, by)
-UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
-
--- AdvanceFailures (by)
-UPDATE postbox_failures SET subject = (
-	SELECT CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0')))
-	FROM (SELECT m.id, m.created_at - ? AS created_at, CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) AS subject FROM postbox_messages m) m
-	WHERE m.subject = postbox_failures.subject)
-WHERE subject IN (SELECT CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
-
--- ChangeSpools
-UPDATE postbox_spools SET version = version + 1
-
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?)
 
@@ -230,66 +210,11 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
 
--- DeadLetters (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
-SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > ? AND d.id <= ?
-  AND (? = '' OR d.topic = ?)
-  AND (? = '' OR d.consumer = ?)
-  AND (? = '' OR s.name = ?)
-  AND (OCTET_LENGTH(?) = 0 OR d.message_id = ?)
-  AND (OCTET_LENGTH(?) = 0 OR d.ordering_key = ?)
-  AND (? = '' OR INSTR(d.error, ?) > 0)
-  AND d.cause >= CAST(JSON_VALUE(?, '$.least_cause') AS SIGNED) AND d.cause <= CAST(JSON_VALUE(?, '$.most_cause') AS SIGNED)
-  AND d.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND d.attempts <= CAST(JSON_VALUE(?, '$.most_attempts') AS SIGNED)
-  AND d.died_at >= CAST(JSON_VALUE(?, '$.died_from') AS SIGNED) AND d.died_at < CAST(JSON_VALUE(?, '$.died_before') AS SIGNED)
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> CAST(JSON_VALUE(?, '$.unwanted') AS SIGNED)
-ORDER BY d.id
-LIMIT ?
-
--- DeadLetterErrors (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
-SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > ? AND d.id <= ?
-  AND (? = '' OR d.topic = ?)
-  AND (? = '' OR d.consumer = ?)
-  AND (? = '' OR s.name = ?)
-  AND (OCTET_LENGTH(?) = 0 OR d.message_id = ?)
-  AND (OCTET_LENGTH(?) = 0 OR d.ordering_key = ?)
-  AND (? = '' OR INSTR(d.error, ?) > 0)
-  AND d.cause >= CAST(JSON_VALUE(?, '$.least_cause') AS SIGNED) AND d.cause <= CAST(JSON_VALUE(?, '$.most_cause') AS SIGNED)
-  AND d.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND d.attempts <= CAST(JSON_VALUE(?, '$.most_attempts') AS SIGNED)
-  AND d.died_at >= CAST(JSON_VALUE(?, '$.died_from') AS SIGNED) AND d.died_at < CAST(JSON_VALUE(?, '$.died_before') AS SIGNED)
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> CAST(JSON_VALUE(?, '$.unwanted') AS SIGNED)
-ORDER BY d.id DESC
-LIMIT ?
-
 -- DeleteDeadLetter (id, resolved)
 DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), resolution = ? WHERE id = ? AND resolved_at IS NULL
-
--- CountMessages (spool, spool)
-SELECT m.topic, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-WHERE m.spool = ?
-GROUP BY m.topic
-UNION ALL
-SELECT d.topic, 0, 0, 0, 0, 0,
-       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
-FROM postbox_dead_letters d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = ?)
-GROUP BY d.topic
 
 -- Claim
 INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
@@ -366,8 +291,8 @@ FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
 -- Spools (spool, spool)
-SELECT s.id, s.name, s.version, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+SELECT s.id, s.name, s.version, CASE WHEN s.pause_ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN s.paused_at END, s.paused_by, s.pause_reason, s.pause_ends_at, s.settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id AND t.ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 FROM postbox_spools s
 WHERE ? = 0 OR s.id = ?
 
@@ -406,9 +331,9 @@ ORDER BY l.lane
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
 
--- PauseSpool (pause, spool, pause)
-UPDATE postbox_spools SET paused_at = CASE WHEN ? = 1 THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END
-WHERE id = ? AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> ?
+-- PauseSpool (pause, by, reason, ends, spool, pause, pause, reason, ends)
+UPDATE postbox_spools AS s SET paused_at = CASE WHEN ? = 1 THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END, paused_by = ?, pause_reason = ?, pause_ends_at = ?
+WHERE s.id = ? AND (CASE WHEN CASE WHEN s.pause_ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> ? OR (? = 1 AND (s.pause_reason <> ? OR s.pause_ends_at <> ?)))
 
 -- LockSettings
 UPDATE postbox_spools SET settings = settings WHERE id = ?
@@ -419,75 +344,34 @@ SELECT settings FROM postbox_spools WHERE id = ?
 -- SetSettings (settings, spool, settings)
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
--- PauseKey (hash, key, spool, hash, key)
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
-SELECT s.id, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM postbox_spools s
+-- PauseKey (hash, key, by, reason, spool, hash, key)
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
+SELECT s.id, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ? FROM postbox_spools s
 WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
 
 -- ResumeKey
 DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
+SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
 
 -- PauseTopic
-INSERT IGNORE INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
+INSERT IGNORE INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?) 
 
 -- ResumeTopic
 DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
 
+-- ReplaceTopicPause
+DELETE FROM postbox_topic_pauses WHERE spool = ? AND (ends_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (topic = ? AND (reason <> ? OR ends_at <> ?)))
+
 -- PausedTopics
-SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY paused_at, topic
+SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = ? AND ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ORDER BY paused_at, topic
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
-
--- SearchEnd (spool, state, state, lane, state, lane, id, last_state, among)
-WITH p AS (
-	SELECT m.state, m.lane, m.id
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?)) AND m.state <= ?
-	ORDER BY m.state, m.lane, m.id LIMIT ?)
-SELECT (SELECT COUNT(*) FROM p), l.state, l.lane, l.id
-FROM p l
-ORDER BY l.state DESC, l.lane DESC, l.id DESC
-LIMIT 1
-
--- SearchUpTo (spool, state, state, lane, state, lane, id, last_state, last_state, last_lane, last_state, last_lane, last_id, bounds, bounds, bounds, bounds, bounds, error, error, …)
-SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	(SELECT COALESCE(OCTET_LENGTH(b.payload), 0) + OCTET_LENGTH(b.metadata) FROM postbox_messages b FORCE INDEX (PRIMARY) WHERE b.id = m.id) AS size,
-	0 AS omitted
-FROM postbox_messages m FORCE INDEX (ready)
-WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
-  AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
-  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
-ORDER BY m.state, m.lane, m.id
-LIMIT ?
-
--- RetryingOfKey (spool, hash, state, state, lane, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, …)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
-WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(?, '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(?, '$.due_before') AS SIGNED)
-  AND m.attempts >= CAST(JSON_VALUE(?, '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(?, '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(?, '$.created_before') AS SIGNED)
-  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
-ORDER BY m.state, m.lane, m.id
-LIMIT ?
-
--- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
@@ -499,30 +383,6 @@ FROM postbox_history h
 WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
 ORDER BY h.created_at DESC
 LIMIT 1
-
--- DoneMessages (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND (? = '' OR h.topic = ?)
-  AND (OCTET_LENGTH(?) = 0 OR h.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR h.message_id = ?)
-ORDER BY h.done_at DESC, h.id DESC
-LIMIT ?
-
--- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND (? = '' OR h.topic = ?)
-  AND (OCTET_LENGTH(?) = 0 OR h.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR h.message_id = ?)
-ORDER BY h.id, h.created_at
-LIMIT ?
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -591,47 +451,6 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- StuckHeads (spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, most, spool, after, …)
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (
-	SELECT * FROM (
-	(SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.lane = 0 AND m.id > CAST(JSON_VALUE(?, '$[0]') AS SIGNED) AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id LIMIT ?) UNION ALL -- and so on, for each lane) h
-	ORDER BY id LIMIT ?) m
-ORDER BY m.id
-
--- ReadyHeads (ids, spool)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = c.id
-WHERE m.spool = ? AND m.state = 0
-
--- WaitingOfKeys (keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, keys, spool, after, most, …)
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	(SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) THEN m.ordering_key END AS wanted
-	FROM postbox_messages m FORCE INDEX (ready)
-	WHERE m.spool = ? AND m.lane = 0 AND m.id > CAST(JSON_VALUE(?, '$[0]') AS SIGNED) AND m.state = 0
-	ORDER BY m.id LIMIT ?) UNION ALL -- and so on, for each lane) w
-GROUP BY w.lane, w.wanted
-
--- CountStuck
-SELECT ? AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p),
-       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
-
--- CountFewStuck
-SELECT s.id,
-       (SELECT COUNT(DISTINCT m.ordering_key) FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL),
-       (SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), m.created_at)), 0) FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL)
-FROM postbox_spools s
-WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (retrying) WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT 1 OFFSET ?) IS NULL
-
 -- AuditRows (before, least, from, until, actor, actor, action, action, target, target, most)
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
@@ -644,40 +463,6 @@ LIMIT ?
 
 -- AuditSearchEnd
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
-
--- CountUpTo
-SELECT ? AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = ? ORDER BY m.done_at LIMIT ?) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = ? ORDER BY m.died_at DESC LIMIT ?) p)
-
--- CountFew
-SELECT s.id,
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0),
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0),
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))),
-       (SELECT COUNT(1) FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904),
-       (SELECT COUNT(1) FROM postbox_history m WHERE m.spool = s.id),
-       (SELECT COALESCE(SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END), 0) FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2),
-       (SELECT COALESCE(SUM(CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END), 0) FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id)
-FROM postbox_spools s
-WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1 OFFSET ?) IS NULL
-  AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL
-
--- InboxLetters
-SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p
-GROUP BY p.consumer
 
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
@@ -692,8 +477,8 @@ SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.spool, m.state, m.available_at LIMIT 1), 9223372036854775807)),
-       COALESCE(s.paused_at, 9223372036854775807), s.batches
-FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
+       COALESCE(CASE WHEN s.pause_ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN s.paused_at END, 9223372036854775807), s.batches
+FROM (SELECT id, name, paused_at, pause_ends_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, 0, '' FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 

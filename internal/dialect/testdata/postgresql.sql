@@ -21,20 +21,6 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id
 	LIMIT 1) AS m
 
--- Standing (states, lanes, tokens, ids, times, spool, servers)
-SELECT m.id
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
-	AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
-	LIMIT 1) AS m
-WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
-  AND (SELECT $7::text IS NULL OR strpos($7::text, '|' || COALESCE(NULLIF(current_setting('postbox.server', true), ''), set_config('postbox.server',
-	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
-
 -- LockAsRead (states, lanes, tokens, ids, times, attempts, least, most, spool)
 SELECT m.id
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]),
@@ -123,9 +109,9 @@ SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg
 
 -- Behind
 SELECT COALESCE(string_agg('SELECT setval(' || quote_literal(q.sequence) || ', ' || q.highest || ')', ' and '), '') FROM (
-	SELECT 'postbox_messages_id_seq' AS sequence, (SELECT max(id) FROM postbox_messages) AS highest
-	UNION ALL SELECT 'postbox_dead_letters_id_seq', (SELECT max(id) FROM postbox_dead_letters)
-	UNION ALL SELECT 'postbox_failures_id_seq', (SELECT max(id) FROM postbox_failures)
+	SELECT 'postbox_messages_id_seq' AS sequence, (SELECT max(l.id) FROM postbox_spools s CROSS JOIN generate_series(0, 31) n(lane) CROSS JOIN LATERAL ((SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1)
+		UNION ALL (SELECT m.id FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1) UNION ALL (SELECT m.id FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane::smallint ORDER BY m.id DESC LIMIT 1)) l) AS highest
+	UNION ALL SELECT 'postbox_dead_letters_id_seq', (SELECT max(id) FROM postbox_dead_letters) UNION ALL SELECT 'postbox_failures_id_seq', (SELECT max(id) FROM postbox_failures)
 	UNION ALL SELECT 'postbox_audit_id_seq', (SELECT max(id) FROM postbox_audit)
 	UNION ALL SELECT 'postbox_spools_id_seq', (SELECT max(id) FROM postbox_spools)) q
 WHERE CASE WHEN has_sequence_privilege(q.sequence, 'USAGE, SELECT') THEN q.highest > COALESCE(pg_sequence_last_value(q.sequence::regclass), 0) END
@@ -247,16 +233,6 @@ f AS (
 	ORDER BY m.id)
 SELECT (SELECT COUNT(*) FROM w) + (SELECT COUNT(*) FROM x) + (SELECT COUNT(*) FROM u)
 
--- SeekStrays
-SELECT COUNT(*) FROM (
-	SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) s
-
--- MoveStrays
-WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *),
-w AS (INSERT INTO postbox_waiting SELECT * FROM m RETURNING 1)
-SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)
-
 -- Writers
 WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),
 w AS MATERIALIZED (
@@ -267,19 +243,6 @@ SELECT transactionid::text::bigint FROM l
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransaction IN (SELECT virtualtransaction FROM w)
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'
-
--- Advance (by)
-UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $1 WHERE available_at < 4611686018427387904
-
--- AdvanceFailures (by)
-UPDATE postbox_failures SET subject = (
-	SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at)
-	FROM (SELECT m.id, m.created_at - $1 AS created_at, 'm'::bytea || int8send(m.id) || int8send(m.created_at) AS subject FROM postbox_messages m) m
-	WHERE m.subject = postbox_failures.subject)
-WHERE subject IN (SELECT 'm'::bytea || int8send(m.id) || int8send(m.created_at) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
-
--- ChangeSpools
-UPDATE postbox_spools SET version = version + 1
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
@@ -310,66 +273,11 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = $1
 
--- DeadLetters (after, up_to, topic, consumer, spool, message_id, key, error, bounds, most)
-SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
-  AND ($3::text = '' OR d.topic = $3)
-  AND ($4::text = '' OR d.consumer = $4)
-  AND ($5::text = '' OR s.name = $5)
-  AND (octet_length($6::bytea) = 0 OR d.message_id = $6)
-  AND (octet_length($7::bytea) = 0 OR d.ordering_key = $7)
-  AND ($8::text = '' OR strpos(d.error, $8) > 0)
-  AND d.cause >= (SELECT ($9::json ->> 'least_cause')::bigint) AND d.cause <= (SELECT ($9::json ->> 'most_cause')::bigint)
-  AND d.attempts >= (SELECT ($9::json ->> 'least_attempts')::bigint) AND d.attempts <= (SELECT ($9::json ->> 'most_attempts')::bigint)
-  AND d.died_at >= (SELECT ($9::json ->> 'died_from')::bigint) AND d.died_at < (SELECT ($9::json ->> 'died_before')::bigint)
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (SELECT ($9::json ->> 'unwanted')::bigint)
-ORDER BY d.id
-LIMIT $10
-
--- DeadLetterErrors (after, up_to, topic, consumer, spool, message_id, key, error, bounds, most)
-SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
-  AND ($3::text = '' OR d.topic = $3)
-  AND ($4::text = '' OR d.consumer = $4)
-  AND ($5::text = '' OR s.name = $5)
-  AND (octet_length($6::bytea) = 0 OR d.message_id = $6)
-  AND (octet_length($7::bytea) = 0 OR d.ordering_key = $7)
-  AND ($8::text = '' OR strpos(d.error, $8) > 0)
-  AND d.cause >= (SELECT ($9::json ->> 'least_cause')::bigint) AND d.cause <= (SELECT ($9::json ->> 'most_cause')::bigint)
-  AND d.attempts >= (SELECT ($9::json ->> 'least_attempts')::bigint) AND d.attempts <= (SELECT ($9::json ->> 'most_attempts')::bigint)
-  AND d.died_at >= (SELECT ($9::json ->> 'died_from')::bigint) AND d.died_at < (SELECT ($9::json ->> 'died_before')::bigint)
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (SELECT ($9::json ->> 'unwanted')::bigint)
-ORDER BY d.id DESC
-LIMIT $10
-
 -- DeleteDeadLetter (id, resolved)
 DELETE FROM postbox_dead_letters WHERE id = $1 AND (resolved_at IS NULL OR $2 = 1)
 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
-
--- CountMessages (spool)
-SELECT m.topic, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-WHERE m.spool = $1
-GROUP BY m.topic
-UNION ALL
-SELECT d.topic, 0, 0, 0, 0, 0,
-       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
-FROM postbox_dead_letters d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = $1)
-GROUP BY d.topic
 
 -- Claim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
@@ -452,8 +360,8 @@ FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $2) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
 -- Spools (spool)
-SELECT s.id, s.name, s.version, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+SELECT s.id, s.name, s.version, CASE WHEN s.pause_ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN s.paused_at END, s.paused_by, s.pause_reason, s.pause_ends_at, s.settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id AND t.ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 FROM postbox_spools s
 WHERE $1::bigint = 0 OR s.id = $1
 
@@ -494,9 +402,9 @@ ORDER BY l.lane
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 
--- PauseSpool (pause, spool)
-UPDATE postbox_spools SET paused_at = CASE WHEN $1 = 1 THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint END
-WHERE id = $2 AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> $1
+-- PauseSpool (pause, by, reason, ends, spool)
+UPDATE postbox_spools AS s SET paused_at = CASE WHEN $1 = 1 THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint END, paused_by = $2, pause_reason = $3, pause_ends_at = $4
+WHERE s.id = $5 AND (CASE WHEN CASE WHEN s.pause_ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> $1 OR ($1 = 1 AND (s.pause_reason <> $3 OR s.pause_ends_at <> $4)))
 
 -- LockSettings
 UPDATE postbox_spools SET settings = settings WHERE id = $1
@@ -507,25 +415,28 @@ SELECT settings FROM postbox_spools WHERE id = $1
 -- SetSettings (settings, spool)
 UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $1
 
--- PauseKey (hash, key, spool)
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
-SELECT s.id, $1::bigint, $2::bytea, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM postbox_spools s
-WHERE s.id = $3 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $1 AND z.ordering_key = $2)
+-- PauseKey (hash, key, by, reason, spool)
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
+SELECT s.id, $1::bigint, $2::bytea, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3::text, $4::text FROM postbox_spools s
+WHERE s.id = $5 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $1 AND z.ordering_key = $2)
 
 -- ResumeKey
 DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2 AND ordering_key = $3
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, id
+SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, id
 
 -- PauseTopic
-INSERT INTO postbox_topic_pauses (spool, topic, paused_at) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+INSERT INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4, $5) ON CONFLICT DO NOTHING
 
 -- ResumeTopic
 DELETE FROM postbox_topic_pauses WHERE spool = $1 AND topic = $2
 
+-- ReplaceTopicPause
+DELETE FROM postbox_topic_pauses WHERE spool = $1 AND (ends_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint OR (topic = $2 AND (reason <> $3 OR ends_at <> $4)))
+
 -- PausedTopics
-SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = $1 ORDER BY paused_at, topic
+SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = $1 AND ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY paused_at, topic
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -534,46 +445,6 @@ FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))
-
--- SearchPending (spool, state, lane, id, last_state, among, bounds, error, topic, key, message_id, most)
-WITH p AS (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
-	FROM postbox_messages m
-	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id
-	LIMIT (SELECT $6::bigint))
-SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $1 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted
-FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
-	FROM p m WHERE m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
-  AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
-  AND ($8::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $8) > 0)
-  AND ($9::text = '' OR m.topic = $9)
-  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $10)
-  AND (octet_length($11::bytea) = 0 OR m.message_id = $11) ORDER BY m.state, m.lane, m.id LIMIT $12) f
-UNION ALL
-SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
-	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
-
--- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
-WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
-  AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
-  AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)
-  AND ($8::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), $8) > 0)
-  AND ($9::text = '' OR m.topic = $9)
-  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $10)
-  AND (octet_length($11::bytea) = 0 OR m.message_id = $11)
-ORDER BY m.state, m.lane, m.id
-LIMIT $12
-
--- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id LIMIT (SELECT $2::bigint)) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
@@ -585,30 +456,6 @@ FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2 AND ($3::bigint = 0 OR h.created_at = $3)
 ORDER BY h.created_at DESC
 LIMIT 1
-
--- DoneMessages (spool, last, last_id, done_from, done_before, topic, key, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $2 OR h.id < $3)
-  AND h.done_at >= $4 AND h.done_at < $5
-  AND ($6::text = '' OR h.topic = $6)
-  AND (octet_length($7::bytea) = 0 OR h.ordering_key = $7)
-  AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
-ORDER BY h.done_at DESC, h.id DESC
-LIMIT $9
-
--- DoneInOrder (spool, last_id, last, done_from, done_before, topic, key, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $2 OR h.created_at > $3)
-  AND h.done_at >= $4 AND h.done_at < $5
-  AND ($6::text = '' OR h.topic = $6)
-  AND (octet_length($7::bytea) = 0 OR h.ordering_key = $7)
-  AND (octet_length($8::bytea) = 0 OR h.message_id = $8)
-ORDER BY h.id, h.created_at
-LIMIT $9
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -678,48 +525,6 @@ UPDATE postbox_audit SET affected = affected WHERE operation = $1
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = $1
 
--- StuckHeads (after, spool, most)
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (
-	SELECT * FROM (
-	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
-	CROSS JOIN LATERAL (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
-	FROM postbox_waiting m
-	WHERE m.spool = $2 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id LIMIT $3::bigint) r) h
-	ORDER BY id LIMIT $3) m
-ORDER BY m.id
-
--- ReadyHeads (lanes, ids, spool)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, id)
-CROSS JOIN LATERAL (
-	SELECT * FROM ONLY postbox_messages m
-	WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id = c.id
-	LIMIT 1) m
-WHERE m.spool = $3 AND m.state = 0
-
--- WaitingOfKeys (after, keys, spool, most)
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
-	CROSS JOIN LATERAL (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT unnest($2::bigint[]) AS n) THEN m.ordering_key END AS wanted
-	FROM ONLY postbox_messages m
-	WHERE m.spool = $3 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 0
-	ORDER BY m.id LIMIT $4::bigint) r) w
-GROUP BY w.lane, w.wanted
-
--- CountStuck
-SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $1::bigint)) p),
-       (SELECT COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT (SELECT $2::bigint)) p)
-FROM unnest($3::bigint[]) AS s(id)
-
 -- AuditRows (before, least, from, until, actor, action, target, most)
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
@@ -732,22 +537,6 @@ LIMIT $8
 
 -- AuditSearchEnd
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p
-
--- CountUpTo
-SELECT s.id AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT (SELECT $1::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT (SELECT $2::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at LIMIT (SELECT $3::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT (SELECT $4::bigint)) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT (SELECT $5::bigint)) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT (SELECT $6::bigint)) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT (SELECT $7::bigint)) p)
-FROM unnest($8::bigint[]) AS s(id)
-
--- InboxLetters
-SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC LIMIT (SELECT $1::bigint)) p
-GROUP BY p.consumer
 
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
@@ -762,8 +551,8 @@ SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
 	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at LIMIT 1), 9223372036854775807),
-       COALESCE(s.paused_at, 9223372036854775807), s.batches
-FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
+       COALESCE(CASE WHEN s.pause_ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN s.paused_at END, 9223372036854775807), s.batches
+FROM (SELECT id, name, paused_at, pause_ends_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, 0, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
@@ -815,9 +604,7 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 		SELECT m.id FROM ONLY postbox_messages m
 		WHERE m.spool = $3 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 		ORDER BY m.id LIMIT 1) f
-	LIMIT 1), (
-	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state > 0
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1), FALSE),
+	LIMIT 1), FALSE),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $3 ORDER BY m.available_at LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Append, one row
@@ -1061,8 +848,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
+FROM postbox_due((SELECT $1::integer), $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1089,8 +875,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
+FROM postbox_due((SELECT $1::integer), $2::smallint[], $6::bigint[], $8::text[], $9::bigint[], $10, $11, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,
@@ -1127,8 +912,7 @@ SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.messa
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.metadata END AS metadata,
 	CASE WHEN COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-FROM (SELECT w.spool FROM postbox_waiting w WHERE w.spool = (SELECT $1::integer) AND w.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY w.available_at LIMIT 1) w
-CROSS JOIN LATERAL postbox_due(w.spool, $2::smallint[], $6::bigint[], $7::text[], $10::bigint[], $8, $9, $12) m
+FROM postbox_due((SELECT $1::integer), $2::smallint[], $6::bigint[], $7::text[], $10::bigint[], $8, $9, $12) m
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $1 AND (l.holder IS NULL OR l.holder NOT IN (
 	SELECT w.holder FROM postbox_members w WHERE w.spool = $1 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)))::smallint,

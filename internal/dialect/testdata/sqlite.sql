@@ -3,12 +3,6 @@ SELECT m.id FROM json_each(?) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
--- Standing (refs, spool)
-SELECT m.id FROM json_each(?) s
-CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-
 -- LockAsRead (refs, spool)
 SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
@@ -151,19 +145,6 @@ FROM (
 	FROM json_each(?)) m
 WHERE m.attempt IS NOT NULL
 
--- Advance (by, by)
-UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
-
--- AdvanceFailures (by)
-UPDATE postbox_failures SET subject = (
-	SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at))
-	FROM (SELECT m.id, m.created_at - ? AS created_at, unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) AS subject FROM postbox_messages m) m
-	WHERE m.subject = postbox_failures.subject)
-WHERE subject IN (SELECT unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) FROM postbox_messages m WHERE m.available_at < 4611686018427387904)
-
--- ChangeSpools
-UPDATE postbox_spools SET version = version + 1
-
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
 
@@ -193,66 +174,11 @@ FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = ?
 
--- DeadLetters (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
-SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > ? AND d.id <= ?
-  AND (? = '' OR d.topic = ?)
-  AND (? = '' OR d.consumer = ?)
-  AND (? = '' OR s.name = ?)
-  AND (octet_length(?) = 0 OR d.message_id = ?)
-  AND (octet_length(?) = 0 OR d.ordering_key = ?)
-  AND (? = '' OR instr(d.error, ?) > 0)
-  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
-  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
-  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
-ORDER BY d.id
-LIMIT ?
-
--- DeadLetterErrors (after, up_to, topic, topic, consumer, consumer, spool, spool, message_id, message_id, key, key, error, error, bounds, bounds, bounds, bounds, bounds, bounds, …)
-SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id > ? AND d.id <= ?
-  AND (? = '' OR d.topic = ?)
-  AND (? = '' OR d.consumer = ?)
-  AND (? = '' OR s.name = ?)
-  AND (octet_length(?) = 0 OR d.message_id = ?)
-  AND (octet_length(?) = 0 OR d.ordering_key = ?)
-  AND (? = '' OR instr(d.error, ?) > 0)
-  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
-  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
-  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
-ORDER BY d.id DESC
-LIMIT ?
-
 -- DeleteDeadLetter (id, resolved)
 DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
 
 -- Resolve
 UPDATE postbox_dead_letters SET resolved_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), resolution = ? WHERE id = ? AND resolved_at IS NULL
-
--- CountMessages (spool, spool)
-SELECT m.topic, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-WHERE m.spool = ?
-GROUP BY m.topic
-UNION ALL
-SELECT d.topic, 0, 0, 0, 0, 0,
-       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
-FROM postbox_dead_letters d
-WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = ?)
-GROUP BY d.topic
 
 -- Claim
 INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
@@ -335,8 +261,8 @@ FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
 -- Spools (spool, spool)
-SELECT s.id, s.name, s.version, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+SELECT s.id, s.name, s.version, CASE WHEN s.pause_ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN s.paused_at END, s.paused_by, s.pause_reason, s.pause_ends_at, s.settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id AND t.ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM postbox_spools s
 WHERE ? = 0 OR s.id = ?
 
@@ -377,9 +303,9 @@ ORDER BY l.lane
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
 
--- PauseSpool (pause, spool, pause)
-UPDATE postbox_spools SET paused_at = CASE WHEN ? = 1 THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) END
-WHERE id = ? AND CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END <> ?
+-- PauseSpool (pause, by, reason, ends, spool, pause, pause, reason, ends)
+UPDATE postbox_spools AS s SET paused_at = CASE WHEN ? = 1 THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) END, paused_by = ?, pause_reason = ?, pause_ends_at = ?
+WHERE s.id = ? AND (CASE WHEN CASE WHEN s.pause_ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> ? OR (? = 1 AND (s.pause_reason <> ? OR s.pause_ends_at <> ?)))
 
 -- LockSettings
 UPDATE postbox_spools SET settings = settings WHERE id = ?
@@ -390,71 +316,34 @@ SELECT settings FROM postbox_spools WHERE id = ?
 -- SetSettings (settings, spool, settings)
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
--- PauseKey (hash, key, spool, hash, key)
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at)
-SELECT s.id, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) FROM postbox_spools s
+-- PauseKey (hash, key, by, reason, spool, hash, key)
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
+SELECT s.id, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ? FROM postbox_spools s
 WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
 
 -- ResumeKey
 DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
 
 -- PausedKeys
-SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
+SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
 
 -- PauseTopic
-INSERT OR IGNORE INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+INSERT OR IGNORE INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?) 
 
 -- ResumeTopic
 DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
 
+-- ReplaceTopicPause
+DELETE FROM postbox_topic_pauses WHERE spool = ? AND (ends_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) OR (topic = ? AND (reason <> ? OR ends_at <> ?)))
+
 -- PausedTopics
-SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY paused_at, topic
+SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = ? AND ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY paused_at, topic
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
-
--- SearchPending (spool, state, lane, id, last_state, among, spool, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, …)
-WITH p AS (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
-	FROM postbox_messages m
-	WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?) AND m.state <= ?
-	ORDER BY m.state, m.lane, m.id
-	LIMIT ?)
-SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted
-FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
-	FROM p m WHERE m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
-  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (octet_length(?) = 0 OR m.ordering_key = ?)
-  AND (octet_length(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
-UNION ALL
-SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
-	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
-
--- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
-FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
-WHERE (m.state, m.lane, m.id) > (?, ?, ?)
-  AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
-  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
-  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
-  AND (? = '' OR m.topic = ?)
-  AND (octet_length(?) = 0 OR m.ordering_key = ?)
-  AND (octet_length(?) = 0 OR m.message_id = ?)
-ORDER BY m.state, m.lane, m.id
-LIMIT ?
-
--- LetterSearchEnd (after, among)
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
 
 -- LetterBehind
 SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
@@ -466,30 +355,6 @@ FROM postbox_history h
 WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
 ORDER BY h.created_at DESC
 LIMIT 1
-
--- DoneMessages (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND (? = '' OR h.topic = ?)
-  AND (octet_length(?) = 0 OR h.ordering_key = ?)
-  AND (octet_length(?) = 0 OR h.message_id = ?)
-ORDER BY h.done_at DESC, h.id DESC
-LIMIT ?
-
--- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
-FROM postbox_history h
-WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
-  AND h.done_at >= ? AND h.done_at < ?
-  AND (? = '' OR h.topic = ?)
-  AND (octet_length(?) = 0 OR h.ordering_key = ?)
-  AND (octet_length(?) = 0 OR h.message_id = ?)
-ORDER BY h.id, h.created_at
-LIMIT ?
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts
@@ -558,42 +423,6 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- StuckHeads (after, spool, most, most)
-SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM (
-	SELECT * FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
-	ORDER BY m.id LIMIT ?)) h
-	ORDER BY id LIMIT ?) m
-ORDER BY m.id
-
--- ReadyHeads (ids, spool)
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
-FROM postbox_messages m JOIN json_each(?) c ON m.id = c.value
-WHERE m.spool = ? AND m.state = 0
-
--- WaitingOfKeys (keys, after, spool, most)
-SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
-FROM (
-	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value AS n FROM json_each(?)) THEN m.ordering_key END AS wanted FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 0
-	ORDER BY m.id LIMIT ?)) w
-GROUP BY w.lane, w.wanted
-
--- CountStuck
-SELECT s.id AS spool,
-       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p),
-       (SELECT COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
-FROM (SELECT value AS id FROM json_each(?)) s
-
 -- AuditRows (before, least, from, until, actor, actor, action, action, target, target, most)
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
@@ -606,22 +435,6 @@ LIMIT ?
 
 -- AuditSearchEnd
 SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
-
--- CountUpTo
-SELECT s.id AS spool,
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.available_at <= (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
-       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT ?) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
-       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT ?) p)
-FROM (SELECT value AS id FROM json_each(?)) s
-
--- InboxLetters
-SELECT p.consumer, SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
-FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p
-GROUP BY p.consumer
 
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
@@ -636,8 +449,8 @@ SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
 	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807),
-       COALESCE(s.paused_at, 9223372036854775807), s.batches
-FROM (SELECT id, name, paused_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, '' FROM (
+       COALESCE(CASE WHEN s.pause_ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN s.paused_at END, 9223372036854775807), s.batches
+FROM (SELECT id, name, paused_at, pause_ends_at, batches FROM postbox_spools UNION ALL SELECT o.stray, NULL, NULL, 0, '' FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

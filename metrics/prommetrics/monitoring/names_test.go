@@ -11,7 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/instruments"
 	"github.com/postbox-go/watermill-postbox/metrics"
-	"github.com/postbox-go/watermill-postbox/metrics/prommetrics"
+	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/internal/naming"
 	"github.com/postbox-go/watermill-postbox/metrics/prommetrics/monitoring"
 )
 
@@ -22,7 +22,7 @@ var ofPrometheus = []string{"job", "instance", "pod", "le"}
 func instrumentsByName() map[string]*metrics.Instrument {
 	byName := map[string]*metrics.Instrument{}
 	for _, i := range instruments.All() {
-		name := prommetrics.Name(i)
+		name := naming.Of(i)
 		if i.Kind != metrics.Histogram {
 			byName[name] = i
 			continue

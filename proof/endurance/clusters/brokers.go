@@ -31,7 +31,7 @@ type broker struct {
 	nodes      nodes
 	publisher  message.Publisher
 	subscriber message.Subscriber
-	classify   postbox.Classifier
+	classify   func(error) postbox.ErrorClass
 }
 
 // partitions of the topic: fewer than keys, so that keys share them, and each node leads some.
@@ -89,7 +89,7 @@ func openRabbitMQ(ctx context.Context, topic string) (_ *broker, err error) {
 	}()
 	through := func(config amqp.Config) amqp.Config {
 		config.Connection.AmqpConfig = &amqp091.Config{Dial: cluster.Dial}
-		config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
+		config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-delivery-limit": 1000000}
 		return config
 	}
 	subscribed := through(amqpbroker.DefaultSubscriberConfig(cluster.URI(), consumer))

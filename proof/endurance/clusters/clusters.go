@@ -1,7 +1,7 @@
 // Package clusters kills the leader of a broker's cluster again and again, while messages go from
 // an outbox through the broker to an inbox: a topic of Kafka on three brokers, a quorum queue of
 // RabbitMQ on three nodes. What the database committed has its effect once, and each key keeps its
-// order.
+// order. The database may be a cluster, too: nodes of Galera die while postbox prove works on them.
 package clusters
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
 )
 
-// Config says how long, and with which brokers.
+// Config says how long, and with which clusters.
 type Config struct {
 	// Duration of each run, without the start of the cluster and the time to catch up.
 	Duration time.Duration
-	// Only is the name of one broker, or empty for all.
+	// Only is the name of one cluster, or empty for all.
 	Only string
 	Out  io.Writer
 }
@@ -42,11 +42,17 @@ const (
 type opener func(ctx context.Context, topic string) (*broker, error)
 
 var (
-	names   = []string{"kafka", "rabbitmq"}
-	openers = map[string]opener{"kafka": openKafka, "rabbitmq": openRabbitMQ}
+	names   = []string{"kafka", "rabbitmq", "galera"}
+	runners = map[string]func(ctx context.Context, config Config) error{
+		"kafka": func(ctx context.Context, config Config) error { return runBroker(ctx, config, "kafka", openKafka) },
+		"rabbitmq": func(ctx context.Context, config Config) error {
+			return runBroker(ctx, config, "rabbitmq", openRabbitMQ)
+		},
+		"galera": runGalera,
+	}
 )
 
-// Run goes through the brokers, prints a line for each, and returns what went wrong.
+// Run goes through the clusters, prints a line for each, and returns what went wrong.
 func Run(ctx context.Context, config Config) error {
 	if config.Duration <= 0 {
 		return errors.New("duration must be positive")
@@ -57,19 +63,19 @@ func Run(ctx context.Context, config Config) error {
 	}
 	var problems []error
 	for _, name := range chosen {
-		open, known := openers[name]
+		runOne, known := runners[name]
 		if !known {
 			return fmt.Errorf("there is no cluster of %q", name)
 		}
-		if err := runOne(ctx, config, name, open); err != nil {
+		if err := runOne(ctx, config); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// runOne prepares a broker and a database, and clears them away.
-func runOne(ctx context.Context, config Config, name string, open opener) (err error) {
+// runBroker prepares a broker and a database, and clears them away.
+func runBroker(ctx context.Context, config Config, name string, open opener) (err error) {
 	where, err := place.Open(ctx, connections)
 	if err != nil {
 		return err

@@ -14,9 +14,9 @@ func TestRun_refuses_what_it_does_not_know(t *testing.T) {
 	require.ErrorContains(t, Run(t.Context(), Config{}), "positive")
 	require.ErrorContains(t, Run(t.Context(), Config{Duration: time.Second, Only: "pigeons"}), `"pigeons"`)
 	for _, name := range names {
-		require.Contains(t, openers, name)
+		require.Contains(t, runners, name)
 	}
-	require.Len(t, openers, len(names))
+	require.Len(t, runners, len(names))
 }
 
 func TestAwait_ends_with_the_answer_the_limit_or_the_context(t *testing.T) {

@@ -30,7 +30,7 @@ const partitions = 4
 type broker struct {
 	publisher  message.Publisher
 	subscriber func(consumer string) (message.Subscriber, error)
-	classify   postbox.Classifier
+	classify   func(error) postbox.ErrorClass
 	batchSize  int
 	close      func() error
 }

@@ -106,7 +106,7 @@ func TestSource_takes_over_a_table_of_watermill_sql_v4_and_gives_it_back(t *test
 func forward(t *testing.T, database *testdb.Database, to message.Publisher) (stop func()) {
 	t.Helper()
 	fwd, err := forwarder.New(database.Postbox(), to, forwarder.Config{
-		Sources: []forwarder.Source{sources.WatermillSQL{Topic: "orders", PollMax: 20 * time.Millisecond}},
+		Sources: []forwarder.Source{sources.WatermillSQL(sources.Config{Topic: "orders", PollMax: 20 * time.Millisecond})},
 	}, watermill.NopLogger{})
 	require.NoError(t, err)
 	ended := make(chan error, 1)

@@ -76,7 +76,7 @@ func (r *run) counts(ctx context.Context) (pending, dead int, err error) {
 // deadLetters reads all of them.
 func deadLetters(ctx context.Context, operator *admin.Admin) ([]admin.DeadLetter, error) {
 	var all []admin.DeadLetter
-	filter := admin.Filter{Limit: admin.MaxLimit}
+	filter := admin.Filter{Limit: 1000}
 	for {
 		page, next, err := operator.DeadLetters(ctx, filter)
 		if err != nil {

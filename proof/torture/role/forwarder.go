@@ -1,6 +1,7 @@
 package role
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -38,7 +39,7 @@ func (p *process) forward(ctx context.Context) error {
 	db := postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL, Metrics: instruments.RecorderFunc(note)}
 	fwd, err := forwarder.New(db, noting{to, p.history}, forwarder.Config{
 		Tuning: postbox.Tuning{ListenDSN: p.Database, Lease: Lease, PageSize: 200, ProbeMax: ProbeMax}, Tail: reader, BatchSize: 8,
-		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
+		Classify: classify,
 		Retry:    soon(ledger.OutboxAttempts),
 	}, p.logger)
 	if err != nil {
@@ -50,11 +51,11 @@ func (p *process) forward(ctx context.Context) error {
 // errNowhere is what becomes of messages to [ledger.Nowhere].
 var errNowhere = errors.New("this topic leads nowhere")
 
-func classifyNowhere(err error) postbox.ErrorClass {
+func classify(err error) postbox.ErrorClass {
 	if errors.Is(err, errNowhere) {
 		return postbox.MessageFault
 	}
-	return postbox.Unclassified
+	return cmp.Or(kafkabroker.Classify(err), amqpbroker.Classify(err))
 }
 
 // errAnswerLost is the answer of a broker that never came.

@@ -88,9 +88,6 @@ func (p *process) count(ctx context.Context, operator *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	if _, err := operator.Stats(ctx, admin.Outbox("outbox")); err != nil {
-		return err
-	}
 	target := anyTarget()
 	if _, err := operator.Account(ctx, target); err != nil {
 		return err

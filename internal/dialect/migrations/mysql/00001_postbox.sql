@@ -8,11 +8,15 @@
 -- history is for how long (in microseconds) its drainers keep messages that are done, so that
 -- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
 -- due, as the code encodes it, so that whoever counts knows what is late.
+-- A pause whose end has come is none, although it stands here.
 CREATE TABLE IF NOT EXISTS {spools} (
 	id    INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	name  VARCHAR(255) NOT NULL UNIQUE,
 	version BIGINT NOT NULL DEFAULT 0,
 	paused_at BIGINT,
+	paused_by VARCHAR(255) NOT NULL DEFAULT '',
+	pause_reason VARCHAR(255) NOT NULL DEFAULT '',
+	pause_ends_at BIGINT NOT NULL DEFAULT 9223372036854775807,
 	settings VARCHAR(4096) NOT NULL DEFAULT '',
 	history BIGINT NOT NULL DEFAULT 0,
 	batches VARCHAR(4096) NOT NULL DEFAULT ''
@@ -116,7 +120,8 @@ CREATE TABLE IF NOT EXISTS {dead_letters} (
 	resolved_at  BIGINT,
 	resolution   TEXT,
 	cause        SMALLINT NOT NULL DEFAULT 0,
-	INDEX died_at (spool, died_at)
+	INDEX died_at (spool, died_at),
+	INDEX message_id (message_id(64))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Cleanup: one process at a time does each chore, and the next one goes on where it stopped.
@@ -150,6 +155,8 @@ CREATE TABLE IF NOT EXISTS {pauses} (
 	key_hash     BIGINT NOT NULL,
 	ordering_key BLOB NOT NULL,
 	paused_at    BIGINT NOT NULL,
+	paused_by    VARCHAR(255) NOT NULL DEFAULT '',
+	reason       VARCHAR(255) NOT NULL DEFAULT '',
 	INDEX by_key (spool, key_hash)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -171,7 +178,8 @@ CREATE TABLE IF NOT EXISTS {history} (
 	attempts     INT NOT NULL,
 	omitted      BIGINT NOT NULL DEFAULT 0,
 	PRIMARY KEY (id, created_at),
-	INDEX done_at (spool, done_at)
+	INDEX done_at (spool, done_at),
+	INDEX message_id (message_id(64))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Whose tables these are, such as those of production: a copy of the database has the name with
@@ -217,12 +225,36 @@ CREATE TABLE IF NOT EXISTS {audit} (
 	INDEX acted_at (acted_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Topics of which nothing is published until an operator says so.
+-- Topics of which nothing is published until an operator says so, or until the end of the pause.
 CREATE TABLE IF NOT EXISTS {topic_pauses} (
 	spool     INT NOT NULL,
 	topic     VARCHAR(255) NOT NULL,
 	paused_at BIGINT NOT NULL,
+	paused_by VARCHAR(255) NOT NULL DEFAULT '',
+	reason    VARCHAR(255) NOT NULL DEFAULT '',
+	ends_at   BIGINT NOT NULL DEFAULT 9223372036854775807,
 	PRIMARY KEY (spool, topic)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What each process did in a minute, of one outbox or queue: package minutes writes it. The minute
+-- counts from 1970, by the clock of the process; times are in microseconds. starts is 1 in the
+-- first row of a process.
+CREATE TABLE IF NOT EXISTS {minutes} (
+	minute   BIGINT NOT NULL,
+	arrived  BIGINT NOT NULL,
+	done     BIGINT NOT NULL,
+	failed   BIGINT NOT NULL,
+	dead     BIGINT NOT NULL,
+	wait_p50 BIGINT NOT NULL,
+	wait_p95 BIGINT NOT NULL,
+	call_p50 BIGINT NOT NULL,
+	call_p95 BIGINT NOT NULL,
+	starts   SMALLINT NOT NULL,
+	kind     VARCHAR(16) NOT NULL,
+	name     VARCHAR(255) NOT NULL,
+	process  VARCHAR(255) NOT NULL,
+	PRIMARY KEY (kind, name, minute, process),
+	KEY {prefix}minutes_minute (minute)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Which consumers have handled which message: one row for each receipt that is awaited or has

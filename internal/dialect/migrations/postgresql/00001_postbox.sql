@@ -5,11 +5,15 @@
 -- history is for how long (in microseconds) its drainers keep messages that are done, so that
 -- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
 -- due, as the code encodes it, so that whoever counts knows what is late.
+-- A pause whose end has come is none, although it stands here.
 CREATE TABLE {spools} (
 	id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	name       text NOT NULL UNIQUE,
 	version    bigint NOT NULL DEFAULT 0,
 	paused_at  bigint,
+	paused_by  text NOT NULL DEFAULT '',
+	pause_reason  text NOT NULL DEFAULT '',
+	pause_ends_at bigint NOT NULL DEFAULT 9223372036854775807,
 	settings   text NOT NULL DEFAULT '',
 	history    bigint NOT NULL DEFAULT 0,
 	batches    text NOT NULL DEFAULT ''
@@ -92,7 +96,10 @@ WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, au
 -- What is due is read in the order of this index and needs no sorting, so a page costs the same
 -- however much is due.
 CREATE INDEX {prefix}waiting_due ON {waiting} (spool, available_at, id);
-CREATE INDEX {prefix}waiting_retrying ON {waiting} (spool, key_hash, id) WHERE state = 2;
+
+-- Only a statement that names the key may use this one. Without statistics the planner took it for
+-- all of state 2, because it has fewer levels than the primary key.
+CREATE INDEX {prefix}waiting_retrying ON {waiting} (spool, key_hash, id) WHERE state = 2 AND key_hash IS NOT NULL;
 
 -- The planner knows how many pages a table has, while its statistics of a table that fills and
 -- empties are wrong. A plan that is made while the table has no page reads all of it, and is kept
@@ -144,6 +151,7 @@ CREATE TABLE {dead_letters} (
 );
 
 CREATE INDEX {prefix}dead_letters_died_at ON {dead_letters} (spool, died_at);
+CREATE INDEX {prefix}dead_letters_message_id ON {dead_letters} (substring(message_id FROM 1 FOR 64));
 
 -- Cleanup: one process at a time does each chore, and the next one goes on where it stopped.
 CREATE TABLE {chores} (
@@ -175,7 +183,9 @@ CREATE TABLE {pauses} (
 	spool        integer NOT NULL,
 	key_hash     bigint NOT NULL,
 	ordering_key bytea NOT NULL,
-	paused_at    bigint NOT NULL
+	paused_at    bigint NOT NULL,
+	paused_by    text NOT NULL DEFAULT '',
+	reason       text NOT NULL DEFAULT ''
 );
 
 CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
@@ -201,6 +211,7 @@ CREATE TABLE {history} (
 );
 
 CREATE INDEX {prefix}history_done_at ON {history} (spool, done_at);
+CREATE INDEX {prefix}history_message_id ON {history} (substring(message_id FROM 1 FOR 64));
 
 -- Whose tables these are, such as those of production: a copy of the database has the name with
 -- it. At most one row.
@@ -235,13 +246,38 @@ CREATE TABLE {audit} (
 
 CREATE INDEX {prefix}audit_acted_at ON {audit} (acted_at);
 
--- Topics of which nothing is published until an operator says so.
+-- Topics of which nothing is published until an operator says so, or until the end of the pause.
 CREATE TABLE {topic_pauses} (
 	spool     integer NOT NULL,
 	topic     text NOT NULL,
 	paused_at bigint NOT NULL,
+	paused_by text NOT NULL DEFAULT '',
+	reason    text NOT NULL DEFAULT '',
+	ends_at   bigint NOT NULL DEFAULT 9223372036854775807,
 	PRIMARY KEY (spool, topic)
 );
+
+-- What each process did in a minute, of one outbox or queue: package minutes writes it. The minute
+-- counts from 1970, by the clock of the process; times are in microseconds. starts is 1 in the
+-- first row of a process.
+CREATE TABLE {minutes} (
+	minute   bigint NOT NULL,
+	arrived  bigint NOT NULL,
+	done     bigint NOT NULL,
+	failed   bigint NOT NULL,
+	dead     bigint NOT NULL,
+	wait_p50 bigint NOT NULL,
+	wait_p95 bigint NOT NULL,
+	call_p50 bigint NOT NULL,
+	call_p95 bigint NOT NULL,
+	starts   smallint NOT NULL,
+	kind     text NOT NULL,
+	name     text NOT NULL,
+	process  text NOT NULL,
+	PRIMARY KEY (kind, name, minute, process)
+);
+
+CREATE INDEX {prefix}minutes_minute ON {minutes} (minute);
 
 -- Which consumers have handled which message: one row for each receipt that is awaited or has
 -- come. The key is that of the message, and then 16 bytes for topic and consumer, so the rows of

@@ -5,11 +5,15 @@
 -- history is for how long (in microseconds) its drainers keep messages that are done, so that
 -- whoever cleans up knows. batches is the age or the schedule by which a queue's messages are
 -- due, as the code encodes it, so that whoever counts knows what is late.
+-- A pause whose end has come is none, although it stands here.
 CREATE TABLE {spools} (
 	id    INTEGER PRIMARY KEY AUTOINCREMENT,
 	name  TEXT NOT NULL UNIQUE,
 	version INTEGER NOT NULL DEFAULT 0,
 	paused_at INTEGER,
+	paused_by TEXT NOT NULL DEFAULT '',
+	pause_reason TEXT NOT NULL DEFAULT '',
+	pause_ends_at INTEGER NOT NULL DEFAULT 9223372036854775807,
 	settings TEXT NOT NULL DEFAULT '',
 	history INTEGER NOT NULL DEFAULT 0,
 	batches TEXT NOT NULL DEFAULT ''
@@ -118,6 +122,7 @@ CREATE TABLE {dead_letters} (
 );
 
 CREATE INDEX {prefix}dead_letters_died_at ON {dead_letters} (spool, died_at);
+CREATE INDEX {prefix}dead_letters_message_id ON {dead_letters} (message_id);
 
 -- Cleanup: one process at a time does each chore, and the next one goes on where it stopped.
 CREATE TABLE {chores} (
@@ -149,7 +154,9 @@ CREATE TABLE {pauses} (
 	spool        INTEGER NOT NULL,
 	key_hash     INTEGER NOT NULL,
 	ordering_key BLOB NOT NULL,
-	paused_at    INTEGER NOT NULL
+	paused_at    INTEGER NOT NULL,
+	paused_by    TEXT NOT NULL DEFAULT '',
+	reason       TEXT NOT NULL DEFAULT ''
 );
 
 CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
@@ -175,6 +182,7 @@ CREATE TABLE {history} (
 );
 
 CREATE INDEX {prefix}history_done_at ON {history} (spool, done_at);
+CREATE INDEX {prefix}history_message_id ON {history} (message_id);
 
 -- Whose tables these are, such as those of production: a copy of the database has the name with
 -- it. At most one row.
@@ -209,13 +217,38 @@ CREATE TABLE {audit} (
 
 CREATE INDEX {prefix}audit_acted_at ON {audit} (acted_at);
 
--- Topics of which nothing is published until an operator says so.
+-- Topics of which nothing is published until an operator says so, or until the end of the pause.
 CREATE TABLE {topic_pauses} (
 	spool     INTEGER NOT NULL,
 	topic     TEXT NOT NULL,
 	paused_at INTEGER NOT NULL,
+	paused_by TEXT NOT NULL DEFAULT '',
+	reason    TEXT NOT NULL DEFAULT '',
+	ends_at   INTEGER NOT NULL DEFAULT 9223372036854775807,
 	PRIMARY KEY (spool, topic)
 ) WITHOUT ROWID;
+
+-- What each process did in a minute, of one outbox or queue: package minutes writes it. The minute
+-- counts from 1970, by the clock of the process; times are in microseconds. starts is 1 in the
+-- first row of a process.
+CREATE TABLE {minutes} (
+	minute   INTEGER NOT NULL,
+	arrived  INTEGER NOT NULL,
+	done     INTEGER NOT NULL,
+	failed   INTEGER NOT NULL,
+	dead     INTEGER NOT NULL,
+	wait_p50 INTEGER NOT NULL,
+	wait_p95 INTEGER NOT NULL,
+	call_p50 INTEGER NOT NULL,
+	call_p95 INTEGER NOT NULL,
+	starts   INTEGER NOT NULL,
+	kind     TEXT NOT NULL,
+	name     TEXT NOT NULL,
+	process  TEXT NOT NULL,
+	PRIMARY KEY (kind, name, minute, process)
+) WITHOUT ROWID;
+
+CREATE INDEX {prefix}minutes_minute ON {minutes} (minute);
 
 -- Which consumers have handled which message: one row for each receipt that is awaited or has
 -- come. The key is that of the message, and then 16 bytes for topic and consumer, so the rows of

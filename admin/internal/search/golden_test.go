@@ -1,0 +1,107 @@
+package search_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Every statement of every database, as the database gets it, beside those of package dialect.
+// After a change run go test ./internal/search -update.
+func TestStatements_golden(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			shared, err := dialect.For(kind, "", "", "")
+			require.NoError(t, err)
+			text := printed(search.New(shared))
+			require.NotContains(t, text, "{", "every name is filled in")
+			file := filepath.Join("testdata", string(kind)+".sql")
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			}
+			golden, err := os.ReadFile(file) //nolint:gosec // a file of this test
+			require.NoError(t, err)
+			require.Equal(t, string(golden), text)
+		})
+	}
+}
+
+func TestStatements_arguments_match_their_marks(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []dialect.Kind{dialect.MySQL, dialect.SQLite} {
+		shared, err := dialect.For(kind, "", "x_", "")
+		require.NoError(t, err)
+		for _, q := range queries(search.New(shared)) {
+			require.Len(t, q.Args, strings.Count(q.Text, "?"), q.Text)
+		}
+	}
+}
+
+// named is a statement with its name.
+type named struct {
+	name string
+	dialect.Query
+}
+
+func queries(s *search.Statements) (all []named) {
+	add := func(name string, queries ...dialect.Query) {
+		for _, q := range queries {
+			all = append(all, named{name, q})
+		}
+	}
+	if end, separate := s.SearchEnd(1, search.MessageFilter{}, 1); separate {
+		add("SearchEnd", end)
+		add("SearchUpTo", s.SearchUpTo(1, search.MessageFilter{}, dialect.Place{}))
+	} else {
+		add("Search", s.Search(1, search.MessageFilter{}, 1))
+	}
+	add("RetryingOfKey", s.RetryingOfKey(dialect.KeyRef{}, search.MessageFilter{}))
+	add("Done", s.Done(1, search.MessageFilter{}))
+	add("DoneInOrder", s.DoneInOrder(1, search.MessageFilter{}))
+	add("DeadLetters", s.DeadLetters(search.DeadLetterFilter{}))
+	add("DeadLetterErrors", s.DeadLetterErrors(search.DeadLetterFilter{}))
+	add("LetterSearchEnd", s.LetterSearchEnd(1, 1))
+	add("StuckHeads", s.StuckHeads(1, 1))
+	add("ReadyHeads", s.ReadyHeads(1, make([]search.Head, 1)))
+	add("WaitingOfKeys", s.WaitingOfKeys(1, []int64{1}, [dialect.Lanes]*int64{}, 1))
+	add("CountStuck", s.CountStuck([]int64{1}, 1)...)
+	add("CountFewStuck", s.CountFewStuck([]int64{1}, 1)...)
+	add("CountUpTo", s.CountUpTo([]int64{1}, 1)...)
+	add("CountFew", s.CountFew([]int64{1}, 1)...)
+	add("InboxLetters", dialect.Query{Text: s.InboxLetters, Args: []any{1}})
+	return all
+}
+
+func printed(s *search.Statements) string {
+	var out strings.Builder
+	for _, q := range queries(s) {
+		name := q.name
+		if names := q.Names(); len(names) > 0 && len(names) <= 20 {
+			name += " (" + strings.Join(names, ", ") + ")"
+		}
+		fmt.Fprintf(&out, "-- %s\n%s\n\n", name, oneLane(q.Text))
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// oneLane leaves out the repetition of a part for each other lane, as MariaDB has it.
+func oneLane(text string) string {
+	first, last := strings.Index(text, " UNION ALL\n\t(SELECT"), strings.LastIndex(text, " UNION ALL\n\t(SELECT")
+	if first < 0 {
+		return text
+	}
+	end := last + strings.Index(text[last:], "LIMIT ?)") + len("LIMIT ?)")
+	return text[:first] + " UNION ALL -- and so on, for each lane" + text[end:]
+}

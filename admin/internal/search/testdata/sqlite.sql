@@ -1,0 +1,154 @@
+-- Search
+WITH p AS (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
+	FROM postbox_messages m
+	WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?) AND m.state <= ?
+	ORDER BY m.state, m.lane, m.id
+	LIMIT ?)
+SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
+	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	0 AS omitted
+FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
+	FROM p m WHERE m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
+  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR m.topic = ?)
+  AND (octet_length(?) = 0 OR m.ordering_key = ?)
+  AND (octet_length(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
+UNION ALL
+SELECT l.* FROM (
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
+
+-- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
+FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
+WHERE (m.state, m.lane, m.id) > (?, ?, ?)
+  AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
+  AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR m.topic = ?)
+  AND (octet_length(?) = 0 OR m.ordering_key = ?)
+  AND (octet_length(?) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?
+
+-- Done (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+FROM postbox_history h
+WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND (? = '' OR h.topic = ?)
+  AND (octet_length(?) = 0 OR h.ordering_key = ?)
+  AND (octet_length(?) = 0 OR h.message_id = ?)
+ORDER BY h.done_at DESC, h.id DESC
+LIMIT ?
+
+-- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+FROM postbox_history h
+WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND (? = '' OR h.topic = ?)
+  AND (octet_length(?) = 0 OR h.ordering_key = ?)
+  AND (octet_length(?) = 0 OR h.message_id = ?)
+ORDER BY h.id, h.created_at
+LIMIT ?
+
+-- DeadLetters
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR COALESCE(s.name, '') = ?)
+  AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND (octet_length(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR instr(d.error, ?) > 0)
+  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
+  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
+  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
+ORDER BY d.id
+LIMIT ?
+
+-- DeadLetterErrors
+SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR COALESCE(s.name, '') = ?)
+  AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND (octet_length(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR instr(d.error, ?) > 0)
+  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
+  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
+  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
+ORDER BY d.id DESC
+LIMIT ?
+
+-- LetterSearchEnd (after, among)
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+
+-- StuckHeads (after, spool, most, most)
+SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM (
+	SELECT * FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
+	ORDER BY m.id LIMIT ?)) h
+	ORDER BY id LIMIT ?) m
+ORDER BY m.id
+
+-- ReadyHeads (ids, spool)
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+FROM postbox_messages m JOIN json_each(?) c ON m.id = c.value
+WHERE m.spool = ? AND m.state = 0
+
+-- WaitingOfKeys (keys, after, spool, most)
+SELECT MIN(w.lane), w.wanted, MIN(w.id), COUNT(*)
+FROM (
+	SELECT m.lane, m.id, CASE WHEN m.key_hash IN (SELECT value AS n FROM json_each(?)) THEN m.ordering_key END AS wanted FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 0
+	ORDER BY m.id LIMIT ?)) w
+GROUP BY w.lane, w.wanted
+
+-- CountStuck
+SELECT s.id AS spool,
+       (SELECT COUNT(DISTINCT p.n) FROM (SELECT m.ordering_key AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p),
+       (SELECT COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(p.n), 0) FROM (SELECT COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), m.created_at) AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.key_hash IS NOT NULL ORDER BY m.key_hash, m.id LIMIT ?) p)
+FROM (SELECT value AS id FROM json_each(?)) s
+
+-- CountUpTo
+SELECT s.id AS spool,
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.available_at <= (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(p.n) FROM (SELECT 1 AS n FROM postbox_history m WHERE m.spool = s.id ORDER BY m.done_at LIMIT ?) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS n FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT ?) p),
+       (SELECT COALESCE(SUM(p.n), 0) FROM (SELECT CASE WHEN m.origin = 0 AND m.resolved_at IS NULL THEN 1 ELSE 0 END AS n FROM postbox_dead_letters m WHERE m.spool = s.id AND m.died_at > (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) - 600000000 ORDER BY m.died_at DESC LIMIT ?) p)
+FROM (SELECT value AS id FROM json_each(?)) s
+
+-- InboxLetters
+SELECT p.consumer, SUM(p.origin), SUM(CASE WHEN p.died_at > (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) - 600000000 THEN p.origin ELSE 0 END)
+FROM (SELECT d.consumer, CASE WHEN d.resolved_at IS NULL THEN d.origin ELSE 0 END AS origin, d.died_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p
+GROUP BY p.consumer

@@ -1,0 +1,51 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestQueue_shows_what_was_done_in_an_hour_a_day_and_a_week(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+		require.Contains(t, b.page("queue?outbox=outbox").text(), "No process has written what it did in this time.")
+
+		now := time.Now().Unix() / 60
+		write := func(minute int64, done int, starts int, process string) {
+			database.Exec(t, `INSERT INTO postbox_minutes (minute, arrived, done, failed, dead, wait_p50, wait_p95, call_p50, call_p95, starts, kind, name, process)
+				VALUES (?, 3, ?, 2, 1, 5000, 20000, 1000, 2000000, ?, 'outbox', 'outbox', ?)`, minute, done, starts, process)
+		}
+		write(now-3, 40, 1, "a")
+		write(now-3, 2, 1, "b")
+		write(now-3*60, 500, 0, "a")
+		write(now-3*24*60, 9000, 0, "a")
+		for span, says := range map[string]string{"": "at most 42 in a minute", "&span=hour": "at most 42 in a minute", "&span=day": "at most 500 in 15 minutes", "&span=week": "at most 9,000 in 2 hours"} {
+			text := b.page("queue?outbox=outbox" + span).text()
+			require.Contains(t, text, says)
+			require.Contains(t, text, "at most 20 ms")
+			require.Contains(t, text, "at most 2 s")
+			require.Contains(t, text, "2 starts of processes")
+		}
+		require.Equal(t, http.StatusBadRequest, b.get("queue?outbox=outbox&span=year").status)
+	})
+}
+
+// A role may lack the right, and the page is for a night in which something else is wrong.
+func TestQueue_does_without_what_was_done(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	b.Database.Exec(t, "DROP TABLE postbox_minutes")
+	text := b.page("queue?outbox=outbox").text()
+	require.Contains(t, text, "It could not be read:")
+	require.Contains(t, text, "1 pending")
+}

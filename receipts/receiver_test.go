@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -149,6 +151,27 @@ func malformed(p *producer) {
 	require.Equal(p, []string{"received   malformed", "received   malformed", "received   malformed", "received   malformed"}, p.measured.taken())
 	require.Equal(p, 4, p.log.Said("that is none"))
 	require.Empty(p, p.receipts("1"))
+}
+
+func TestReceiver_logs_nothing_of_what_is_no_receipt(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	p := newProducer(t, database).on(t)
+	receiver := p.receiver(receipts.Config{})
+	later := receiptOf(p.T, "orders", "1", "billing", time.Now())
+	later.Metadata.Set(receipt.Metadata, "card 4711")
+	broken := receiptOf(p.T, "orders", "1", "billing", time.Now())
+	broken.Payload = []byte(`{"handled_at":"card 4711"}`)
+	nameless := receiptOf(p.T, "orders", "1", "billing", time.Now())
+	nameless.Payload = []byte(`{"topic":"card 4711\u0000","consumer":"card 4711\u0000","message_id":"1","handled_at":"2026-11-26T10:00:00Z"}`)
+	for _, msg := range []*message.Message{later, broken, nameless} {
+		require.NoError(p, receiver.Handle(msg))
+	}
+	lines := p.log.At(watermill.ErrorLogLevel)
+	require.Len(p, lines, 3)
+	for _, line := range lines {
+		require.NotContains(p, fmt.Sprint(line), "4711")
+	}
 }
 
 func inTransaction(p *producer) {

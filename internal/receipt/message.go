@@ -83,14 +83,15 @@ func (r Receipt) message() (*message.Message, error) {
 	return msg, nil
 }
 
-// Parse reads a receipt. An error means that the message is none, or one of a later version.
+// Parse reads a receipt. An error means that the message is none, or one of a later version. It has
+// nothing of the message, since it is logged.
 func Parse(msg *message.Message) (Receipt, error) {
-	if got := msg.Metadata.Get(Metadata); got != version {
-		return Receipt{}, fmt.Errorf("the metadata %s is %.60q and not %q", Metadata, got, version)
+	if msg.Metadata.Get(Metadata) != version {
+		return Receipt{}, fmt.Errorf("the metadata %s is not %q", Metadata, version)
 	}
 	var content payload
 	if err := json.Unmarshal(msg.Payload, &content); err != nil {
-		return Receipt{}, err
+		return Receipt{}, errors.New("the payload is not that of a receipt") // err has parts of it
 	}
 	r := Receipt{Consumer: content.Consumer, Topic: content.Topic, MessageID: content.MessageID, HandledAt: content.HandledAt}
 	if len(content.IDBase64) > 0 {
@@ -103,11 +104,11 @@ func Parse(msg *message.Message) (Receipt, error) {
 // cannot store it.
 func (r Receipt) validate() error {
 	var problems []error
-	if err := CheckConsumer(r.Consumer); err != nil {
-		problems = append(problems, err)
+	if CheckConsumer(r.Consumer) != nil {
+		problems = append(problems, errors.New("the consumer is not a name of 1 to 255 bytes"))
 	}
 	if r.Topic == "" || r.Topic != spool.NameText(r.Topic) {
-		problems = append(problems, fmt.Errorf("the topic %.60q is not a name of 1 to 255 bytes", r.Topic))
+		problems = append(problems, errors.New("the topic is not a name of 1 to 255 bytes"))
 	}
 	if r.MessageID == "" {
 		problems = append(problems, errors.New("the message id is missing"))

@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -40,7 +40,7 @@ func (c *Config) setDefaults() {
 type Admin struct {
 	db         *sql.DB
 	config     Config
-	statements *search.Statements
+	statements *operatorsql.Statements
 	letters    *letterStore
 	operator   *operator
 	counting   atomic.Int32 // goroutines of Measure
@@ -61,7 +61,7 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*A
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	statements, audit := search.New(shared), audit.NewAuditor(shared, config.Actor)
+	statements, audit := operatorsql.New(shared), audit.NewAuditor(shared, config.Actor)
 	return &Admin{
 		db: db.DB, config: config, statements: statements, logger: logger,
 		letters:  newLetters(db.DB, statements, audit, config.Outbox, logger),

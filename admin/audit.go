@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -96,7 +96,7 @@ func (a *Admin) Audit(ctx context.Context, filter Filter) (entries []AuditEntry,
 	if err := a.known(ctx, filter.Target); err != nil {
 		return nil, "", err
 	}
-	entries, last, err := a.operator.SearchAudit(ctx, dialect.AuditFilter{
+	entries, last, err := a.operator.SearchAudit(ctx, operatorsql.AuditFilter{
 		Before: before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.stored(),
 		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
 	}, searchAmong)
@@ -128,7 +128,7 @@ func checkAction(name string) error {
 }
 
 // Audit returns the rows of the audit log that a filter selects, the latest first.
-func (o *operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]AuditEntry, error) {
+func (o *operator) Audit(ctx context.Context, filter operatorsql.AuditFilter) ([]AuditEntry, error) {
 	entries := []AuditEntry{}
 	err := spool.Each(ctx, o.db, o.statements.AuditRows(filter), func(scan spool.Scan) error {
 		var e AuditEntry

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -59,7 +59,7 @@ func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progres
 	if again.edits() {
 		wrong = errors.Join(wrong, errEditsMany)
 	}
-	return a.onLetters(ctx, filter, "requeue", wrong, func(chosen search.DeadLetterFilter) (Progress, error) {
+	return a.onLetters(ctx, filter, "requeue", wrong, func(chosen operatorsql.DeadLetterFilter) (Progress, error) {
 		return a.letters.RequeueAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), again, reporting(progress))
 	})
 }
@@ -80,7 +80,7 @@ func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progr
 		return a.onLetter(filter, "Postbox resolved a dead letter", watermill.LogFields{"reason": reason},
 			func(id int64) error { return a.letters.Resolve(ctx, id, reason) })
 	}
-	return a.onLetters(ctx, filter, "resolve", errors.Join(filter.open("resolved"), wrong), func(chosen search.DeadLetterFilter) (Progress, error) {
+	return a.onLetters(ctx, filter, "resolve", errors.Join(filter.open("resolved"), wrong), func(chosen operatorsql.DeadLetterFilter) (Progress, error) {
 		return a.letters.ResolveAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), reason, reporting(progress))
 	})
 }
@@ -96,7 +96,7 @@ func (a *Admin) Delete(ctx context.Context, filter Filter, progress ...func(Prog
 	if filter.ID != 0 {
 		return a.onLetter(filter, "Postbox deleted a dead letter", nil, func(id int64) error { return a.letters.Delete(ctx, id) })
 	}
-	return a.onLetters(ctx, filter, "delete", nil, func(chosen search.DeadLetterFilter) (Progress, error) {
+	return a.onLetters(ctx, filter, "delete", nil, func(chosen operatorsql.DeadLetterFilter) (Progress, error) {
 		return a.letters.DeleteAll(ctx, chosen, filter.Limit, filter.describe(deadLetters), reporting(progress))
 	})
 }
@@ -119,7 +119,7 @@ var pasts = map[string]string{"requeue": "requeued", "resolve": "resolved", "del
 
 // onLetters acts on all dead letters that match a filter.
 func (a *Admin) onLetters(
-	ctx context.Context, filter Filter, what string, wrong error, act func(chosen search.DeadLetterFilter) (Progress, error),
+	ctx context.Context, filter Filter, what string, wrong error, act func(chosen operatorsql.DeadLetterFilter) (Progress, error),
 ) (int, error) {
 	if err := errors.Join(filter.acting(deadLetters), filter.ofInbox(), wrong); err != nil {
 		return 0, fmt.Errorf("admin: %s dead letters: %w", what, invalid(err))
@@ -140,7 +140,7 @@ func (a *Admin) onLetters(
 // open requires letters that are not resolved. The rest of the sentence says what is to be done
 // with them.
 func (f Filter) open(done string) error {
-	if resolutions[f.Resolved] != search.ResolvedNo {
+	if resolutions[f.Resolved] != operatorsql.ResolvedNo {
 		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
 	}
 	return nil
@@ -177,14 +177,14 @@ type bulk struct {
 }
 
 // run returns the progress also with an error.
-func (b *bulk) run(ctx context.Context, filter search.DeadLetterFilter) (Progress, error) {
+func (b *bulk) run(ctx context.Context, filter operatorsql.DeadLetterFilter) (Progress, error) {
 	progress, err := b.all(ctx, filter)
 	return progress, errors.Join(append(b.stuck, err, b.letters.audit.End(ctx, b.letters.db, b.act, err))...)
 }
 
 // all ignores letters that arrive after it began, because a requeued message may become
 // a dead letter again. When ctx ends, it finishes the running transaction.
-func (b *bulk) all(ctx context.Context, filter search.DeadLetterFilter) (Progress, error) {
+func (b *bulk) all(ctx context.Context, filter operatorsql.DeadLetterFilter) (Progress, error) {
 	last := b.letters.statements.LetterBehind(0)
 	err := b.letters.db.QueryRowContext(ctx, last.Text, last.Args...).Scan(&filter.UpTo)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -282,8 +282,8 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 
 // RequeueAll requeues the open letters that the filter selects, at most the given number (0: no
 // limit). It skips letters that cannot be requeued as they are, and returns these as the error.
-func (l *letterStore) RequeueAll(ctx context.Context, filter search.DeadLetterFilter, most int, chosen string, again Again, report func(Progress)) (Progress, error) {
-	filter.Resolved = search.ResolvedNo
+func (l *letterStore) RequeueAll(ctx context.Context, filter operatorsql.DeadLetterFilter, most int, chosen string, again Again, report func(Progress)) (Progress, error) {
+	filter.Resolved = operatorsql.ResolvedNo
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
 		return l.requeue(ctx, tx, id, again)
@@ -292,8 +292,8 @@ func (l *letterStore) RequeueAll(ctx context.Context, filter search.DeadLetterFi
 }
 
 // ResolveAll marks the open letters that the filter selects as dealt with.
-func (l *letterStore) ResolveAll(ctx context.Context, filter search.DeadLetterFilter, most int, chosen, reason string, report func(Progress)) (Progress, error) {
-	filter.Resolved = search.ResolvedNo
+func (l *letterStore) ResolveAll(ctx context.Context, filter operatorsql.DeadLetterFilter, most int, chosen, reason string, report func(Progress)) (Progress, error) {
+	filter.Resolved = operatorsql.ResolvedNo
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActResolve, filter.Spool).Choosing(chosen).Noting(reason), most: most, report: report}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
 		return nil, l.resolve(ctx, tx, id, reason)
@@ -303,10 +303,10 @@ func (l *letterStore) ResolveAll(ctx context.Context, filter search.DeadLetterFi
 
 // DeleteAll deletes the letters that the filter selects. If it selects open letters only, it leaves
 // those that another operator resolves meanwhile.
-func (l *letterStore) DeleteAll(ctx context.Context, filter search.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
+func (l *letterStore) DeleteAll(ctx context.Context, filter operatorsql.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &bulk{letters: l, act: audit.NewAct(audit.ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
 	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
-		return nil, l.delete(ctx, tx, id, filter.Resolved != search.ResolvedNo)
+		return nil, l.delete(ctx, tx, id, filter.Resolved != operatorsql.ResolvedNo)
 	}
 	return b.run(ctx, filter)
 }

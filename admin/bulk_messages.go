@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -38,7 +38,7 @@ func (a *Admin) RunNow(ctx context.Context, filter Filter, progress ...func(Prog
 			return a.operator.RunNow(ctx, name, id)
 		})
 	}
-	return a.onMessages(filter, "run", "An operator made messages due now", filter.waits(), func(name string, chosen search.MessageFilter) (Progress, error) {
+	return a.onMessages(filter, "run", "An operator made messages due now", filter.waits(), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
 		return a.operator.RunAllNow(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), reporting(progress))
 	})
 }
@@ -63,7 +63,7 @@ func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, pro
 			return 1, a.operator.Reschedule(ctx, name, id, at)
 		})
 	}
-	return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen search.MessageFilter) (Progress, error) {
+	return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
 		return a.operator.RescheduleAll(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), at, reporting(progress))
 	})
 }
@@ -93,7 +93,7 @@ func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress
 			return 1, a.operator.Bury(ctx, name, id, reason)
 		})
 	}
-	return a.onMessages(filter, "bury", "An operator buried messages", wrong, func(name string, chosen search.MessageFilter) (Progress, error) {
+	return a.onMessages(filter, "bury", "An operator buried messages", wrong, func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
 		return a.operator.BuryAll(ctx, name, chosen, filter.Limit, filter.describe(pendingMessages), reason, reporting(progress))
 	})
 }
@@ -115,7 +115,7 @@ func (f Filter) waits() error {
 }
 
 // waiting leaves ready messages out.
-func waiting(chosen search.MessageFilter) search.MessageFilter {
+func waiting(chosen operatorsql.MessageFilter) operatorsql.MessageFilter {
 	chosen.States[0] = max(chosen.States[0], dialect.StateScheduled)
 	return chosen
 }
@@ -134,7 +134,7 @@ func (a *Admin) onMessage(filter Filter, logged string, fields watermill.LogFiel
 
 // onMessages acts on all messages that match a filter.
 func (a *Admin) onMessages(
-	filter Filter, what, logged string, wrong error, act func(name string, chosen search.MessageFilter) (Progress, error),
+	filter Filter, what, logged string, wrong error, act func(name string, chosen operatorsql.MessageFilter) (Progress, error),
 ) (int, error) {
 	chosen, err := filter.ofMessages()
 	if filter.Status == Done {
@@ -174,7 +174,7 @@ type pendingBulk struct {
 	one    func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (notice bool, err error)
 	report func(Progress)
 
-	filter   search.MessageFilter
+	filter   operatorsql.MessageFilter
 	progress Progress
 }
 
@@ -199,7 +199,7 @@ func (b *pendingBulk) all(ctx context.Context) (Progress, error) {
 	}
 	b.filter.Limit = bulkPage
 	for _, states := range b.passes() {
-		b.filter.States, b.filter.After = states, dialect.Place{}
+		b.filter.States, b.filter.After = states, operatorsql.Place{}
 		if err := b.pass(ctx); err != nil {
 			return b.progress, err
 		}
@@ -285,7 +285,7 @@ func (b *pendingBulk) part(ctx context.Context, messages []*storedMessage) error
 // creation never change.
 func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *storedMessage, found locked) (bool, error) {
 	filter := b.filter
-	parked := filter.Parked == search.ParkedAny || (filter.Parked == search.ParkedOnly) == found.parked
+	parked := filter.Parked == operatorsql.ParkedAny || (filter.Parked == operatorsql.ParkedOnly) == found.parked
 	if found.ref.CreatedAt != listed.CreatedAt.UnixMicro() || found.ref.State < filter.States[0] || found.ref.State > filter.States[1] ||
 		!parked || found.attempts < filter.MinAttempts {
 		return false, nil
@@ -293,13 +293,13 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *stor
 	if filter.ErrorText == "" {
 		return true, nil
 	}
-	failures, err := readFailures(ctx, tx, b.operator.statements.Statements, spool.MessageSubject(found.ref.ID, found.ref.CreatedAt), 1)
+	failures, err := readFailures(ctx, tx, b.operator.statements, spool.MessageSubject(found.ref.ID, found.ref.CreatedAt), 1)
 	return len(failures) == 1 && strings.Contains(failures[0].Error, filter.ErrorText), err
 }
 
 // RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no
 // limit). The filter must select no ready ones.
-func (o *operator) RunAllNow(ctx context.Context, name string, filter search.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
+func (o *operator) RunAllNow(ctx context.Context, name string, filter operatorsql.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &pendingBulk{operator: o, act: audit.NewAct(audit.ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
 	b.has = func(found locked) bool { return found.due }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
@@ -311,7 +311,7 @@ func (o *operator) RunAllNow(ctx context.Context, name string, filter search.Mes
 // RescheduleAll makes the waiting messages that a filter selects due at the given time. The filter
 // must select no ready ones.
 func (o *operator) RescheduleAll(
-	ctx context.Context, name string, filter search.MessageFilter, most int, chosen string, at time.Time, report func(Progress),
+	ctx context.Context, name string, filter operatorsql.MessageFilter, most int, chosen string, at time.Time, report func(Progress),
 ) (Progress, error) {
 	act := audit.NewAct(audit.ActReschedule, name).Choosing(chosen).Noting("at " + at.UTC().Format(time.RFC3339))
 	b := &pendingBulk{operator: o, act: act, what: "reschedule messages of", most: most, report: report, filter: filter}
@@ -324,7 +324,7 @@ func (o *operator) RescheduleAll(
 
 // BuryAll makes dead letters of the pending messages that a filter selects.
 func (o *operator) BuryAll(
-	ctx context.Context, name string, filter search.MessageFilter, most int, chosen, reason string, report func(Progress),
+	ctx context.Context, name string, filter operatorsql.MessageFilter, most int, chosen, reason string, report func(Progress),
 ) (Progress, error) {
 	act := audit.NewAct(audit.ActBury, name).Choosing(chosen).Noting(reason)
 	b := &pendingBulk{operator: o, act: act, what: "bury messages of", most: most, headsFirst: true, report: report, filter: filter}

@@ -5,17 +5,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 )
 
 // cursor is the position of an entry in a list. It is a short word that fits into the address of a
 // web page, and is valid only for the list that it came from. The zero value is the beginning.
 type cursor string
 
-// placeFormat is that of [dialect.Place.String].
+// placeFormat is that of [operatorsql.Place.String].
 const placeFormat = "%d-%d-%d"
 
-func cursorOf(p dialect.Place) cursor { return cursor(p.String()) }
+func cursorOf(p operatorsql.Place) cursor { return cursor(p.String()) }
 
 // What cursors of the lists in the order of ids begin with. That of dead letters is the id itself.
 const (
@@ -50,13 +50,13 @@ func (p cursor) wrong() error {
 }
 
 // parse reads a place in a list of messages from one state to another.
-func (p cursor) parse(least, most int) (place dialect.Place, err error) {
+func (p cursor) parse(least, most int) (place operatorsql.Place, err error) {
 	if p == "" {
 		return place, nil
 	}
 	_, err = fmt.Sscanf(string(p), placeFormat, &place.State, &place.Lane, &place.ID)
 	if err != nil || cursorOf(place) != p || place.State < least || place.State > most {
-		return dialect.Place{}, p.wrong()
+		return operatorsql.Place{}, p.wrong()
 	}
 	return place, nil
 }

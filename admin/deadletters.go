@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -178,7 +178,7 @@ type storedLetter struct {
 // safe for concurrent use.
 type letterStore struct {
 	db         *sql.DB
-	statements *search.Statements
+	statements *operatorsql.Statements
 	audit      *audit.Auditor
 	outbox     string
 	logger     watermill.LoggerAdapter
@@ -189,14 +189,14 @@ type letterStore struct {
 
 // newLetters returns the dead letters of a database. Dead letters of an inbox are published again
 // through the outbox.
-func newLetters(db *sql.DB, statements *search.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
+func newLetters(db *sql.DB, statements *operatorsql.Statements, audit *audit.Auditor, outbox string, logger watermill.LoggerAdapter) *letterStore {
 	return &letterStore{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
 // List returns the dead letters that the filter selects, in the order of their ids, without payload
 // and metadata. Each of its statements looks at a bounded number of letters, however few of them
 // match.
-func (l *letterStore) List(ctx context.Context, filter search.DeadLetterFilter) (letters []*storedLetter, err error) {
+func (l *letterStore) List(ctx context.Context, filter operatorsql.DeadLetterFilter) (letters []*storedLetter, err error) {
 	for {
 		found, err := l.Search(ctx, filter, maxSearched)
 		if err != nil {
@@ -211,7 +211,7 @@ func (l *letterStore) List(ctx context.Context, filter search.DeadLetterFilter) 
 }
 
 // page returns a page of them, whatever the shapes of their errors.
-func (l *letterStore) page(ctx context.Context, filter search.DeadLetterFilter) ([]*storedLetter, error) {
+func (l *letterStore) page(ctx context.Context, filter operatorsql.DeadLetterFilter) ([]*storedLetter, error) {
 	var letters []*storedLetter
 	err := spool.Each(ctx, l.db, l.statements.DeadLetters(filter), func(scan spool.Scan) error {
 		letter := &storedLetter{}
@@ -230,7 +230,7 @@ func (l *letterStore) Get(ctx context.Context, id int64) (*storedLetter, []Failu
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
 	}
-	failures, err := readFailures(ctx, l.db, l.statements.Statements, letter.Subject, maxHistory)
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, maxHistory)
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
 	}
@@ -324,7 +324,7 @@ func (l *letterStore) taken(ctx context.Context, db rowQuerier, id int64) error 
 }
 
 // readFailures returns the latest failures of a subject, oldest first.
-func readFailures(ctx context.Context, db spool.Querier, statements *dialect.Statements, subject []byte, most int) (failures []Failure, err error) {
+func readFailures(ctx context.Context, db spool.Querier, statements *operatorsql.Statements, subject []byte, most int) (failures []Failure, err error) {
 	err = spool.Each(ctx, db, statements.Failures(subject, most), func(scan spool.Scan) error {
 		var failure Failure
 		var at int64

@@ -12,8 +12,8 @@
 // every written message is accounted for.
 //
 // Each action of an operator is stored in the database and committed before the method returns.
-// Every process applies it within about a second, also after a crash or a restart. Processes that
-// share the machine or LISTEN are woken, and the others read the settings once a second. Each
+// Every process applies it within about a second, also after a crash or a restart. The calling
+// process and those that LISTEN are woken, and the others read the settings once a second. Each
 // action can be repeated, and several operators can act at once. When the answer to a commit is
 // lost, the error is [postbox.ErrCommitUnknown]: repeat the call.
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 )
 
 // maxLimit is the largest number of entries on a page of a list.
@@ -21,7 +21,7 @@ const maxLimit = 1000
 const defaultLimit = 100
 
 // resolutions are the values of [Filter.Resolved].
-var resolutions = map[string]search.Resolved{"": search.ResolvedNo, "no": search.ResolvedNo, "yes": search.ResolvedYes, "any": search.ResolvedAny}
+var resolutions = map[string]operatorsql.Resolved{"": operatorsql.ResolvedNo, "no": operatorsql.ResolvedNo, "yes": operatorsql.ResolvedYes, "any": operatorsql.ResolvedAny}
 
 // Filter chooses what a list shows, or what an action changes: messages, dead letters, entries of
 // the audit log, receipts, keys. It chooses what matches all fields that are set. A field that has
@@ -256,7 +256,7 @@ func checkName(field, name string) error {
 	return checkText(field, name)
 }
 
-// resolvedWords say which dead letters an action takes, in the order of [search.Resolved].
+// resolvedWords say which dead letters an action takes, in the order of [operatorsql.Resolved].
 var resolvedWords = []string{"not resolved", "resolved", "resolved or not"}
 
 // longest is how many characters of a text a description has.
@@ -343,8 +343,8 @@ func (one field) read(text string) (rest string, err error) {
 }
 
 // ofLetters is the filter as statements about dead letters take it.
-func (f Filter) ofLetters() search.DeadLetterFilter {
-	return search.DeadLetterFilter{
+func (f Filter) ofLetters() operatorsql.DeadLetterFilter {
+	return operatorsql.DeadLetterFilter{
 		Shape: f.Shape, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
 		Spool: f.Target.stored(), Key: f.Key, ErrorText: f.ErrorText, Causes: numbersOf(f.Cause), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
 		DiedAfter: micros(f.From), DiedBefore: micros(f.Until), Resolved: resolutions[f.Resolved],

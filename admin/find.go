@@ -12,7 +12,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -197,7 +197,7 @@ func (f *finder) inPending(ctx context.Context, id int64) error {
 	text := []byte(f.text)
 	if f.statements.Kind == dialect.MySQL {
 		if !more {
-			state, lane, last = dialect.StateDone, 0, 0
+			state, lane, last = operatorsql.StateDone, 0, 0
 		}
 		return f.messages(ctx, f.query(findPendingUpTo, id, state, state, lane, state, lane, last, text, text, f.number, f.correlation))
 	}
@@ -231,7 +231,7 @@ func (f *finder) numbered(ctx context.Context, id int64) error {
 	if f.number == 0 {
 		return nil
 	}
-	m, err := f.operator.read(ctx, f.db, f.operator.statements.PendingMessage(dialect.Lookup{Spool: id, ID: f.number}))
+	m, err := f.operator.read(ctx, f.db, f.operator.statements.PendingMessage(operatorsql.Lookup{Spool: id, ID: f.number}))
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -324,7 +324,7 @@ func (f *finder) add(about Event, at time.Time, text string) {
 
 // failures adds the failed attempts of a subject, and returns when the last of them was.
 func (f *finder) failures(ctx context.Context, about Event, subject []byte) (last time.Time, err error) {
-	failures, err := readFailures(ctx, f.db, f.statements.Statements, subject, maxHistory)
+	failures, err := readFailures(ctx, f.db, f.statements, subject, maxHistory)
 	for _, failure := range failures {
 		text := "note"
 		if failure.Attempt > 0 {
@@ -385,7 +385,7 @@ func (f *finder) lettersOf(ctx context.Context, query dialect.Query) error {
 
 // letter adds what has happened to the message of a dead letter, if there is one.
 func (f *finder) letter(ctx context.Context, id int64) error {
-	page, err := f.letters.page(ctx, search.DeadLetterFilter{After: id - 1, UpTo: id, Resolved: search.ResolvedAny, Limit: 1})
+	page, err := f.letters.page(ctx, operatorsql.DeadLetterFilter{After: id - 1, UpTo: id, Resolved: operatorsql.ResolvedAny, Limit: 1})
 	if err != nil || len(page) == 0 || f.known(fmt.Sprintf("letter %d", id), page[0].MessageID, page[0].Target, fmt.Sprintf("dead letter %d", id)) {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -35,7 +35,7 @@ func FuzzPlace_roundtrip(f *testing.F) {
 	f.Add(2, int64(255), int64(math.MaxInt64))
 	f.Add(1, int64(math.MinInt64), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, state int, lane, id int64) {
-		place := dialect.Place{State: state, Lane: lane, ID: id}
+		place := operatorsql.Place{State: state, Lane: lane, ID: id}
 		read, err := cursorOf(place).parse(math.MinInt, math.MaxInt)
 		require.NoError(t, err)
 		require.Equal(t, place, read)
@@ -59,7 +59,7 @@ func FuzzFilter(f *testing.F) {
 		page.Limit = limit
 		require.Positive(t, page.Limit)
 		require.LessOrEqual(t, page.Limit, maxLimit)
-		query := search.New(statements).DeadLetters(page)
+		query := operatorsql.New(statements).DeadLetters(page)
 		require.Len(t, query.Args, strings.Count(query.Text, "?"))
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -88,7 +88,7 @@ type letterKin struct {
 
 // Groups returns the groups of the newest letters that the filter selects, the largest first. If it
 // is capped, there may be more letters.
-func (l *letterStore) Groups(ctx context.Context, filter search.DeadLetterFilter) (groups []Group, capped bool, err error) {
+func (l *letterStore) Groups(ctx context.Context, filter operatorsql.DeadLetterFilter) (groups []Group, capped bool, err error) {
 	var before int64
 	query := l.statements.LetterBehind(maxLooked)
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -17,24 +17,24 @@ import (
 type storedMessage struct {
 	Message
 
-	Place dialect.Place
+	Place operatorsql.Place
 }
 
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward
 // in this order, so a message that is pending all the time is on at least one of the pages. Those
 // of a key that failed are found by an index, and others by a search, whose pages may be short.
-func (o *operator) Messages(ctx context.Context, name string, filter search.MessageFilter) (foundMessages, error) {
+func (o *operator) Messages(ctx context.Context, name string, filter operatorsql.MessageFilter) (foundMessages, error) {
 	if filter.Key == "" || filter.States != [2]int{dialect.StateRetrying, dialect.StateRetrying} {
 		return o.Search(ctx, name, filter, searchAmong)
 	}
-	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter search.MessageFilter) dialect.Query {
+	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter operatorsql.MessageFilter) dialect.Query {
 		return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
 	})
 	return paged(page, filter.Limit), err
 }
 
 // Done lists messages of the history, the latest first.
-func (o *operator) Done(ctx context.Context, name string, filter search.MessageFilter) ([]*storedMessage, error) {
+func (o *operator) Done(ctx context.Context, name string, filter operatorsql.MessageFilter) ([]*storedMessage, error) {
 	return o.list(ctx, name, "list done messages of", filter, o.statements.Done)
 }
 
@@ -48,7 +48,7 @@ func paged(messages []*storedMessage, limit int) foundMessages {
 }
 
 func (o *operator) list(
-	ctx context.Context, name, what string, filter search.MessageFilter, query func(int64, search.MessageFilter) dialect.Query,
+	ctx context.Context, name, what string, filter operatorsql.MessageFilter, query func(int64, operatorsql.MessageFilter) dialect.Query,
 ) ([]*storedMessage, error) {
 	s, err := o.find(ctx, name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
-	lookup := dialect.Lookup{Spool: s.ID(), ID: id}
+	lookup := operatorsql.Lookup{Spool: s.ID(), ID: id}
 	m, err := o.read(ctx, o.db, o.statements.PendingMessage(lookup))
 	switch {
 	case err == nil:
@@ -101,7 +101,7 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 }
 
 func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure, error) {
-	return readFailures(ctx, o.db, o.statements.Statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
+	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
 }
 
 func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query) (*storedMessage, error) {
@@ -114,7 +114,7 @@ func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query)
 	if err != nil {
 		return nil, err
 	}
-	if m.Place.State == dialect.StateDone {
+	if m.Place.State == operatorsql.StateDone {
 		m.UUID = string(carried)
 	}
 	if decoded, err := spool.DecodeMetadata(metadata); err == nil {

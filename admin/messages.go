@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -181,24 +181,24 @@ func publicWithFailures(found *storedMessage, failures []Failure, err error) (*M
 // messageStates are the states, the first and the last, of a status.
 var messageStates = map[Status]struct {
 	states [2]int
-	parked search.Parked
+	parked operatorsql.Parked
 }{
-	"":        {[2]int{dialect.StateReady, dialect.StateRetrying}, search.ParkedAny},
-	Ready:     {[2]int{dialect.StateReady, dialect.StateReady}, search.ParkedAny},
-	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, search.ParkedAny},
-	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, search.ParkedNo},
-	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, search.ParkedOnly},
-	Done:      {[2]int{dialect.StateDone, dialect.StateDone}, search.ParkedAny},
+	"":        {[2]int{dialect.StateReady, dialect.StateRetrying}, operatorsql.ParkedAny},
+	Ready:     {[2]int{dialect.StateReady, dialect.StateReady}, operatorsql.ParkedAny},
+	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, operatorsql.ParkedAny},
+	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, operatorsql.ParkedNo},
+	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, operatorsql.ParkedOnly},
+	Done:      {[2]int{operatorsql.StateDone, operatorsql.StateDone}, operatorsql.ParkedAny},
 }
 
 // ofMessages is the filter as statements about messages take it.
-func (f Filter) ofMessages() (search.MessageFilter, error) {
+func (f Filter) ofMessages() (operatorsql.MessageFilter, error) {
 	states, known := messageStates[f.Status]
 	after, err := cursor(f.After).parse(states.states[0], states.states[1])
 	if !known {
 		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s, or %s for the history", f.Status, Ready, Scheduled, Retrying, Parked, Done))
 	}
-	chosen := search.MessageFilter{
+	chosen := operatorsql.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: states.states, Parked: states.parked, After: after,
 		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts,
 	}
@@ -217,7 +217,7 @@ func statusOf(state int, at int64) Status {
 		return Ready
 	case state == dialect.StateScheduled:
 		return Scheduled
-	case state == dialect.StateDone:
+	case state == operatorsql.StateDone:
 		return Done
 	case at >= dialect.ParkedFrom:
 		return Parked
@@ -274,7 +274,7 @@ func (o *operator) Bury(ctx context.Context, name string, id int64, reason strin
 // bury makes a locked message a dead letter, and reports whether its drainer should notice.
 func (o *operator) bury(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked, reason string) (notice bool, err error) {
 	ref := found.ref
-	burial := dialect.Burial{Subject: spool.MessageSubject(ref.ID, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason)), Cause: dialect.CauseOperator}
+	burial := operatorsql.Burial{Subject: spool.MessageSubject(ref.ID, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason)), Cause: dialect.CauseOperator}
 	if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
 		return false, err
 	}
@@ -306,7 +306,7 @@ const lockTries = 3
 func (o *operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (found locked, err error) {
 	for range lockTries {
 		var m *storedMessage
-		if m, err = o.read(ctx, tx, o.statements.PendingMessage(dialect.Lookup{Spool: s.ID(), ID: id})); err != nil {
+		if m, err = o.read(ctx, tx, o.statements.PendingMessage(operatorsql.Lookup{Spool: s.ID(), ID: id})); err != nil {
 			return found, err
 		}
 		if found, err = o.lockAt(ctx, tx, s, m.Place); !errors.Is(err, ErrNotFound) {
@@ -317,7 +317,7 @@ func (o *operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int6
 }
 
 // lockListed locks a message where it was listed, or where it is now.
-func (o *operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) (locked, error) {
+func (o *operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, at operatorsql.Place) (locked, error) {
 	found, err := o.lockAt(ctx, tx, s, at)
 	if errors.Is(err, ErrNotFound) {
 		return o.lock(ctx, tx, s, at.ID)
@@ -325,7 +325,7 @@ func (o *operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, a
 	return found, err
 }
 
-func (o *operator) lockAt(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) (locked, error) {
+func (o *operator) lockAt(ctx context.Context, tx *sql.Tx, s *spool.Spool, at operatorsql.Place) (locked, error) {
 	query, found := o.statements.LockListed(s.ID(), at), locked{ref: dialect.Ref{ID: at.ID}}
 	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
 		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.at, &found.attempts)
@@ -348,7 +348,7 @@ func (o *operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, 
 // due sets the time of a message in microseconds, 0 for now. A parked message gets all its attempts
 // again.
 func (o *operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked, at int64) error {
-	err := spool.Run(ctx, tx, o.statements.SetDue(dialect.SetDueParams{Spool: s.ID(), Ref: m.ref, At: at}))
+	err := spool.Run(ctx, tx, o.statements.SetDue(s.ID(), m.ref, at))
 	if err != nil || !m.parked {
 		return err
 	}

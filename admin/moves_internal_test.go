@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -19,8 +19,8 @@ func TestSearch_finds_a_message_that_fails_meanwhile(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)
-		operator := newOperator(database.DB, search.New(b.Statements), nil, watermill.NopLogger{})
-		filter := search.MessageFilter{States: [2]int{dialect.StateReady, dialect.StateRetrying}, Limit: 10}
+		operator := newOperator(database.DB, operatorsql.New(b.Statements), nil, watermill.NopLogger{})
+		filter := operatorsql.MessageFilter{States: [2]int{dialect.StateReady, dialect.StateRetrying}, Limit: 10}
 		for range 100 {
 			b.Append(database.DB, enginetest.Draft("one", "key"))
 			failed := make(chan error, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
@@ -35,14 +35,14 @@ const (
 // error is [postbox.ErrCommitUnknown].
 type operator struct {
 	db         *sql.DB
-	statements *search.Statements
+	statements *operatorsql.Statements
 	audit      *audit.Auditor
 	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
 }
 
 // newOperator returns an operator for a database.
-func newOperator(db *sql.DB, statements *search.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *operator {
+func newOperator(db *sql.DB, statements *operatorsql.Statements, audit *audit.Auditor, logger watermill.LoggerAdapter) *operator {
 	return &operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
@@ -57,7 +57,7 @@ func announce(ctx context.Context, db *sql.DB, s *spool.Spool, logger watermill.
 var errInbox = errors.New("an inbox has a history, and no pending messages: nothing of it can be paused, run or buried")
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
-func (o *operator) Pause(ctx context.Context, name string, pause dialect.Pause) error {
+func (o *operator) Pause(ctx context.Context, name string, pause operatorsql.Pause) error {
 	act := audit.NewAct(audit.ActPause, name).Noting(noteOfPause(pause))
 	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), true, pause)))
@@ -68,7 +68,7 @@ func (o *operator) Pause(ctx context.Context, name string, pause dialect.Pause) 
 func (o *operator) Resume(ctx context.Context, name string) error {
 	act := audit.NewAct(audit.ActResume, name)
 	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), false, dialect.Pause{})))
+		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseSpool(s.ID(), false, operatorsql.Pause{})))
 	})
 }
 
@@ -98,7 +98,7 @@ func (o *operator) Set(ctx context.Context, name string, change func(*spool.Sett
 }
 
 // PauseKey makes the drainers of a spool stop handing out messages of a key.
-func (o *operator) PauseKey(ctx context.Context, name, key string, pause dialect.Pause) error {
+func (o *operator) PauseKey(ctx context.Context, name, key string, pause operatorsql.Pause) error {
 	what, act := fmt.Sprintf("pause key %.60q of", key), audit.NewAct(audit.ActPauseKey, name).OnNamed("key", key).Noting(noteOfPause(pause))
 	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return act.Changed(spool.Directly(ctx, tx, o.statements.PauseKey(keyOf(s, key), pause)))
@@ -118,8 +118,8 @@ func (o *operator) ResumeKey(ctx context.Context, name, key string) error {
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does
 	// not come twice.
-	parked := search.MessageFilter{
-		Key: key, States: [2]int{dialect.StateRetrying, dialect.StateRetrying}, Parked: search.ParkedOnly, Limit: resumePage,
+	parked := operatorsql.MessageFilter{
+		Key: key, States: [2]int{dialect.StateRetrying, dialect.StateRetrying}, Parked: operatorsql.ParkedOnly, Limit: resumePage,
 	}
 	for more := true; err == nil && more; {
 		var page []*storedMessage
@@ -179,7 +179,7 @@ func endOf(at int64) time.Time {
 }
 
 // noteOfPause is what the audit log says of a pause.
-func noteOfPause(p dialect.Pause) string {
+func noteOfPause(p operatorsql.Pause) string {
 	if p.Ends == 0 {
 		return p.Reason
 	}
@@ -254,7 +254,7 @@ func (o *operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 }
 
 // unpark makes a parked message due, unless another operator was faster.
-func (o *operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) error {
+func (o *operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, at operatorsql.Place) error {
 	found, err := o.lockListed(ctx, tx, s, at)
 	if errors.Is(err, ErrNotFound) || (err == nil && !found.parked) {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
@@ -35,27 +35,32 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			postbox.PostgreSQL: "ANALYZE postbox_messages, postbox_waiting", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
 		}[database.Dialect])
 
-		filter := search.MessageFilter{
-			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
+		filter := operatorsql.MessageFilter{
+			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: operatorsql.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
-		listed := dialect.Place{ID: 2001}
+		listed := operatorsql.Place{ID: 2001}
 		require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT state, lane FROM postbox_messages WHERE id = 2001").Scan(&listed.State, &listed.Lane))
 		for name, test := range map[string]struct {
 			plan string
 			want map[postbox.Dialect][]string
 		}{
-			"messages of a key that failed": {b.Plan(search.New(b.Statements).RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
+			"messages of a key that failed": {b.Plan(operatorsql.New(b.Statements).RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=?)"},
 			}},
-			"one message": {b.Plan(b.Statements.PendingMessage(dialect.Lookup{Spool: id, ID: 2000})), map[postbox.Dialect][]string{
+			"one message": {b.Plan(operatorsql.New(b.Statements).PendingMessage(operatorsql.Lookup{Spool: id, ID: 2000})), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(lane = ANY (", "(id = '2000'::bigint))"},
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},
-			"a listed message": {b.Plan(b.Statements.LockListed(id, listed)), map[postbox.Dialect][]string{
+			"a listed message": {b.Plan(operatorsql.New(b.Statements).LockListed(id, listed)), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(state = '0'::smallint)", "(id = '2001'::bigint)"},
+				postbox.MySQL:      {"key=PRIMARY"},
+				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
+			}},
+			"a reschedule": {b.Plan(operatorsql.New(b.Statements).SetDue(id, dialect.Ref{State: listed.State, Lane: int(listed.Lane), ID: listed.ID}, 0)), map[postbox.Dialect][]string{
+				postbox.PostgreSQL: {"postbox_messages_pkey", "(id = '2001'::bigint)"},
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},
@@ -70,9 +75,9 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			require.NotContains(t, test.plan, "TEMP B-TREE", name)
 		}
 		filter.Topic = "other"
-		searches := []dialect.Query{search.New(b.Statements).Search(id, filter, 100)}
-		if end, separate := search.New(b.Statements).SearchEnd(id, filter, 100); separate {
-			searches = []dialect.Query{end, search.New(b.Statements).SearchUpTo(id, filter, dialect.Place{State: 1, Lane: 2, ID: 30})}
+		searches := []dialect.Query{operatorsql.New(b.Statements).Search(id, filter, 100)}
+		if end, separate := operatorsql.New(b.Statements).SearchEnd(id, filter, 100); separate {
+			searches = []dialect.Query{end, operatorsql.New(b.Statements).SearchUpTo(id, filter, operatorsql.Place{State: 1, Lane: 2, ID: 30})}
 		}
 		for _, search := range searches { // it sorts what it has looked at
 			for _, want := range map[postbox.Dialect][]string{
@@ -84,7 +89,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			}
 		}
 		if database.Dialect == postbox.SQLite { // the others would read an empty table as a whole
-			require.Contains(t, b.Plan(b.Statements.AuditRows(dialect.AuditFilter{Limit: 10})), "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)")
+			require.Contains(t, b.Plan(operatorsql.New(b.Statements).AuditRows(operatorsql.AuditFilter{Limit: 10})), "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)")
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -43,7 +43,7 @@ func (a *Admin) Pause(ctx context.Context, filter Filter, reason ...string) erro
 	if err := a.checkEnd(ctx, filter, until); err != nil {
 		return fmt.Errorf("admin: pause %s: %w", filter.Target, err)
 	}
-	pause := dialect.Pause{By: a.operator.audit.ActorIn(ctx), Reason: spool.NameText(strings.Join(reason, "; ")), Ends: micros(until)}
+	pause := operatorsql.Pause{By: a.operator.audit.ActorIn(ctx), Reason: spool.NameText(strings.Join(reason, "; ")), Ends: micros(until)}
 	return a.pausing(filter, "pause", "paused", part{
 		whole: func(name string) error { return a.operator.Pause(ctx, name, pause) },
 		key:   func(name, key string) error { return a.operator.PauseKey(ctx, name, key, pause) },

@@ -12,9 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -108,7 +107,7 @@ func (p ReplayParams) Validate(filter Filter) error {
 }
 
 // check returns all mistakes, and what Replay needs otherwise.
-func (p ReplayParams) check(filter Filter) (search.MessageFilter, replayCursor, error) {
+func (p ReplayParams) check(filter Filter) (operatorsql.MessageFilter, replayCursor, error) {
 	after, err := cursor(p.After).parseReplay()
 	problems := []error{err}
 	if filter.After != "" || filter.Limit != 0 {
@@ -135,7 +134,7 @@ func (p ReplayParams) check(filter Filter) (search.MessageFilter, replayCursor, 
 		problems = append(problems, spool.CheckTopic(p.Topic))
 	}
 	problems = append(problems, filter.acting(doneMessages))
-	return search.MessageFilter{
+	return operatorsql.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
 		DoneFrom: micros(filter.From), DoneBefore: micros(filter.Until),
 	}, after, errors.Join(problems...)
@@ -207,7 +206,7 @@ type replay struct {
 // written. It ignores messages that are done after it began, because copies may be among them. When
 // ctx ends, it finishes the running transaction.
 func (o *operator) Replay(
-	ctx context.Context, name string, filter search.MessageFilter, params replayChoice, report func(replayDone),
+	ctx context.Context, name string, filter operatorsql.MessageFilter, params replayChoice, report func(replayDone),
 ) (replayDone, error) {
 	r := &replay{
 		operator: o, replayChoice: params, report: report, progress: replayDone{Cursor: params.After},
@@ -220,7 +219,7 @@ func (o *operator) Replay(
 	return r.progress, err
 }
 
-func (r *replay) run(ctx context.Context, name string, filter search.MessageFilter) (err error) {
+func (r *replay) run(ctx context.Context, name string, filter operatorsql.MessageFilter) (err error) {
 	if r.from, err = r.find(ctx, name); err != nil {
 		return err
 	}
@@ -242,7 +241,7 @@ func (r *replay) run(ctx context.Context, name string, filter search.MessageFilt
 		return err
 	}
 	for filter.Limit = bulkPage; ; {
-		filter.After = dialect.Place{State: dialect.StateDone, Lane: r.progress.Cursor.CreatedAt, ID: r.progress.Cursor.ID}
+		filter.After = operatorsql.Place{State: operatorsql.StateDone, Lane: r.progress.Cursor.CreatedAt, ID: r.progress.Cursor.ID}
 		page, err := r.list(ctx, name, "list done messages of", filter, r.statements.DoneInOrder)
 		if err == nil {
 			err = r.page(ctx, page)
@@ -337,7 +336,7 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *storedMessage) (copied 
 	var payload spool.Payload
 	var encoded, carried []byte
 	var source string
-	query := r.statements.DoneMessage(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
+	query := r.statements.DoneMessage(operatorsql.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
 	err = new(storedMessage).scan(tx.QueryRowContext(ctx, query.Text, query.Args...).Scan, &payload, &encoded, &source, &carried)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -23,7 +23,7 @@ func TestRequeue_reads_the_lanes_once(t *testing.T) {
 		id, err := b.Spool.Open(t.Context(), database.DB)
 		require.NoError(t, err)
 		db, record := database.OpenRecorded(t)
-		letters := newLetters(db, search.New(b.Statements), audit.NewAuditor(b.Statements, ""), b.Spool.Name(), watermill.NopLogger{})
+		letters := newLetters(db, operatorsql.New(b.Statements), audit.NewAuditor(b.Statements, ""), b.Spool.Name(), watermill.NopLogger{})
 		const many = 3
 		for n := range many {
 			database.Exec(t, `INSERT INTO postbox_dead_letters (spool, origin, subject, error, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts)

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -17,20 +17,20 @@ const searchAmong = 10_000
 // foundMessages is what a search has found.
 type foundMessages struct {
 	Messages []*storedMessage
-	Looked   int            // how many messages were looked at
-	Next     *dialect.Place // after which the next search begins; nil at the end of the list
+	Looked   int                // how many messages were looked at
+	Next     *operatorsql.Place // after which the next search begins; nil at the end of the list
 }
 
 // Search looks at so many pending messages after the place of the filter, in the order of
 // [operator.Messages].
-func (o *operator) Search(ctx context.Context, name string, filter search.MessageFilter, among int) (foundMessages, error) {
+func (o *operator) Search(ctx context.Context, name string, filter operatorsql.MessageFilter, among int) (foundMessages, error) {
 	const what = "list messages of"
 	s, err := o.find(ctx, name)
 	if err != nil {
 		return foundMessages{}, failedTo(what, name, err)
 	}
 	var found foundMessages
-	var last dialect.Place
+	var last operatorsql.Place
 	query := o.statements.Search(s.ID(), filter, among)
 	// A message only moves forward in this order. So one that is pending all the while is before
 	// the end when the search reads the messages there, or it is behind the end, where the next
@@ -44,7 +44,7 @@ func (o *operator) Search(ctx context.Context, name string, filter search.Messag
 			return foundMessages{}, failedTo(what, name, err)
 		}
 		if found.Looked < among {
-			last = dialect.Place{State: filter.States[1], Lane: dialect.Lanes}
+			last = operatorsql.Place{State: filter.States[1], Lane: dialect.Lanes}
 		}
 		query = o.statements.SearchUpTo(s.ID(), filter, last)
 	}
@@ -86,7 +86,7 @@ const (
 
 // Search looks at so many dead letters after the id of the filter, in the order of
 // [letterStore.List].
-func (l *letterStore) Search(ctx context.Context, filter search.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
+func (l *letterStore) Search(ctx context.Context, filter operatorsql.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
 	query := l.statements.LetterSearchEnd(filter.After, among)
 	var last int64
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)
@@ -127,7 +127,7 @@ func (l *letterStore) Search(ctx context.Context, filter search.DeadLetterFilter
 
 // SearchAudit looks at so many rows of the audit log before the id of the filter, and returns those
 // that match, the latest first, and the id before which the next search begins, 0 at the end.
-func (o *operator) SearchAudit(ctx context.Context, filter dialect.AuditFilter, among int) (entries []AuditEntry, next int64, err error) {
+func (o *operator) SearchAudit(ctx context.Context, filter operatorsql.AuditFilter, among int) (entries []AuditEntry, next int64, err error) {
 	var looked int
 	end := o.statements.AuditSearchEnd(filter, among)
 	err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&looked, &filter.Least)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -32,10 +32,10 @@ func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 		b.Append(database.DB, drafts...)
 		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id % 4 = 1")
 		database.MoveWaiting(t)
-		operator := newOperator(database.DB, search.New(b.Statements), nil, watermill.NopLogger{})
+		operator := newOperator(database.DB, operatorsql.New(b.Statements), nil, watermill.NopLogger{})
 
 		for _, size := range []struct{ among, limit int }{{7, 100}, {7, 1}, {39, 2}, {40, 100}, {100, 100}} {
-			filter := search.MessageFilter{States: [2]int{dialect.StateReady, dialect.StateRetrying}, Topic: "refunds", Limit: size.limit}
+			filter := operatorsql.MessageFilter{States: [2]int{dialect.StateReady, dialect.StateRetrying}, Topic: "refunds", Limit: size.limit}
 			var found []string
 			for searches := 0; ; searches++ {
 				part, err := operator.Search(context.Background(), b.Spool.Name(), filter, size.among)
@@ -55,7 +55,7 @@ func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 			}
 			require.ElementsMatch(t, want, found, "%+v", size)
 		}
-		filter := search.MessageFilter{States: [2]int{dialect.StateScheduled, dialect.StateScheduled}, Limit: 10}
+		filter := operatorsql.MessageFilter{States: [2]int{dialect.StateScheduled, dialect.StateScheduled}, Limit: 10}
 		part, err := operator.Search(context.Background(), b.Spool.Name(), filter, 7)
 		require.NoError(t, err)
 		require.Equal(t, foundMessages{}, part, "there is no such message")
@@ -79,10 +79,10 @@ func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_
 			database.Exec(t, `INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 				VALUES (?, 1, ?, 'requeue', '', '', '', 1, '')`, fmt.Sprint(i), word)
 		}
-		operator := newOperator(database.DB, search.New(b.Statements), nil, watermill.NopLogger{})
-		letters := newLetters(database.DB, search.New(b.Statements), nil, "outbox", watermill.NopLogger{})
+		operator := newOperator(database.DB, operatorsql.New(b.Statements), nil, watermill.NopLogger{})
+		letters := newLetters(database.DB, operatorsql.New(b.Statements), nil, "outbox", watermill.NopLogger{})
 		for _, size := range []struct{ among, limit int }{{7, 100}, {7, 1}, {39, 2}, {40, 100}, {100, 100}} {
-			filter := search.DeadLetterFilter{Topic: "seldom", Limit: size.limit}
+			filter := operatorsql.DeadLetterFilter{Topic: "seldom", Limit: size.limit}
 			found := 0
 			for searches := 0; ; searches++ {
 				part, err := letters.Search(t.Context(), filter, size.among)
@@ -101,7 +101,7 @@ func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_
 			}
 			require.Equal(t, 5, found, "%+v", size)
 
-			acts := dialect.AuditFilter{Actor: "seldom", Limit: size.limit}
+			acts := operatorsql.AuditFilter{Actor: "seldom", Limit: size.limit}
 			found = 0
 			for searches := 0; ; searches++ {
 				entries, next, err := operator.SearchAudit(t.Context(), acts, size.among)
@@ -118,7 +118,7 @@ func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_
 			}
 			require.Equal(t, 5, found, "%+v", size)
 		}
-		none, err := letters.Search(t.Context(), search.DeadLetterFilter{After: 1 << 40, Limit: 7}, 7)
+		none, err := letters.Search(t.Context(), operatorsql.DeadLetterFilter{After: 1 << 40, Limit: 7}, 7)
 		require.NoError(t, err)
 		require.Zero(t, none)
 	})

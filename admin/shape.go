@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxShapeInput is how many characters of an error its shape depends on: enough for what
-	// distinguishes one failure from another. It is what [dialect.Statements.DeadLetterErrors]
+	// distinguishes one failure from another. It is what [operatorsql.Statements.DeadLetterErrors]
 	// reads, so that a group and the filter by its shape choose the same letters.
 	maxShapeInput = 512
 	// maxShape bounds the bytes of a shape.

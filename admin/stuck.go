@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/keyhash"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -102,7 +102,7 @@ type stuckHead struct {
 	StuckKey
 
 	hash int64
-	at   search.Head // its id is 0 as long as it is not known
+	at   operatorsql.Head // its id is 0 as long as it is not known
 }
 
 // stuckKeys returns the stuck keys of a spool whose heads were written first, at most this number,
@@ -127,7 +127,7 @@ func (o *operator) stuckKeys(ctx context.Context, s *spool.Spool, only string, l
 	for _, p := range paused[:min(limit, len(paused))] {
 		if known[p.Key] == nil && only == "" {
 			hash := keyhash.Of(p.Key)
-			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: search.Head{Lane: spool.LaneOf(hash)}}
+			known[p.Key] = &stuckHead{StuckKey: StuckKey{Key: p.Key}, hash: hash, at: operatorsql.Head{Lane: spool.LaneOf(hash)}}
 			keys = append(keys, known[p.Key])
 		}
 		if k := known[p.Key]; k != nil {
@@ -152,7 +152,7 @@ func (o *operator) heads(ctx context.Context, query dialect.Query) (keys []*stuc
 		if err := head.scan(scan, &k.hash, &failed, &k.Error); err != nil {
 			return err
 		}
-		k.Key, k.Head, k.at = head.Key, head.Message, search.Head{Lane: int(head.Place.Lane), ID: head.Place.ID}
+		k.Key, k.Head, k.at = head.Key, head.Message, operatorsql.Head{Lane: int(head.Place.Lane), ID: head.Place.ID}
 		if failed != 0 {
 			k.Since = time.UnixMicro(failed)
 		}
@@ -207,8 +207,8 @@ func (o *operator) countBehind(ctx context.Context, s *spool.Spool, keys []*stuc
 // ofKey returns a key with all its messages that are not scheduled, stuck or not, if there are any.
 func (o *operator) ofKey(ctx context.Context, s *spool.Spool, key string) ([]*stuckHead, error) {
 	ref, failed := keyOf(s, key), dialect.StateRetrying
-	k := &stuckHead{StuckKey: StuckKey{Key: key}, hash: ref.Hash, at: search.Head{Lane: spool.LaneOf(ref.Hash)}}
-	tried, err := o.listed(ctx, o.db, o.statements.RetryingOfKey(ref, search.MessageFilter{States: [2]int{failed, failed}, Limit: maxLimit}))
+	k := &stuckHead{StuckKey: StuckKey{Key: key}, hash: ref.Hash, at: operatorsql.Head{Lane: spool.LaneOf(ref.Hash)}}
+	tried, err := o.listed(ctx, o.db, o.statements.RetryingOfKey(ref, operatorsql.MessageFilter{States: [2]int{failed, failed}, Limit: maxLimit}))
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (o *operator) ofKey(ctx context.Context, s *spool.Spool, key string) ([]*st
 // sorts the keys by since when they are stuck.
 func (o *operator) describe(ctx context.Context, s *spool.Spool, keys []*stuckHead) ([]*stuckHead, error) {
 	ready := map[int64]*stuckHead{}
-	var heads []search.Head
+	var heads []operatorsql.Head
 	for _, k := range keys {
 		if k.Head.ID == 0 {
 			ready[k.at.ID], heads = k, append(heads, k.at)

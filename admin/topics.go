@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/audit"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -22,7 +22,7 @@ var (
 )
 
 // PauseTopic makes the drainers of an outbox stop reading the messages of a topic.
-func (o *operator) PauseTopic(ctx context.Context, name, topic string, pause dialect.Pause) error {
+func (o *operator) PauseTopic(ctx context.Context, name, topic string, pause operatorsql.Pause) error {
 	what := fmt.Sprintf("pause topic %.60q of", topic)
 	if err := checkTopic(name, topic, "pause", "Pause"); err != nil {
 		return failedTo(what, name, err)

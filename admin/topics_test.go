@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -110,7 +110,7 @@ func TestPauseTopic_limits_the_paused_topics_of_an_outbox(t *testing.T) {
 		id := b.outboxID()
 		const most = 1000
 		for i := range most {
-			b.run(b.statements.PauseTopic(id, fmt.Sprint("topic ", i), dialect.Pause{}))
+			b.run(operatorsql.New(b.statements).PauseTopic(id, fmt.Sprint("topic ", i), operatorsql.Pause{}))
 		}
 		require.ErrorContains(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "orders"}), "1000 topics are paused")
 		require.NoError(t, b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Topic: "topic 7"}), "which is paused already")

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -37,7 +37,7 @@ func (o *operator) waitingUnder(ctx context.Context, s *spool.Spool, topic, key 
 	if err != nil {
 		return nil, err
 	}
-	m, err := o.read(ctx, o.db, o.statements.PendingMessage(dialect.Lookup{Spool: s.ID(), ID: id}))
+	m, err := o.read(ctx, o.db, o.statements.PendingMessage(operatorsql.Lookup{Spool: s.ID(), ID: id}))
 	if err == nil && m.CreatedAt.UnixMicro() != createdAt { // a database that went back has given its id again
 		err = ErrNotFound
 	}

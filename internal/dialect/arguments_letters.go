@@ -38,12 +38,6 @@ func (s *Statements) InsertFailure(f Failure) Query {
 	return Query{Text: s.insertFailure, Args: []any{f.Subject, f.Attempt, f.Error, f.Process}}
 }
 
-// Failures returns attempt, time, error and process of the latest entries of a subject, oldest
-// first.
-func (s *Statements) Failures(subject []byte, limit int) Query {
-	return Query{Text: s.failures, Args: []any{subject, limit}}
-}
-
 // InsertDeadLetter stores a dead letter of an inbox.
 func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	values := l.args()
@@ -67,21 +61,4 @@ func (l Letter) args() args {
 		"subject": l.Subject, "spool": spool, "topic": l.Topic, "message_id": l.MessageID,
 		"payload": l.Payload, "metadata": l.Metadata, "error": l.Error, "cause": int(l.Cause),
 	}
-}
-
-// DeleteDeadLetter deletes a dead letter, if it is open or one that is resolved is to be deleted
-// too.
-func (s *Statements) DeleteDeadLetter(id int64, resolved bool) Query {
-	return s.deleteDeadLetter.with(args{"id": id, "resolved": number(resolved)})
-}
-
-// Resolve marks a dead letter as dealt with, unless it is already marked.
-func (s *Statements) Resolve(id int64, reason string) Query {
-	return Query{Text: s.resolve, Args: []any{reason, id}}
-}
-
-// LetterBehind returns the id of the dead letter with so many later ones, or no row if there are
-// fewer.
-func (s *Statements) LetterBehind(later int) Query {
-	return Query{Text: s.letterBehind, Args: []any{later}}
 }

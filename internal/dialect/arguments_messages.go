@@ -10,13 +10,6 @@ type AsRead struct {
 	LeastStarts, MostStarts int
 }
 
-// Burial holds the columns of a message's dead letter that the message itself does not have.
-type Burial struct {
-	Subject []byte
-	Error   string
-	Cause   Cause
-}
-
 // LoadPayload returns payload and metadata of a message.
 func (s *Statements) LoadPayload(spool int64, r Ref) Query {
 	return Query{Text: s.loadPayload, Args: []any{spool, r.State, r.Lane, r.ID, r.CreatedAt}}

@@ -5,12 +5,6 @@ import (
 	"strings"
 )
 
-// DeadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left
-// out: each may have megabytes, and a page has many letters.
-const DeadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE({length}(d.payload), 0) + {length}(d.metadata) AS size`
-
 // common returns the statements that all databases share. {now} stands for the database's clock in
 // microseconds. {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments
 // name the index of a statement if it is not the primary key. Each statement locks only the rows
@@ -78,11 +72,6 @@ INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, 
 		LastAttempt: `
 SELECT attempt FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT 1`,
 
-		failures: `
-SELECT attempt, failed_at, error, process
-FROM (SELECT id, attempt, failed_at, error, process FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT ?) f
-ORDER BY id`,
-
 		insertDeadLetter: statement{text: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
@@ -92,18 +81,6 @@ VALUES (1, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_i
 		buryRow: statement{text: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, {now}, {now}, 0, :error, :cause)`},
-
-		DeadLetter: `
-SELECT ` + DeadLetterColumns + `, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
-FROM {dead_letters} d
-LEFT JOIN {spools} s ON s.id = d.spool
-WHERE d.id = ?`,
-
-		deleteDeadLetter: statement{text: `
-DELETE FROM {dead_letters} WHERE id = :id AND (resolved_at IS NULL OR :resolved = 1)`},
-
-		resolve: `
-UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND resolved_at IS NULL`,
 
 		// A second claim of the same key waits for the transaction of the first and then changes no
 		// row.

@@ -29,7 +29,7 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due},
-       COALESCE(`+pausedAt+`, `+never+`), s.batches
+       COALESCE(`+PausedAt+`, `+never+`), s.batches
 FROM (SELECT id, name, paused_at, pause_ends_at, batches FROM {spools} UNION ALL SELECT o.stray, NULL, NULL, 0, '' FROM ({strays}) o WHERE o.stray IS NOT NULL) s
 WHERE {few}`, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }

@@ -18,8 +18,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // Every statement of every database, to be read in a review as the database gets it. After a change
-// run go test ./internal/dialect -update. Those with which operators look are in
-// admin/internal/search.
+// run go test ./internal/dialect -update. Those that only operators execute are in
+// admin/internal/operatorsql.
 func TestStatements_golden(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {

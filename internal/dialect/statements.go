@@ -92,11 +92,7 @@ type Statements struct {
 
 	insertFailure             string
 	LastAttempt               string // subject → attempts since the last requeue
-	failures                  string
 	insertDeadLetter, buryRow statement
-	DeadLetter                string // id → DeadLetterColumns, payload, metadata, source, carried id
-	deleteDeadLetter          statement
-	resolve                   string
 
 	// Claims: arguments_chores.go.
 
@@ -125,45 +121,25 @@ type Statements struct {
 
 	// What operators see, and what they say: arguments_operators.go.
 
-	spools            statement
-	Members           string // spool, or 0 for all → spool, holder, in flight, end of the membership of each live member
-	Account           string // spool → pending, done, dead, resolved
-	Clock             string // → the database's clock
-	Fullness          string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
-	LaneHolders       string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
-	ChangeSpool       string // spool: lets its drainers notice
-	pauseSpool        statement
-	LockSettings      string // spool; locks its row
-	SettingsOf        string // spool → its settings
-	setSettings       statement
-	pauseKey          statement
-	resumeKey         string
-	PausedKeys        string // spool → key, paused at, by whom, reason, and [Never]
-	pauseTopic        string
-	resumeTopic       string
-	replaceTopicPause string
-	PausedTopics      string // spool → topic, paused at, by whom, reason, end
-	pendingMessage    string
-	letterBehind      string
-	doneMessage       statement
-	lockListed        string
-	setDue            statement
-	buryWaiting       string
-	removeMessage     string
-	keepHistory       statement
-	keepBatches       statement
-	keepReceived      statement               // see received.go
-	awaitReceipts     [len(awaitSizes)]string // see receipts.go
-	changeReceipt     statement
-	addReceipt        string
-	receiptPage       string
-	receiptsOf        string
-	addToAct          string // see audit.go
-	recordAct         string
-	LockAct           string // operation; locks its row
-	NoteOfAct         string // operation → its note
-	auditRows         statement
-	auditSearchEnd    string
+	spools        statement
+	Members       string // spool, or 0 for all → spool, holder, in flight, end of the membership of each live member
+	Clock         string // → the database's clock
+	Fullness      string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
+	SettingsOf    string // spool → its settings
+	PausedKeys    string // spool → key, paused at, by whom, reason, and [Never]
+	PausedTopics  string // spool → topic, paused at, by whom, reason, end
+	keepHistory   statement
+	keepBatches   statement
+	keepReceived  statement               // see received.go
+	awaitReceipts [len(awaitSizes)]string // see receipts.go
+	changeReceipt statement
+	addReceipt    string
+	receiptPage   string
+	receiptsOf    string
+	addToAct      string // see audit.go
+	recordAct     string
+	LockAct       string // operation; locks its row
+	NoteOfAct     string // operation → its note
 
 	// count.go
 
@@ -172,9 +148,8 @@ type Statements struct {
 
 	// Unique keys: unique.go.
 
-	uniqueKeysPage     string
-	removeUniqueKey    string
-	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
+	uniqueKeysPage  string
+	removeUniqueKey string
 
 	// Migrations.
 
@@ -219,15 +194,14 @@ func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect,
 		&s.loadPayload, &s.Writers, &s.FreeWriters,
-		&s.insertFailure, &s.LastAttempt, &s.failures, &s.DeadLetter,
-		&s.resolve,
+		&s.insertFailure, &s.LastAttempt,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory,
-		&s.Members, &s.Account, &s.Clock, &s.Fullness, &s.LaneHolders, &s.ChangeSpool, &s.LockSettings, &s.SettingsOf,
-		&s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.replaceTopicPause, &s.PausedTopics, &s.pendingMessage, &s.letterBehind,
-		&s.lockListed, &s.buryWaiting, &s.removeMessage, &s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct, &s.auditSearchEnd,
+		&s.Members, &s.Clock, &s.Fullness, &s.SettingsOf,
+		&s.PausedKeys, &s.PausedTopics,
+		&s.addToAct, &s.recordAct, &s.LockAct, &s.NoteOfAct,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.addReceipt, &s.receiptPage, &s.receiptsOf,
-		&s.uniqueKeysPage, &s.MessageOfUniqueKey, &s.removeUniqueKey, &s.Ages,
+		&s.uniqueKeysPage, &s.removeUniqueKey, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {
 		f(text)
@@ -240,8 +214,8 @@ func (s *Statements) finish(fill replacer, marks func(string) string) *Statement
 	s.each(func(text *string) { *text = s.Text(*text) })
 	for _, named := range []*statement{
 		&s.releaseAll, &s.blockedLanes, &s.acquire, &s.freeLanes, &s.lockLanes, &s.settleFailed, &s.retryFailed, &s.buryFailed, &s.noteFailed, &s.idleLook,
-		&s.setSettings, &s.pauseKey, &s.keepHistory, &s.keepBatches, &s.nextWaiting, &s.setDue, &s.auditRows, &s.keepReceived,
-		&s.spools, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.deleteDeadLetter, &s.pauseSpool, &s.doneMessage, &s.changeReceipt,
+		&s.keepHistory, &s.keepBatches, &s.nextWaiting, &s.keepReceived,
+		&s.spools, &s.takeChore, &s.insertDeadLetter, &s.buryRow, &s.changeReceipt,
 		&s.lock, &s.find, &s.lockAsRead, &s.standingAsRead, &s.countStarts, &s.takeBackStarts, &s.release, &s.limits, &s.addSlots, &s.changeSlots,
 	} {
 		*named = s.named(named.text)

@@ -93,9 +93,6 @@ func (s *Statements) uniqueKeys(gone string) {
 SELECT u.digest, u.id, u.created_at, CASE WHEN ` + gone + ` THEN 1 ELSE 0 END
 FROM {unique_keys} u WHERE u.digest > {blob ?} ORDER BY u.digest LIMIT ?`
 
-	s.MessageOfUniqueKey = `
-SELECT id, created_at FROM {unique_keys} WHERE digest = ?`
-
 	s.removeUniqueKey = `
 DELETE FROM {unique_keys} WHERE digest = ? AND id = ? AND created_at = ?`
 }

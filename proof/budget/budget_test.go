@@ -82,7 +82,7 @@ func TestBudget_holds(t *testing.T) {
 }
 
 // golden are the files with the statements of PostgreSQL.
-var golden = []string{root + "/internal/dialect/testdata/postgresql.sql", root + "/admin/internal/search/testdata/postgresql.sql"}
+var golden = []string{root + "/internal/dialect/testdata/postgresql.sql", root + "/admin/internal/operatorsql/testdata/postgresql.sql"}
 
 // module returns the sources of a module without tests, by their names.
 func module(t *testing.T, root string) map[string]string {

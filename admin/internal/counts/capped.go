@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"slices"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -18,7 +18,7 @@ const Cap = 10_000
 type capped struct{ ready, waiting, due, parked, done, failing, dead, lately int }
 
 // scan counts the messages and dead letters of spools, those of each at one moment.
-func scan(ctx context.Context, db *sql.DB, statements *search.Statements, spools []int64, limit int) (map[int64]capped, error) {
+func scan(ctx context.Context, db *sql.DB, statements *operatorsql.Statements, spools []int64, limit int) (map[int64]capped, error) {
 	found := make(map[int64]capped, len(spools))
 	return found, OfEach(ctx, db, statements.Kind, spools, limit+1, statements.CountFew, statements.CountUpTo, func(scan spool.Scan) (id int64, err error) {
 		var c capped
@@ -70,7 +70,7 @@ func OfEach(
 
 // scanInboxes counts the unresolved dead letters of inboxes by consumer.
 func scanInboxes(
-	ctx context.Context, db *sql.DB, statements *search.Statements, limit int,
+	ctx context.Context, db *sql.DB, statements *operatorsql.Statements, limit int,
 ) (inboxes []Inbox, err error) {
 	query := dialect.Query{Text: statements.InboxLetters, Args: []any{limit + 1}}
 	err = spool.Each(ctx, db, query, func(scan spool.Scan) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -84,8 +84,8 @@ func (b *bench) readFew(retrying int) {
 	b.exec(`INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts)
 		SELECT id, spool, topic, message_id, payload, metadata, created_at, created_at + id, 1 FROM postbox_messages`)
 
-	numbers := search.New(b.Statements).CountUpTo([]int64{b.id}, limit)
-	few := append(search.New(b.Statements).CountFew([]int64{b.id}, limit), numbers...)
+	numbers := operatorsql.New(b.Statements).CountUpTo([]int64{b.id}, limit)
+	few := append(operatorsql.New(b.Statements).CountFew([]int64{b.id}, limit), numbers...)
 	type bounded struct {
 		query dialect.Query
 		most  int // rows or index entries
@@ -93,13 +93,13 @@ func (b *bench) readFew(retrying int) {
 	tests := map[string]bounded{
 		"whether a spool has few": {few[0], 7 * limit},
 		"numbers of a spool":      {numbers[0], 7 * limit},
-		"dead letters of inboxes": {dialect.Query{Text: search.New(b.Statements).InboxLetters, Args: []any{limit}}, limit},
+		"dead letters of inboxes": {dialect.Query{Text: operatorsql.New(b.Statements).InboxLetters, Args: []any{limit}}, limit},
 		"ages":                    {dialect.Query{Text: b.Statements.Ages}, 3*enginetest.Lanes + 20},
 		"which spools are empty":  {dialect.Query{Text: b.Statements.Fullness}, 20},
 	}
 	if b.Database.Dialect == postbox.PostgreSQL {
-		tests["stuck keys"] = bounded{search.New(b.Statements).StuckHeads(b.id, limit), enginetest.Lanes * limit}
-		tests["number of stuck keys"] = bounded{search.New(b.Statements).CountStuck([]int64{b.id}, limit)[0], 2 * limit}
+		tests["stuck keys"] = bounded{operatorsql.New(b.Statements).StuckHeads(b.id, limit), enginetest.Lanes * limit}
+		tests["number of stuck keys"] = bounded{operatorsql.New(b.Statements).CountStuck([]int64{b.id}, limit)[0], 2 * limit}
 	}
 	for name, test := range tests {
 		for _, analyzed := range []bool{false, true} {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -71,14 +71,14 @@ func (b *bench) done(from, n int) {
 // read returns the numbers of the spool.
 func (b *bench) read() Numbers {
 	b.T.Helper()
-	numbers, err := NewReader(b.Database.DB, search.New(b.Statements), limit).Spools(b.T.Context(), []int64{b.id})
+	numbers, err := NewReader(b.Database.DB, operatorsql.New(b.Statements), limit).Spools(b.T.Context(), []int64{b.id})
 	require.NoError(b.T, err)
 	return numbers[b.id]
 }
 
 func (b *bench) inboxes() []Inbox {
 	b.T.Helper()
-	inboxes, err := NewReader(b.Database.DB, search.New(b.Statements), limit).Inboxes(b.T.Context())
+	inboxes, err := NewReader(b.Database.DB, operatorsql.New(b.Statements), limit).Inboxes(b.T.Context())
 	require.NoError(b.T, err)
 	return inboxes
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/due"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -33,12 +33,12 @@ type Inbox struct {
 // Reader reads numbers. It is safe for concurrent use.
 type Reader struct {
 	db         *sql.DB
-	statements *search.Statements
+	statements *operatorsql.Statements
 	limit      int
 }
 
 // NewReader returns a reader that counts up to a limit, usually [Cap].
-func NewReader(db *sql.DB, statements *search.Statements, limit int) *Reader {
+func NewReader(db *sql.DB, statements *operatorsql.Statements, limit int) *Reader {
 	return &Reader{db: db, statements: statements, limit: limit}
 }
 

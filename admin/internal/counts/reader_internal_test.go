@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -74,7 +74,7 @@ func TestReader_counts_each_part(t *testing.T) {
 			{100, Numbers{Pending: 60, Due: 4 + 16, Failing: 25, Parked: 12, Dead: 16, Done: 25}},
 			{limit, Numbers{Pending: limit + 1, Due: limit + 1, Failing: limit + 1, Parked: limit + 1, Dead: limit + 1, Done: limit + 1}},
 		} {
-			reader := NewReader(b.Database.DB, search.New(b.Statements), test.limit)
+			reader := NewReader(b.Database.DB, operatorsql.New(b.Statements), test.limit)
 			found, err := reader.Spools(t.Context(), []int64{b.id})
 			require.NoError(t, err)
 			numbers := found[b.id]
@@ -86,7 +86,7 @@ func TestReader_counts_each_part(t *testing.T) {
 			}
 			require.Equal(t, test.want, numbers)
 		}
-		inboxes, err := NewReader(b.Database.DB, search.New(b.Statements), 100).Inboxes(t.Context())
+		inboxes, err := NewReader(b.Database.DB, operatorsql.New(b.Statements), 100).Inboxes(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []Inbox{{Consumer: "billing", Dead: 7}, {Consumer: "mail", Dead: 1}}, inboxes)
 		total := 0

@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ func bound(k dialect.Kind, name string) string {
 func (b bounds) list() string {
 	text, err := json.Marshal(b)
 	if err != nil {
-		panic("search: numbers have no JSON: " + err.Error())
+		panic("operatorsql: numbers have no JSON: " + err.Error())
 	}
 	return string(text)
 }

@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import "github.com/postbox-go/watermill-postbox/internal/dialect"
 

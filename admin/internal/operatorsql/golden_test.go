@@ -1,4 +1,4 @@
-package search_test
+package operatorsql_test
 
 import (
 	"flag"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/postbox-go/watermill-postbox/admin/internal/search"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // Every statement of every database, as the database gets it, beside those of package dialect.
-// After a change run go test ./internal/search -update.
+// After a change run go test ./internal/operatorsql -update.
 func TestStatements_golden(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
@@ -25,7 +25,7 @@ func TestStatements_golden(t *testing.T) {
 			t.Parallel()
 			shared, err := dialect.For(kind, "", "", "")
 			require.NoError(t, err)
-			text := printed(search.New(shared))
+			text := printed(operatorsql.New(shared))
 			require.NotContains(t, text, "{", "every name is filled in")
 			file := filepath.Join("testdata", string(kind)+".sql")
 			if *update {
@@ -43,7 +43,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 	for _, kind := range []dialect.Kind{dialect.MySQL, dialect.SQLite} {
 		shared, err := dialect.For(kind, "", "x_", "")
 		require.NoError(t, err)
-		for _, q := range queries(search.New(shared)) {
+		for _, q := range queries(operatorsql.New(shared)) {
 			require.Len(t, q.Args, strings.Count(q.Text, "?"), q.Text)
 		}
 	}
@@ -55,36 +55,61 @@ type named struct {
 	dialect.Query
 }
 
-func queries(s *search.Statements) (all []named) {
+func queries(s *operatorsql.Statements) (all []named) {
 	add := func(name string, queries ...dialect.Query) {
 		for _, q := range queries {
 			all = append(all, named{name, q})
 		}
 	}
-	if end, separate := s.SearchEnd(1, search.MessageFilter{}, 1); separate {
+	if end, separate := s.SearchEnd(1, operatorsql.MessageFilter{}, 1); separate {
 		add("SearchEnd", end)
-		add("SearchUpTo", s.SearchUpTo(1, search.MessageFilter{}, dialect.Place{}))
+		add("SearchUpTo", s.SearchUpTo(1, operatorsql.MessageFilter{}, operatorsql.Place{}))
 	} else {
-		add("Search", s.Search(1, search.MessageFilter{}, 1))
+		add("Search", s.Search(1, operatorsql.MessageFilter{}, 1))
 	}
-	add("RetryingOfKey", s.RetryingOfKey(dialect.KeyRef{}, search.MessageFilter{}))
-	add("Done", s.Done(1, search.MessageFilter{}))
-	add("DoneInOrder", s.DoneInOrder(1, search.MessageFilter{}))
-	add("DeadLetters", s.DeadLetters(search.DeadLetterFilter{}))
-	add("DeadLetterErrors", s.DeadLetterErrors(search.DeadLetterFilter{}))
+	add("RetryingOfKey", s.RetryingOfKey(dialect.KeyRef{}, operatorsql.MessageFilter{}))
+	add("Done", s.Done(1, operatorsql.MessageFilter{}))
+	add("DoneInOrder", s.DoneInOrder(1, operatorsql.MessageFilter{}))
+	add("DeadLetters", s.DeadLetters(operatorsql.DeadLetterFilter{}))
+	add("DeadLetterErrors", s.DeadLetterErrors(operatorsql.DeadLetterFilter{}))
 	add("LetterSearchEnd", s.LetterSearchEnd(1, 1))
 	add("StuckHeads", s.StuckHeads(1, 1))
-	add("ReadyHeads", s.ReadyHeads(1, make([]search.Head, 1)))
+	add("ReadyHeads", s.ReadyHeads(1, make([]operatorsql.Head, 1)))
 	add("WaitingOfKeys", s.WaitingOfKeys(1, []int64{1}, [dialect.Lanes]*int64{}, 1))
 	add("CountStuck", s.CountStuck([]int64{1}, 1)...)
 	add("CountFewStuck", s.CountFewStuck([]int64{1}, 1)...)
 	add("CountUpTo", s.CountUpTo([]int64{1}, 1)...)
 	add("CountFew", s.CountFew([]int64{1}, 1)...)
+	add("PauseSpool", s.PauseSpool(1, true, operatorsql.Pause{}))
+	add("PauseKey", s.PauseKey(dialect.KeyRef{}, operatorsql.Pause{}))
+	add("ResumeKey", s.ResumeKey(dialect.KeyRef{}))
+	add("ReplaceTopicPause", s.ReplaceTopicPause(1, "", operatorsql.Pause{}))
+	add("PauseTopic", s.PauseTopic(1, "", operatorsql.Pause{}))
+	add("ResumeTopic", s.ResumeTopic(1, ""))
+	add("Account", dialect.Query{Text: s.Account, Args: []any{1}})
+	add("LaneHolders", dialect.Query{Text: s.LaneHolders, Args: []any{1}})
+	add("ChangeSpool", dialect.Query{Text: s.ChangeSpool, Args: []any{1}})
+	add("LockSettings", dialect.Query{Text: s.LockSettings, Args: []any{1}})
+	add("SetSettings", s.SetSettings(1, ""))
+	add("PendingMessage", s.PendingMessage(operatorsql.Lookup{}))
+	add("DoneMessage", s.DoneMessage(operatorsql.Lookup{}, 0))
+	add("LockListed", s.LockListed(1, operatorsql.Place{}))
+	add("SetDue", s.SetDue(1, dialect.Ref{}, 0))
+	add("BuryWaiting", s.BuryWaiting(1, dialect.Ref{}, operatorsql.Burial{}))
+	add("RemoveMessage", s.RemoveMessage(1, dialect.Ref{}))
+	add("MessageOfUniqueKey", dialect.Query{Text: s.MessageOfUniqueKey, Args: []any{[]byte{}}})
+	add("DeadLetter", dialect.Query{Text: s.DeadLetter, Args: []any{1}})
+	add("LetterBehind", s.LetterBehind(1))
+	add("DeleteDeadLetter", s.DeleteDeadLetter(1, true))
+	add("Resolve", s.Resolve(1, ""))
+	add("Failures", s.Failures(nil, 1))
+	add("AuditRows", s.AuditRows(operatorsql.AuditFilter{}))
+	add("AuditSearchEnd", s.AuditSearchEnd(operatorsql.AuditFilter{}, 1))
 	add("InboxLetters", dialect.Query{Text: s.InboxLetters, Args: []any{1}})
 	return all
 }
 
-func printed(s *search.Statements) string {
+func printed(s *operatorsql.Statements) string {
 	var out strings.Builder
 	for _, q := range queries(s) {
 		name := q.name

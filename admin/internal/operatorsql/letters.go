@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import (
 	"math"
@@ -38,7 +38,7 @@ const (
 func (s *Statements) letters() {
 	// Walks the primary key. The limit bounds the page.
 	s.deadLetters = s.Named(`
-SELECT ` + dialect.DeadLetterColumns + `
+SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
 ` + deadLetterChoice(s.Kind) + `

@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import "github.com/postbox-go/watermill-postbox/internal/dialect"
 
@@ -20,7 +20,7 @@ LIMIT 1`)
 
 	// The size would be read of all messages that are looked at if it were a column of m.
 	s.searchUpTo = s.Named(`
-SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dialect.DueAt + `,
+SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
 	(SELECT COALESCE({length}(b.payload), 0) + {length}(b.metadata) FROM {messages} b {by id} WHERE b.id = m.id) AS size,
 	0 AS omitted
 FROM {messages} m {by ready}
@@ -45,7 +45,7 @@ func (s *Statements) SearchEnd(spool int64, f MessageFilter, among int) (q diale
 
 // SearchUpTo is [Statements.Search] up to a place, which [Statements.SearchEnd] has found, and
 // without the row that has none of the messages.
-func (s *Statements) SearchUpTo(spool int64, f MessageFilter, last dialect.Place) dialect.Query {
+func (s *Statements) SearchUpTo(spool int64, f MessageFilter, last Place) dialect.Query {
 	values := f.pending(spool)
 	values["last_state"], values["last_lane"], values["last_id"] = last.State, last.Lane, last.ID
 	return s.searchUpTo.With(values)

@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ type MessageFilter struct {
 	ErrorText                  string
 	MinAttempts                int
 	CreatedFrom, CreatedBefore int64
-	After                      dialect.Place // the zero value is the beginning
+	After                      Place // the zero value is the beginning
 	Limit                      int
 }
 
@@ -37,8 +37,8 @@ const (
 // to its last state, and of conditions.
 func (f MessageFilter) pending(spool int64) args {
 	p := f.After
-	if p == (dialect.Place{}) {
-		p = dialect.Place{State: f.States[0], Lane: -1}
+	if p == (Place{}) {
+		p = Place{State: f.States[0], Lane: -1}
 	}
 	from, before := int64(-dialect.ParkedFrom), int64(math.MaxInt64)
 	switch f.Parked {
@@ -58,12 +58,12 @@ func (f MessageFilter) pending(spool int64) args {
 }
 
 // Done selects messages of the history, the latest first. Its columns are those of Search without
-// the first, with [dialect.StateDone], and with the time when the message was done instead of due
+// the first, with [StateDone], and with the time when the message was done instead of due
 // at.
 func (s *Statements) Done(spool int64, f MessageFilter) dialect.Query {
 	last := f.After
-	if last == (dialect.Place{}) {
-		last = dialect.Place{Lane: math.MaxInt64, ID: math.MaxInt64}
+	if last == (Place{}) {
+		last = Place{Lane: math.MaxInt64, ID: math.MaxInt64}
 	}
 	return s.doneMessages.With(f.done(spool, last))
 }
@@ -76,7 +76,7 @@ func (s *Statements) DoneInOrder(spool int64, f MessageFilter) dialect.Query {
 }
 
 // done returns the arguments of both.
-func (f MessageFilter) done(spool int64, last dialect.Place) args {
+func (f MessageFilter) done(spool int64, last Place) args {
 	values := f.common(spool)
 	values["last"], values["last_id"], values["done_from"] = last.Lane, last.ID, f.DoneFrom
 	values["done_before"] = cmp.Or(f.DoneBefore, math.MaxInt64)
@@ -121,7 +121,7 @@ SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key
 	(SELECT COALESCE({length}(m.payload), 0) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = :spool AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
 	0 AS omitted
 FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dialect.DueAt + ` AS due
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + ` AS due
 	FROM p m WHERE ` + conditions(s.Kind) + ` ORDER BY m.state, m.lane, m.id LIMIT :most) f
 UNION ALL
 SELECT l.* FROM (
@@ -131,7 +131,7 @@ SELECT l.* FROM (
 	// The messages of a key that have failed are few, and side by side in an index. Without
 	// statistics SQLite would read all that have failed.
 	s.retryingOfKey = s.Named(`
-SELECT ` + dialect.PendingColumns + `
+SELECT ` + pendingColumns + `
 FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id) m
 WHERE {after place}
   AND m.state <= :last_state AND ` + conditions(s.Kind) + `
@@ -140,7 +140,7 @@ LIMIT :most`)
 
 	// Walks the index on spool and time backwards.
 	s.doneMessages = s.Named(`
-SELECT ` + dialect.DoneColumns + `
+SELECT ` + doneColumns + `
 FROM {history} h
 WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :last_id)
   AND h.done_at >= :done_from AND h.done_at < :done_before
@@ -151,7 +151,7 @@ LIMIT :most`)
 	// Walks the primary key, because messages of a key were written in the order of their ids. Rows
 	// that the filter leaves out are still read.
 	s.doneInOrder = s.Named(`
-SELECT ` + dialect.DoneColumns + `
+SELECT ` + doneColumns + `
 FROM {history} h
 WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at > :last)
   AND h.done_at >= :done_from AND h.done_at < :done_before

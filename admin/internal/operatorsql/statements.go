@@ -1,7 +1,7 @@
-// Package search has the statements with which operators look for messages, dead letters and stuck
-// keys, and count them. Those that act on what was found are in package dialect, with all that the
-// engine executes.
-package search
+// Package operatorsql has the statements that only operators execute: with which they look for
+// messages, dead letters and stuck keys, count them, and act on what they have found. Those of the
+// engine are in package dialect.
+package operatorsql
 
 import "github.com/postbox-go/watermill-postbox/internal/dialect"
 
@@ -9,6 +9,20 @@ import "github.com/postbox-go/watermill-postbox/internal/dialect"
 type Statements struct {
 	*dialect.Statements
 
+	// pauses.go
+	pauseSpool, pauseKey, resumeKey, pauseTopic, replaceTopicPause, resumeTopic dialect.Named
+	// one.go
+	Account            string // spool → pending, done, dead, resolved
+	LaneHolders        string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
+	ChangeSpool        string // spool: lets its drainers notice
+	LockSettings       string // spool; locks its row
+	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
+	DeadLetter         string // id → the columns of DeadLetters, payload, metadata, source, carried id
+
+	setSettings, pendingMessage, doneMessage, lockListed, setDue, buryWaiting, removeMessage dialect.Named
+	letterBehind, deleteDeadLetter, resolve, failures                                        dialect.Named
+	// audit.go
+	auditRows, auditSearchEnd dialect.Named
 	// messages.go, and mariadb.go for the second and third
 	searchPending, searchEnd, searchUpTo, retryingOfKey dialect.Named
 	doneMessages, doneInOrder                           dialect.Named
@@ -28,6 +42,9 @@ type args = map[string]any
 // New returns the statements beside others of the same tables.
 func New(others *dialect.Statements) *Statements {
 	s := &Statements{Statements: others}
+	s.pauses()
+	s.one()
+	s.audit()
 	s.messages()
 	s.letters()
 	s.stuck()

@@ -1,4 +1,4 @@
-package search
+package operatorsql
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (s *Statements) stuck() {
 	const failures = `COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')`
 
 	// Failures are only looked for of what is left of all lanes.
-	const columns = dialect.PendingColumns + `, m.key_hash`
+	const columns = pendingColumns + `, m.key_hash`
 	s.stuckHeads = s.Named(`
 SELECT m.*, ` + failures + `
 FROM (

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -80,49 +81,52 @@ func (s *session) refused(err error) bool {
 	return dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other
 }
 
-// right is one that commands need. The statement fails without it. It changes no row that another
-// transaction sees: no row has such an id, and what it inserts is rolled back.
+// right is one that commands need. The statement fails without it, and changes no row.
 type right struct {
 	grant, table string
 	query        dialect.Query
 }
 
 func (s *session) rights() []right {
-	const none = -1
-	of := func(text string) dialect.Query { return dialect.Query{Text: text, Args: []any{none}} }
-	member := dialect.Lookup{Spool: none, ID: none}
+	read := func(table string) right {
+		return right{"SELECT", table, dialect.Query{Text: s.statements.Fill("SELECT 1 FROM {" + table + "} WHERE 1 = 0")}}
+	}
+	remove := func(table string) right {
+		return right{"DELETE", table, dialect.Query{Text: s.statements.Fill("DELETE FROM {" + table + "} WHERE 1 = 0")}}
+	}
+	update := func(table string, columns ...string) right {
+		var same []string
+		for _, column := range columns {
+			same = append(same, column+" = "+column)
+		}
+		text := s.statements.Fill("UPDATE {" + table + "} SET " + strings.Join(same, ", ") + " WHERE 1 = 0")
+		return right{"UPDATE (" + strings.Join(columns, ", ") + ")", table, dialect.Query{Text: text}}
+	}
+	insert := func(table string, columns ...string) right {
+		list := strings.Join(columns, ", ")
+		text := s.statements.Fill("INSERT INTO {" + table + "} (" + list + ") SELECT " + list + " FROM {" + table + "} WHERE 1 = 0")
+		return right{"INSERT", table, dialect.Query{Text: text}}
+	}
 	return []right{
-		{"SELECT", "spools", s.statements.Spools(none)},
-		{"SELECT", "members", of(s.statements.Members)},
-		{"SELECT", "messages", s.statements.PendingMessage(member)},
-		{"SELECT", "history", s.statements.DoneMessage(member, 0)},
-		{"SELECT", "dead_letters", of(s.statements.DeadLetter)},
-		{"SELECT", "failures", s.statements.Failures([]byte{0}, 1)},
-		{"SELECT", "pauses", of(s.statements.PausedKeys)},
-		{"SELECT", "lanes", of(s.statements.LaneHolders)},
-		{"SELECT", "topic_pauses", of(s.statements.PausedTopics)},
-		{"UPDATE (paused_at, paused_by, pause_reason, pause_ends_at)", "spools", s.statements.PauseSpool(none, true, dialect.Pause{})},
-		{"UPDATE (version)", "spools", of(s.statements.ChangeSpool)},
-		{"UPDATE (settings)", "spools", s.statements.SetSettings(none, "")},
-		{"INSERT", "messages", s.statements.Append(none, []dialect.Row{{MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}}})[0]},
-		{"INSERT", "pauses", s.statements.PauseKey(dialect.KeyRef{Spool: none, Hash: none, Key: []byte{0}}, dialect.Pause{})},
-		{"DELETE", "pauses", s.statements.ResumeKey(dialect.KeyRef{Spool: none, Hash: none, Key: []byte{0}})},
-		{"INSERT", "topic_pauses", s.statements.PauseTopic(none, "", dialect.Pause{})},
-		{"DELETE", "topic_pauses", s.statements.ResumeTopic(none, "")},
-		{"UPDATE (attempts, starts, available_at)", "messages", s.statements.SetDue(dialect.SetDueParams{Spool: none})},
-		{"DELETE", "messages", s.statements.RemoveMessage(none, dialect.Ref{})},
-		{"UPDATE (resolved_at, resolution)", "dead_letters", s.statements.Resolve(none, "")},
-		{"DELETE", "dead_letters", s.statements.DeleteDeadLetter(none, true)},
-		{"INSERT", "dead_letters", s.statements.InsertDeadLetter(dialect.InboxLetter{
-			Letter: dialect.Letter{Subject: []byte{0}, MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}},
-		})},
-		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
-		{"SELECT", "audit", s.statements.AuditRows(dialect.AuditFilter{})},
-		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
-		{"UPDATE (affected, note)", "audit", s.statements.AddToAct(dialect.AuditRow{})},
-		{"SELECT", "unique_keys", dialect.Query{Text: s.statements.MessageOfUniqueKey, Args: []any{[]byte{0}}}},
-		{"SELECT", "receipts", s.statements.ReceiptsOf([]byte{0}, []byte{0}, []byte{0}, 1)},
-		{"DELETE", "claims", dialect.Query{Text: s.statements.RemoveClaim, Args: []any{[]byte{0}}}},
+		read("spools"), read("members"), read("messages"), read("history"), read("dead_letters"), read("failures"), read("pauses"),
+		read("lanes"), read("topic_pauses"), read("audit"), read("unique_keys"), read("receipts"),
+		update("spools", "paused_at", "paused_by", "pause_reason", "pause_ends_at"),
+		update("spools", "version"),
+		update("spools", "settings"),
+		insert("messages", "spool", "lane", "state", "topic", "message_id", "payload", "metadata", "created_at"),
+		insert("pauses", "spool", "key_hash", "ordering_key", "paused_at", "paused_by", "reason"),
+		remove("pauses"),
+		insert("topic_pauses", "spool", "topic", "paused_at", "paused_by", "reason", "ends_at"),
+		remove("topic_pauses"),
+		update("messages", "attempts", "starts", "available_at"),
+		remove("messages"),
+		update("dead_letters", "resolved_at", "resolution"),
+		remove("dead_letters"),
+		insert("dead_letters", "origin", "subject", "spool", "consumer", "topic", "message_id", "payload", "metadata", "created_at", "died_at", "attempts", "error", "cause"),
+		insert("failures", "subject", "attempt", "failed_at", "error", "process"),
+		insert("audit", "operation", "acted_at", "actor", "action", "target", "subject", "filter", "affected", "note"),
+		update("audit", "affected", "note"),
+		remove("claims"),
 	}
 }
 

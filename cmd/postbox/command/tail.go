@@ -2,8 +2,6 @@ package command
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -178,8 +176,8 @@ func (t *tailing) done(ctx context.Context) (ended []tailRecord, err error) {
 
 func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 	var last int64
-	newest := t.statements.LetterBehind(0)
-	if err := t.db.QueryRowContext(ctx, newest.Text, newest.Args...).Scan(&last); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	newest := t.statements.Fill("SELECT COALESCE(MAX(id), 0) FROM {dead_letters}")
+	if err := t.db.QueryRowContext(ctx, newest).Scan(&last); err != nil {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
 	filter := admin.Filter{

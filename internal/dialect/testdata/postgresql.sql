@@ -250,11 +250,6 @@ INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUE
 -- LastAttempt
 SELECT attempt FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT 1
 
--- Failures
-SELECT attempt, failed_at, error, process
-FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT $2) f
-ORDER BY id
-
 -- InsertDeadLetter (subject, spool, consumer, topic, message_id, source, carried_id, key, key_hash, payload, metadata, attempts, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
@@ -264,20 +259,6 @@ VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9,
 -- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8)
-
--- DeadLetter
-SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id = $1
-
--- DeleteDeadLetter (id, resolved)
-DELETE FROM postbox_dead_letters WHERE id = $1 AND (resolved_at IS NULL OR $2 = 1)
-
--- Resolve
-UPDATE postbox_dead_letters SET resolved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
 
 -- Claim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
@@ -370,14 +351,6 @@ SELECT spool, holder, in_flight, expires_at FROM postbox_members
 WHERE $1 IN (0, spool) AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint AND sharing = 1
 ORDER BY spool, holder
 
--- Account
-SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
-       (SELECT COUNT(*) FROM postbox_history h WHERE h.spool = s.id),
-       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
-       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
-FROM postbox_spools s
-WHERE s.id = $1
-
 -- Clock
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
@@ -392,93 +365,14 @@ FROM (
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o
 WHERE o.stray IS NOT NULL
 
--- LaneHolders
-SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
-FROM postbox_lanes l
-LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
-WHERE l.spool = $1
-ORDER BY l.lane
-
--- ChangeSpool
-UPDATE postbox_spools SET version = version + 1 WHERE id = $1
-
--- PauseSpool (pause, by, reason, ends, spool)
-UPDATE postbox_spools AS s SET paused_at = CASE WHEN $1 = 1 THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint END, paused_by = $2, pause_reason = $3, pause_ends_at = $4
-WHERE s.id = $5 AND (CASE WHEN CASE WHEN s.pause_ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> $1 OR ($1 = 1 AND (s.pause_reason <> $3 OR s.pause_ends_at <> $4)))
-
--- LockSettings
-UPDATE postbox_spools SET settings = settings WHERE id = $1
-
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = $1
-
--- SetSettings (settings, spool)
-UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $1
-
--- PauseKey (hash, key, by, reason, spool)
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
-SELECT s.id, $1::bigint, $2::bytea, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3::text, $4::text FROM postbox_spools s
-WHERE s.id = $5 AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = $1 AND z.ordering_key = $2)
-
--- ResumeKey
-DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2 AND ordering_key = $3
 
 -- PausedKeys
 SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, id
 
--- PauseTopic
-INSERT INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4, $5) ON CONFLICT DO NOTHING
-
--- ResumeTopic
-DELETE FROM postbox_topic_pauses WHERE spool = $1 AND topic = $2
-
--- ReplaceTopicPause
-DELETE FROM postbox_topic_pauses WHERE spool = $1 AND (ends_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint OR (topic = $2 AND (reason <> $3 OR ends_at <> $4)))
-
 -- PausedTopics
 SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = $1 AND ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY paused_at, topic
-
--- PendingMessage
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
-FROM postbox_messages m
-WHERE m.spool = $1 AND m.id = $2
-  AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 31)::smallint))
-
--- LetterBehind
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET (SELECT $1::bigint)
-
--- DoneMessage (spool, id, created_at)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
-FROM postbox_history h
-WHERE h.spool = $1 AND h.id = $2 AND ($3::bigint = 0 OR h.created_at = $3)
-ORDER BY h.created_at DESC
-LIMIT 1
-
--- LockListed
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM postbox_messages m
-WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 FOR UPDATE
-
--- SetDue (at, spool, state, lane, id)
-UPDATE postbox_messages SET
-	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
-	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
-	available_at = CASE WHEN $1::bigint > 0 THEN $1::bigint WHEN available_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE available_at END
-WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5
-
--- BuryWaiting
-INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts)
-SELECT 0, $1::bytea, $2::text, $3::bigint, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts
-FROM postbox_messages m
-WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7
-
--- RemoveMessage
-DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
 
 -- KeepHistory (history, spool)
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $1
@@ -525,19 +419,6 @@ UPDATE postbox_audit SET affected = affected WHERE operation = $1
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = $1
 
--- AuditRows (before, least, from, until, actor, action, target, most)
-SELECT id, acted_at, actor, action, target, subject, filter, affected, note
-FROM postbox_audit
-WHERE id < $1 AND id >= $2 AND acted_at + 0 >= $3 AND acted_at + 0 < $4
-  AND ($5::text = '' OR actor = $5)
-  AND ($6::text = '' OR action = $6)
-  AND ($7::text = '' OR target = $7)
-ORDER BY id DESC
-LIMIT $8
-
--- AuditSearchEnd
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC LIMIT (SELECT $2::bigint)) p
-
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
@@ -570,9 +451,6 @@ FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
 -- RemoveUniqueKey
 DELETE FROM postbox_unique_keys WHERE digest = $1 AND id = $2 AND created_at = $3
-
--- MessageOfUniqueKey
-SELECT id, created_at FROM postbox_unique_keys WHERE digest = $1
 
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (

@@ -151,11 +151,6 @@ INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUE
 -- LastAttempt
 SELECT attempt FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT 1
 
--- Failures
-SELECT attempt, failed_at, error, process
-FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT ?) f
-ORDER BY id
-
 -- InsertDeadLetter (subject, spool, consumer, topic, message_id, source, carried_id, key, key_hash, payload, metadata, attempts, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
@@ -165,20 +160,6 @@ VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 -- BuryRow (subject, spool, topic, message_id, payload, metadata, error, cause)
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
 VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
-
--- DeadLetter
-SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
-FROM postbox_dead_letters d
-LEFT JOIN postbox_spools s ON s.id = d.spool
-WHERE d.id = ?
-
--- DeleteDeadLetter (id, resolved)
-DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
-
--- Resolve
-UPDATE postbox_dead_letters SET resolved_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), resolution = ? WHERE id = ? AND resolved_at IS NULL
 
 -- Claim
 INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
@@ -271,14 +252,6 @@ SELECT spool, holder, in_flight, expires_at FROM postbox_members
 WHERE ? IN (0, spool) AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND sharing = 1
 ORDER BY spool, holder
 
--- Account
-SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
-       (SELECT COUNT(*) FROM postbox_history h WHERE h.spool = s.id),
-       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
-       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
-FROM postbox_spools s
-WHERE s.id = ?
-
 -- Clock
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 
@@ -293,91 +266,14 @@ FROM (
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o
 WHERE o.stray IS NOT NULL
 
--- LaneHolders
-SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
-FROM postbox_lanes l
-LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
-WHERE l.spool = ?
-ORDER BY l.lane
-
--- ChangeSpool
-UPDATE postbox_spools SET version = version + 1 WHERE id = ?
-
--- PauseSpool (pause, by, reason, ends, spool, pause, pause, reason, ends)
-UPDATE postbox_spools AS s SET paused_at = CASE WHEN ? = 1 THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) END, paused_by = ?, pause_reason = ?, pause_ends_at = ?
-WHERE s.id = ? AND (CASE WHEN CASE WHEN s.pause_ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> ? OR (? = 1 AND (s.pause_reason <> ? OR s.pause_ends_at <> ?)))
-
--- LockSettings
-UPDATE postbox_spools SET settings = settings WHERE id = ?
-
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = ?
-
--- SetSettings (settings, spool, settings)
-UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
-
--- PauseKey (hash, key, by, reason, spool, hash, key)
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
-SELECT s.id, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ? FROM postbox_spools s
-WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
-
--- ResumeKey
-DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
 
 -- PausedKeys
 SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, id
 
--- PauseTopic
-INSERT OR IGNORE INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?) 
-
--- ResumeTopic
-DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
-
--- ReplaceTopicPause
-DELETE FROM postbox_topic_pauses WHERE spool = ? AND (ends_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) OR (topic = ? AND (reason <> ? OR ends_at <> ?)))
-
 -- PausedTopics
 SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = ? AND ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY paused_at, topic
-
--- PendingMessage
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
-FROM postbox_messages m
-WHERE m.spool = ? AND m.id = ?
-
--- LetterBehind
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
-
--- DoneMessage (spool, id, created_at, created_at)
-SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
-FROM postbox_history h
-WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
-ORDER BY h.created_at DESC
-LIMIT 1
-
--- LockListed
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.available_at, m.attempts
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
-
--- SetDue (at, at, spool, state, lane, id)
-UPDATE postbox_messages SET
-	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
-	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
-	available_at = CASE WHEN ? > 0 THEN ? WHEN available_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) ELSE available_at END
-WHERE spool = ? AND state = ? AND lane = ? AND id = ?
-
--- BuryWaiting
-INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts)
-SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts
-FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
-
--- RemoveMessage
-DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
 
 -- KeepHistory (history, spool, history)
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
@@ -423,19 +319,6 @@ UPDATE postbox_audit SET affected = affected WHERE operation = ?
 -- NoteOfAct
 SELECT note FROM postbox_audit WHERE operation = ?
 
--- AuditRows (before, least, from, until, actor, actor, action, action, target, target, most)
-SELECT id, acted_at, actor, action, target, subject, filter, affected, note
-FROM postbox_audit
-WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
-  AND (? = '' OR actor = ?)
-  AND (? = '' OR action = ?)
-  AND (? = '' OR target = ?)
-ORDER BY id DESC
-LIMIT ?
-
--- AuditSearchEnd
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
-
 -- Ages
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)
 SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
@@ -462,9 +345,6 @@ FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
 
 -- RemoveUniqueKey
 DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
-
--- MessageOfUniqueKey
-SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
 
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (

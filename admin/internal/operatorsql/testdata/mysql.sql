@@ -177,6 +177,126 @@ WHERE s.id IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$'))
   AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL
   AND (SELECT 1 FROM postbox_dead_letters m FORCE INDEX (died_at) WHERE m.spool = s.id AND m.died_at > (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - 600000000 ORDER BY m.died_at DESC LIMIT 1 OFFSET ?) IS NULL
 
+-- PauseSpool (pause, by, reason, ends, spool, pause, pause, reason, ends)
+UPDATE postbox_spools AS s SET paused_at = CASE WHEN ? = 1 THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END, paused_by = ?, pause_reason = ?, pause_ends_at = ?
+WHERE s.id = ? AND (CASE WHEN CASE WHEN s.pause_ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN s.paused_at END IS NULL THEN 0 ELSE 1 END <> ? OR (? = 1 AND (s.pause_reason <> ? OR s.pause_ends_at <> ?)))
+
+-- PauseKey (hash, key, by, reason, spool, hash, key)
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at, paused_by, reason)
+SELECT s.id, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ? FROM postbox_spools s
+WHERE s.id = ? AND NOT EXISTS (SELECT 1 FROM postbox_pauses z WHERE z.spool = s.id AND z.key_hash = ? AND z.ordering_key = ?)
+
+-- ResumeKey (spool, hash, key)
+DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ? AND ordering_key = ?
+
+-- ReplaceTopicPause (spool, topic, reason, ends)
+DELETE FROM postbox_topic_pauses WHERE spool = ? AND (ends_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (topic = ? AND (reason <> ? OR ends_at <> ?)))
+
+-- PauseTopic (spool, topic, by, reason, ends)
+INSERT IGNORE INTO postbox_topic_pauses (spool, topic, paused_at, paused_by, reason, ends_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?)
+
+-- ResumeTopic (spool, topic)
+DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
+
+-- Account
+SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_history h WHERE h.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
+FROM postbox_spools s
+WHERE s.id = ?
+
+-- LaneHolders
+SELECT l.lane, COALESCE(l.holder, ''), l.token, COALESCE(w.expires_at, 0), l.suspect, CASE WHEN w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
+FROM postbox_lanes l
+LEFT JOIN postbox_members w ON w.spool = l.spool AND w.holder = l.holder
+WHERE l.spool = ?
+ORDER BY l.lane
+
+-- ChangeSpool
+UPDATE postbox_spools SET version = version + 1 WHERE id = ?
+
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = ?
+
+-- SetSettings (settings, spool, settings)
+UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
+
+-- PendingMessage (spool, id)
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
+FROM postbox_messages m
+WHERE m.spool = ? AND m.id = ?
+
+-- DoneMessage (spool, id, created_at, created_at)
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+FROM postbox_history h
+WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
+ORDER BY h.created_at DESC
+LIMIT 1
+
+-- LockListed (spool, state, lane, id)
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
+FROM postbox_messages m FORCE INDEX (PRIMARY)
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? FOR UPDATE
+
+-- SetDue (at, at, spool, state, lane, id)
+UPDATE postbox_messages FORCE INDEX (PRIMARY) SET
+	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
+	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
+	available_at = CASE WHEN ? > 0 THEN ? WHEN available_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ELSE available_at END
+WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+
+-- BuryWaiting (subject, error, cause, spool, state, lane, id)
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+
+-- RemoveMessage (spool, state, lane, id)
+DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+
+-- MessageOfUniqueKey
+SELECT id, created_at FROM postbox_unique_keys WHERE digest = ?
+
+-- DeadLetter
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
+	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id = ?
+
+-- LetterBehind (later)
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
+
+-- DeleteDeadLetter (id, resolved)
+DELETE FROM postbox_dead_letters WHERE id = ? AND (resolved_at IS NULL OR ? = 1)
+
+-- Resolve (reason, id)
+UPDATE postbox_dead_letters SET resolved_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), resolution = ? WHERE id = ? AND resolved_at IS NULL
+
+-- Failures (subject, most)
+SELECT attempt, failed_at, error, process
+FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT ?) f
+ORDER BY id
+
+-- AuditRows (before, least, from, until, actor, actor, action, action, target, target, most)
+SELECT id, acted_at, actor, action, target, subject, filter, affected, note
+FROM postbox_audit
+WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
+  AND (? = '' OR actor = ?)
+  AND (? = '' OR action = ?)
+  AND (? = '' OR target = ?)
+ORDER BY id DESC
+LIMIT ?
+
+-- AuditSearchEnd (before, among)
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
+
 -- InboxLetters
 SELECT p.consumer, SUM(p.origin), SUM(CASE WHEN p.died_at > (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - 600000000 THEN p.origin ELSE 0 END)
 FROM (SELECT d.consumer, CASE WHEN d.resolved_at IS NULL THEN d.origin ELSE 0 END AS origin, d.died_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p

@@ -32,7 +32,7 @@ func (k keysOfCustomers) open(h message.HandlerFunc) message.HandlerFunc {
 		if !found {
 			return nil, postbox.Permanent(errNoKey)
 		}
-		payload, err := key.Open(nil, nil, msg.Payload, []byte(msg.UUID))
+		payload, err := key.Open(nil, nil, msg.Payload, nil)
 		if err != nil {
 			return nil, postbox.Permanent(err)
 		}
@@ -57,7 +57,7 @@ func (s sealing) Publish(topic string, messages ...*message.Message) error {
 		}
 		sealed[i] = msg.Copy()
 		sealed[i].SetContext(msg.Context()) // the transaction is in it
-		sealed[i].Payload = key.Seal(nil, nil, msg.Payload, []byte(msg.UUID))
+		sealed[i].Payload = key.Seal(nil, nil, msg.Payload, nil)
 	}
 	return s.Publisher.Publish(topic, sealed...)
 }

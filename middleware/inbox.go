@@ -66,7 +66,7 @@ var errNoHistory = errors.New("History: the store keeps no messages: use a store
 //
 // A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and
 // PoisonQueue do, acks the message, which then has no effect and no dead letter. The inbox cannot
-// see that, so nothing is logged. After a crash the broker delivers the message again: a duplicate
+// see that, and logs a nack. After a crash the broker delivers the message again: a duplicate
 // is acked without running the handler.
 //
 // An inbox within another one that names the message alike is part of the outer one, which alone

@@ -83,7 +83,7 @@ func run(ctx context.Context, s settings) error {
 		return fmt.Errorf("make tables: %w", err)
 	}
 
-	// RabbitMQ drops what reaches no queue, so the queue comes first.
+	// A message must reach a queue, so the queue comes first.
 	listening := amqpbroker.DefaultSubscriberConfig(s.rabbitmq, "shipping")
 	if err := amqpbroker.EnsureTopology(listening, s.topic); err != nil {
 		return err

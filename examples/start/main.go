@@ -51,7 +51,7 @@ func run(ctx context.Context, databaseURL, amqpURI, topic string) error {
 		return err
 	}
 
-	// RabbitMQ drops what reaches no queue, so the queue comes first.
+	// A message must reach a queue, so the queue comes first.
 	consumer := amqpbroker.DefaultSubscriberConfig(amqpURI, "shipping")
 	if err := amqpbroker.EnsureTopology(consumer, topic); err != nil {
 		return err

@@ -59,8 +59,8 @@ value "default" leaves a setting to each process again.
 An inbox has one setting, its history, which is how long the messages are kept
 that its consumer has handled. It has an effect if a history is configured.
 
-A shorter history or retention deletes what is older, so it needs a
-confirmation.`,
+What is older than a new history or retention is deleted, so a change of
+either needs a confirmation.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			a, err := s.admin("")

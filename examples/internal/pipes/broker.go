@@ -48,7 +48,7 @@ type rabbitmq struct {
 
 func (r rabbitmq) subscriber(group string, topics []string) (message.Subscriber, error) {
 	config := amqpbroker.DefaultSubscriberConfig(r.uri, group)
-	// RabbitMQ drops what reaches no queue, so the queues come first.
+	// A message must reach a queue, so the queues come first.
 	if err := amqpbroker.EnsureTopology(config, topics...); err != nil {
 		return nil, err
 	}

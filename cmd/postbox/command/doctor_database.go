@@ -81,13 +81,15 @@ func (s *session) refused(err error) bool {
 	return dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other
 }
 
-// right is one that commands need. The statement fails without it, and changes no row.
+// right is one that commands need. The statement fails without it. It changes no row that another
+// transaction sees: it is for no row, or what it inserts is rolled back.
 type right struct {
 	grant, table string
 	query        dialect.Query
 }
 
 func (s *session) rights() []right {
+	const none = -1
 	read := func(table string) right {
 		return right{"SELECT", table, dialect.Query{Text: s.statements.Fill("SELECT 1 FROM {" + table + "} WHERE 1 = 0")}}
 	}
@@ -113,7 +115,7 @@ func (s *session) rights() []right {
 		update("spools", "paused_at", "paused_by", "pause_reason", "pause_ends_at"),
 		update("spools", "version"),
 		update("spools", "settings"),
-		insert("messages", "spool", "lane", "state", "topic", "message_id", "payload", "metadata", "created_at"),
+		{"INSERT", "messages", s.statements.Append(none, []dialect.Row{{MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}}})[0]},
 		insert("pauses", "spool", "key_hash", "ordering_key", "paused_at", "paused_by", "reason"),
 		remove("pauses"),
 		insert("topic_pauses", "spool", "topic", "paused_at", "paused_by", "reason", "ends_at"),
@@ -122,9 +124,11 @@ func (s *session) rights() []right {
 		remove("messages"),
 		update("dead_letters", "resolved_at", "resolution"),
 		remove("dead_letters"),
-		insert("dead_letters", "origin", "subject", "spool", "consumer", "topic", "message_id", "payload", "metadata", "created_at", "died_at", "attempts", "error", "cause"),
-		insert("failures", "subject", "attempt", "failed_at", "error", "process"),
-		insert("audit", "operation", "acted_at", "actor", "action", "target", "subject", "filter", "affected", "note"),
+		{"INSERT", "dead_letters", s.statements.InsertDeadLetter(dialect.InboxLetter{
+			Letter: dialect.Letter{Subject: []byte{0}, MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}},
+		})},
+		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
+		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
 		update("audit", "affected", "note"),
 		remove("claims"),
 	}

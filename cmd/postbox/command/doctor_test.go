@@ -259,3 +259,25 @@ func TestDoctor_notices_what_operators_have_stopped(t *testing.T) {
 
 // errorOf is the error of an action, whatever it has changed.
 func errorOf(_ int, err error) error { return err }
+
+// Each statement that stands for a right must need just that right.
+func TestDoctor_names_each_right_that_a_role_lacks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.Postgres(t))
+	var schema string
+	require.NoError(t, b.database.DB.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
+	_, reader := b.role("SELECT ON ALL TABLES IN SCHEMA " + schema)
+	var named []string
+	for _, text := range reader.findings()["rights"] {
+		_, grant, _ := strings.Cut(text, "→ GRANT ")
+		grant, _, _ = strings.Cut(grant, " TO ")
+		named = append(named, grant)
+	}
+	require.ElementsMatch(t, []string{
+		"INSERT ON postbox_messages", "UPDATE (attempts, starts, available_at) ON postbox_messages", "DELETE ON postbox_messages",
+		"UPDATE (paused_at, paused_by, pause_reason, pause_ends_at) ON postbox_spools", "UPDATE (version) ON postbox_spools", "UPDATE (settings) ON postbox_spools",
+		"INSERT ON postbox_pauses", "DELETE ON postbox_pauses", "INSERT ON postbox_topic_pauses", "DELETE ON postbox_topic_pauses",
+		"INSERT ON postbox_dead_letters", "UPDATE (resolved_at, resolution) ON postbox_dead_letters", "DELETE ON postbox_dead_letters",
+		"INSERT ON postbox_failures", "INSERT ON postbox_audit", "UPDATE (affected, note) ON postbox_audit", "DELETE ON postbox_claims",
+	}, named)
+}

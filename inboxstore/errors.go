@@ -10,9 +10,8 @@ import (
 // transaction. There are three cases. The connection was lost while the database was available, for
 // example because of a time-out of the handler's own. A statement failed and the handler continued.
 // Or the handler made the transaction read-only, or ended it. Then nothing is settled, and the
-// attempt counts. Writes that a handler committed by itself stay, and in a queue the next attempt
-// repeats them. In an inbox the claim was committed with them, so there is no next attempt. The rule
-// of a queue can make the message a dead letter immediately instead.
+// attempt counts. Writes that a handler committed by itself stay. A queue repeats them, or its rule
+// makes the message a dead letter; an inbox has committed its claim, too, and does not.
 var ErrTransactionLost = inbox.ErrTransactionLost
 
 // HandlerError is an error of a handler, such as the one given to [Store.Once], and not of the

@@ -19,8 +19,8 @@
 //   - Added to the Watermill router before, and so outside of an inbox or of a queue: PoisonQueue
 //     and IgnoreErrors take the error, and the router acks the message. A message of an inbox, or
 //     of a queue that is not transactional, is then gone without an effect and without a dead
-//     letter, and the log says only nack. A transactional queue tries the message again all the same. A
-//     Retry makes further deliveries.
+//     letter, and the log says only nack. A transactional queue tries the message again all the
+//     same. A Retry makes further deliveries.
 //
 // Mistakes are errors, not panics: a name that the router already has; a handler or a forwarder
 // that is added when the router is running or closed; two inboxes with one consumer and topic,

@@ -73,8 +73,8 @@
 //   - Consumer.Group.Rebalance = sticky: few partitions move when a member comes or goes, so few
 //     messages are worked on twice; range for members not changed yet
 //   - Consumer.Return.Errors = true: Watermill logs them
-//   - NackResendSleep = 1 s: a nacked message comes again after it: a database gets a second to come
-//     back
+//   - NackResendSleep = 1 s: a nacked message comes again after it, and a database gets a second to
+//     come back
 //   - ReconnectRetrySleep = 1 s: the pause between two attempts to connect; Close waits for it to
 //     end
 //   - InitializeTopicDetails = 12, default: SubscribeInitialize creates topics with 12 partitions

@@ -18,8 +18,8 @@ import (
 // transaction. There are three cases. The connection was lost while the database was available, for
 // example because of a time-out of the handler's own. A statement failed and the handler continued.
 // Or the handler made the transaction read-only, or ended it. Then nothing is settled, and the
-// attempt counts. Writes that a handler committed by itself stay, and in a queue the next attempt
-// repeats them. In an inbox the claim was committed with them, so there is no next attempt.
+// attempt counts. Writes that a handler committed by itself stay. A queue repeats
+// them; an inbox has committed its claim, too.
 var ErrTransactionLost = errors.New("the handler lost its transaction")
 
 var (

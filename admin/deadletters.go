@@ -91,10 +91,10 @@ type Failure struct {
 	Process string `json:"process"`
 }
 
-// DeadLetters lists the dead letters that match the filter, in the order of their ids, and returns
-// the cursor of the next page, which is empty after the last one. Payload, metadata and failures
-// are left out, so that memory is bounded however large the dead letters are: see
-// [Admin.DeadLetter].
+// DeadLetters lists the dead letters that match the filter, in the order of their ids or with the
+// newest first, and returns the cursor of the next page, which is empty after the last one.
+// Payload, metadata and failures are left out, so that memory is bounded however large the dead
+// letters are: see [Admin.DeadLetter].
 //
 // A page looks at up to 10,000 dead letters: if few of them match, it is short or empty, and the
 // list goes on all the same. It costs up to three statements. DeadLetters fails with [ErrNotFound]
@@ -109,7 +109,16 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) (letters []DeadL
 		return nil, "", err
 	}
 	chosen := filter.ofLetters()
-	chosen.After, chosen.Limit = after, limit
+	chosen.Limit = limit
+	switch {
+	case !filter.NewestFirst:
+		chosen.After = after
+	case after == 1: // no id is lower
+		return []DeadLetter{}, "", nil
+	case after != 0:
+		chosen.UpTo = after - 1
+	}
+	chosen.NewestFirst = filter.NewestFirst
 	found, err := a.letters.Search(ctx, chosen, searchAmong)
 	if err != nil {
 		return nil, "", failed(err)

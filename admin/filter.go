@@ -73,6 +73,8 @@ type Filter struct {
 
 	// After is the cursor that the list has returned for its next page.
 	After string
+	// NewestFirst lists dead letters from the newest one on. Other lists have one order each.
+	NewestFirst bool
 	// Limit is the largest number of entries on a page: 100 by default, and an error above 1000.
 	// For an action it is the largest number of things to change, without a maximum,
 	// and 0 for all.
@@ -171,6 +173,9 @@ func (f Filter) mistakes(l list) error {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
 	}
+	if f.NewestFirst && l.of != deadLetters.of {
+		problems = append(problems, fmt.Errorf("newest first: it orders dead letters, and no %s: leave it out", l.of))
+	}
 	if f.OlderThan < 0 {
 		problems = append(problems, fmt.Errorf("older than: %s is negative: use a positive duration, or 0 for any age", f.OlderThan))
 	}
@@ -189,6 +194,9 @@ func (f Filter) acting(l list) error {
 	problems := []error{f.mistakes(l), notNegative(f.Limit)}
 	if f.After != "" {
 		problems = append(problems, errors.New("after: it is for lists: leave it out, and call again to go on"))
+	}
+	if f.NewestFirst {
+		problems = append(problems, errors.New("newest first: it is for lists, and an action begins with the oldest: leave it out"))
 	}
 	narrow := slices.ContainsFunc(f.conditions(), func(field string) bool { return field != "target" && (field != "resolved" || f.Resolved == "yes") })
 	if l.of == deadLetters.of {

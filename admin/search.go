@@ -74,7 +74,7 @@ func (o *operator) Search(ctx context.Context, name string, filter operatorsql.M
 type foundStoredLetters struct {
 	Letters []*storedLetter
 	Looked  int   // how many letters were looked at
-	Next    int64 // the id after which the next search begins; 0 at the end of the list
+	Next    int64 // the id behind which the next search begins; 0 at the end of the list
 }
 
 const (
@@ -84,10 +84,9 @@ const (
 	maxShaped = 1000
 )
 
-// Search looks at so many dead letters after the id of the filter, in the order of
-// [letterStore.List].
+// Search looks at so many dead letters from the beginning of the filter on, in its order.
 func (l *letterStore) Search(ctx context.Context, filter operatorsql.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
-	query := l.statements.LetterSearchEnd(filter.After, among)
+	query := l.statements.LetterSearchEnd(filter, among)
 	var last int64
 	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)
 	if err != nil {
@@ -96,11 +95,15 @@ func (l *letterStore) Search(ctx context.Context, filter operatorsql.DeadLetterF
 	if found.Looked == 0 {
 		return foundStoredLetters{}, nil
 	}
-	if found.Looked == among && (filter.UpTo == 0 || last < filter.UpTo) {
-		found.Next = last
-	}
-	if filter.UpTo == 0 || last < filter.UpTo {
-		filter.UpTo = last
+	switch within := filter.UpTo == 0 || last < filter.UpTo; {
+	case filter.NewestFirst:
+		if filter.After = max(filter.After, last-1); found.Looked == among {
+			found.Next = last
+		}
+	case within:
+		if filter.UpTo = last; found.Looked == among {
+			found.Next = last
+		}
 	}
 	limit := filter.Limit
 	if filter.Shape != "" {

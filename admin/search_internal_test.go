@@ -101,6 +101,23 @@ func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_
 			}
 			require.Equal(t, 5, found, "%+v", size)
 
+			backwards := operatorsql.DeadLetterFilter{Topic: "seldom", NewestFirst: true, Limit: size.limit}
+			var ids []int64
+			for searches := 0; ; searches++ {
+				part, err := letters.Search(t.Context(), backwards, size.among)
+				require.NoError(t, err)
+				require.LessOrEqual(t, part.Looked, size.among)
+				require.LessOrEqual(t, len(part.Letters), size.limit)
+				for _, l := range part.Letters {
+					ids = append(ids, l.ID)
+				}
+				if backwards.UpTo = part.Next - 1; backwards.UpTo <= 0 {
+					break
+				}
+				require.Less(t, searches, 40, "it does not end")
+			}
+			require.Equal(t, []int64{33, 25, 17, 9, 1}, ids, "%+v", size)
+
 			acts := operatorsql.AuditFilter{Actor: "seldom", Limit: size.limit}
 			found = 0
 			for searches := 0; ; searches++ {

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,42 @@ func TestMessages_of_a_key_that_failed_are_listed_like_others(t *testing.T) {
 				require.Equal(t, test.want, found, "%+v", test.filter)
 			}
 		}
+	})
+}
+
+func TestDeadLetters_newest_first_are_the_same_in_the_other_order(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("1", "orders", "a"), draft("2", "refunds", "b"), draft("3", "orders", "c"), draft("4", "orders", "d"), draft("5", "refunds", "e"))
+		b.bury()
+		for _, filter := range []admin.Filter{{}, {Topic: "orders"}, {Target: b.target, ErrorText: "broker"}, {Topic: "none"}} {
+			for _, limit := range []int{1, 2, 100} {
+				listed := func(newest bool) (ids []int64) {
+					filter.NewestFirst, filter.After, filter.Limit = newest, "", limit
+					for {
+						page, next, err := b.admin.DeadLetters(t.Context(), filter)
+						require.NoError(t, err)
+						require.LessOrEqual(t, len(page), limit)
+						for _, letter := range page {
+							ids = append(ids, letter.ID)
+						}
+						if filter.After = next; next == "" {
+							return ids
+						}
+					}
+				}
+				newest := listed(true)
+				slices.Reverse(newest)
+				require.Equal(t, listed(false), newest, "%+v", filter)
+				require.Equal(t, filter.Topic == "none", len(newest) == 0)
+			}
+		}
+		_, err := b.admin.Requeue(t.Context(), admin.Filter{All: true, NewestFirst: true}, admin.Again{})
+		require.ErrorContains(t, err, "newest first: it is for lists")
+		_, _, err = b.admin.Messages(t.Context(), admin.Filter{Target: b.target, NewestFirst: true})
+		require.ErrorContains(t, err, "newest first: it orders dead letters, and no pending messages")
+		require.ErrorIs(t, err, admin.ErrInvalid)
 	})
 }
 

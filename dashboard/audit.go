@@ -39,7 +39,7 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter.After, filter.Limit = q.query.Get("before"), pageSize
+	filter.After = q.query.Get("before")
 	found, err := lookFor(ctx, h, q, filter, h.admin.Audit)
 	if err != nil {
 		return nil, err

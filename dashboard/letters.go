@@ -15,6 +15,8 @@ type lettersView struct {
 	Filtered bool
 	Rows     []admin.DeadLetter
 	Groups   link
+	Oldest   bool // the list begins with the oldest letter
+	Other    link // leads to the other order
 	// Each of these asks for a confirmation first.
 	Requeue, Resolve, Delete link
 	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or
@@ -27,7 +29,8 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter.After, filter.Limit = q.query.Get(afterField), pageSize
+	oldest := q.query.Get(orderField) != ""
+	filter.After, filter.NewestFirst = q.query.Get(afterField), !oldest
 	found, err := lookFor(ctx, h, q, filter, h.admin.DeadLetters)
 	if err != nil {
 		return nil, err
@@ -38,13 +41,21 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	}
 	chosen := q.chosenBy(filterFields)
 	view := lettersView{
-		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "",
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == "", Oldest: oldest,
 		Groups:  link{groupsPage, chosen},
 		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}
-	view.Rows, view.paging = found.Rows, pagingOf(q, link{lettersPage, chosen}, afterField, found)
+	here := link{lettersPage, chosen}
+	other := here.with(orderField, "oldest")
+	if oldest {
+		here, other = other, here
+	}
+	view.Rows, view.Other, view.paging = found.Rows, other, pagingOf(q, here, afterField, found)
 	return view, nil
 }
+
+// orderField is the field of an address that turns a list round.
+const orderField = "order"
 
 func toLetter(id int64) link { return to(letterPage, "id", idText(id)) }
 

@@ -98,18 +98,8 @@ func (h *Handler) listed(ctx context.Context, q *request) (page[admin.Message], 
 	if err != nil {
 		return page[admin.Message]{}, err
 	}
-	filter.After, filter.Limit = q.query.Get(afterField), pageSize
+	filter.After = q.query.Get(afterField)
 	return lookFor(ctx, h, q, filter, h.admin.Messages)
-}
-
-// searchesLong reads whether a page may look for long.
-func (q *request) searchesLong() (bool, error) {
-	switch long := q.query.Get(searchField); long {
-	case "", searchLong:
-		return long == searchLong, nil
-	default:
-		return false, badf("search: there is no choice %q", long)
-	}
 }
 
 // searchUntil is when a page ends a long search: after half of the time that it has.
@@ -159,22 +149,16 @@ type lister[T any] func(ctx context.Context, filter admin.Filter) ([]T, string, 
 
 // lookFor returns a page of what the filter chooses. If the address asks for a long search, it
 // looks for more as long as it has time.
-func lookFor[T any](ctx context.Context, h *Handler, q *request, filter admin.Filter, list lister[T]) (page[T], error) {
-	long, err := q.searchesLong()
-	if err != nil {
-		return page[T]{}, err
-	}
+func lookFor[T any](ctx context.Context, h *Handler, q *request, filter admin.Filter, list lister[T]) (all page[T], err error) {
 	var until time.Time
-	if long {
+	switch long := q.query.Get(searchField); long {
+	case "":
+	case searchLong:
 		until = h.searchUntil()
+	default:
+		return page[T]{}, badf("search: there is no choice %q", long)
 	}
-	return search(ctx, filter, until, list)
-}
-
-// search looks for entries of a list until it has as many as the filter says, to the end of the
-// list, or until a time.
-func search[T any](ctx context.Context, filter admin.Filter, until time.Time, list lister[T]) (all page[T], err error) {
-	for {
+	for filter.Limit = pageSize; ; {
 		rows, next, err := list(ctx, filter)
 		if err != nil {
 			return page[T]{}, err

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"testing"
@@ -161,6 +162,24 @@ func TestMessage_is_run_now_rescheduled_and_buried(t *testing.T) {
 		ready := b.post(messageAt("reschedule", 2), url.Values{"at": {"2031-05-06T07:08"}})
 		require.Equal(t, http.StatusConflict, ready.status, ready.text())
 	})
+}
+
+func TestLetters_begin_with_the_newest_and_can_be_turned_round(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	const more = 3 // than a page has
+	for i := range 50 + more {
+		b.BuryInbox(fmt.Sprintf("m-%d", i), "invoices", "billing", "no such customer")
+	}
+	first := b.page("letters?topic=invoices")
+	require.Equal(t, "53", b.column(first, 0)[0])
+	require.Contains(t, first.text(), "postbox dead list --topic invoices --newest-first")
+	rest := b.column(b.page(b.linkTo(first, "Next page")), 0)
+	require.Equal(t, []string{"3", "2", "1"}, rest)
+	turned := b.page(b.linkTo(first, "oldest first"))
+	require.Equal(t, "1", b.column(turned, 0)[0])
+	require.Equal(t, []string{"51", "52", "53"}, b.column(b.page(b.linkTo(turned, "Next page")), 0))
+	require.Equal(t, "53", b.column(b.page(b.linkTo(turned, "newest first")), 0)[0])
 }
 
 func TestLetters_are_filtered_shown_and_dealt_with(t *testing.T) {

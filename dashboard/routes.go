@@ -65,7 +65,7 @@ func (h *Handler) table() map[string]route {
 		inboxPage:     h.page("inbox", h.inbox),
 		messagesPage:  h.page("messages", h.messages).with(messageFields...).with(afterField, searchField),
 		messagePage:   h.page("message", h.message).with(id),
-		lettersPage:   h.page("letters", h.letters).with(filterFields...).with(afterField, searchField),
+		lettersPage:   h.page("letters", h.letters).with(filterFields...).with(afterField, searchField, orderField),
 		groupsPage:    h.page("groups", h.groups).with(filterFields...),
 		letterPage:    h.page("letter", h.letter).with(id),
 		keysPage:      h.page("keys", h.keys),

@@ -1,6 +1,7 @@
 package operatorsql
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -19,6 +20,7 @@ type DeadLetterFilter struct {
 	MaxAttempts           int
 	DiedAfter, DiedBefore int64 // the first inclusive, the second exclusive
 	Resolved              Resolved
+	NewestFirst           bool
 	Limit                 int
 	// Shape is that of the error. No statement knows it: package admin compares it.
 	Shape string
@@ -36,16 +38,19 @@ const (
 
 // letters sets the statements that look for dead letters.
 func (s *Statements) letters() {
-	// Walks the primary key. The limit bounds the page.
-	s.deadLetters = s.Named(`
+	// Walks the primary key, for the newest ones backwards. The limit bounds the page.
+	letters := `
 SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
 ` + deadLetterChoice(s.Kind) + `
-ORDER BY d.id
+ORDER BY d.id`
+	s.deadLetters = s.Named(letters + `
+LIMIT :most`)
+	s.newestLetters = s.Named(letters + ` DESC
 LIMIT :most`)
 
-	// The same backwards. A part of each error is enough, and bounds the bytes.
+	// A part of each error is enough, and bounds the bytes.
 	s.deadLetterErrors = s.Named(`
 SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
 FROM {dead_letters} d
@@ -57,6 +62,8 @@ LIMIT :most`)
 	// Walk the primary key.
 	s.letterSearchEnd = s.Named(`
 SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {unseen :among}) p`)
+	s.newestSearchEnd = s.Named(`
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id <= :up_to ORDER BY d.id DESC LIMIT {unseen :among}) p`)
 }
 
 // deadLetterChoice is true for what a filter selects. COALESCE keeps all letters of a spool unread.
@@ -74,10 +81,13 @@ func deadLetterChoice(k dialect.Kind) string {
   AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> ` + bound(k, "unwanted")
 }
 
-// DeadLetters returns the dead letters that a filter selects, in the order of their ids: id,
-// origin, subject, spool, its name, consumer, topic, message id, key, created at, died at,
-// attempts, cause, error, resolved at, resolution, size.
+// DeadLetters returns the dead letters that a filter selects, in its order: id, origin, subject,
+// spool, its name, consumer, topic, message id, key, created at, died at, attempts, cause, error,
+// resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) dialect.Query {
+	if f.NewestFirst {
+		return s.newestLetters.With(f.args())
+	}
 	return s.deadLetters.With(f.args())
 }
 
@@ -89,10 +99,7 @@ func (s *Statements) DeadLetterErrors(f DeadLetterFilter) dialect.Query {
 
 // args returns the arguments of both.
 func (f DeadLetterFilter) args() args {
-	upTo, diedBefore := f.UpTo, f.DiedBefore
-	if upTo == 0 {
-		upTo = math.MaxInt64
-	}
+	diedBefore := f.DiedBefore
 	if diedBefore == 0 {
 		diedBefore = math.MaxInt64
 	}
@@ -112,7 +119,7 @@ func (f DeadLetterFilter) args() args {
 		maxAttempts = math.MaxInt32
 	}
 	return args{
-		"after": f.After, "up_to": upTo, "topic": f.Topic, "consumer": f.Consumer, "spool": f.Spool,
+		"after": f.After, "up_to": f.upTo(), "topic": f.Topic, "consumer": f.Consumer, "spool": f.Spool,
 		"message_id": []byte(f.MessageID), "key": []byte(f.Key), "error": f.ErrorText, "most": f.Limit,
 		"bounds": bounds{
 			"least_cause": int64(causes[0]), "most_cause": int64(causes[1]),
@@ -122,8 +129,13 @@ func (f DeadLetterFilter) args() args {
 	}
 }
 
-// LetterSearchEnd returns how many of so many dead letters there are after an id, and the id of the
-// last of these.
-func (s *Statements) LetterSearchEnd(after int64, among int) dialect.Query {
-	return s.letterSearchEnd.With(args{"after": after, "among": among})
+func (f DeadLetterFilter) upTo() int64 { return cmp.Or(f.UpTo, math.MaxInt64) }
+
+// LetterSearchEnd returns how many of so many dead letters there are from the beginning of a filter
+// on, in its order, and the id of the last of these.
+func (s *Statements) LetterSearchEnd(f DeadLetterFilter, among int) dialect.Query {
+	if f.NewestFirst {
+		return s.newestSearchEnd.With(args{"up_to": f.upTo(), "among": among})
+	}
+	return s.letterSearchEnd.With(args{"after": f.After, "among": among})
 }

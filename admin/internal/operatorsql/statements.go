@@ -27,7 +27,7 @@ type Statements struct {
 	searchPending, searchEnd, searchUpTo, retryingOfKey dialect.Named
 	doneMessages, doneInOrder                           dialect.Named
 	// letters.go
-	deadLetters, deadLetterErrors, letterSearchEnd dialect.Named
+	deadLetters, newestLetters, deadLetterErrors, letterSearchEnd, newestSearchEnd dialect.Named
 	// stuck.go
 	stuckHeads, readyHeads, waitingOfKeys dialect.Named
 	countStuck, countFewStuck             string

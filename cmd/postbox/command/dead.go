@@ -197,10 +197,11 @@ func (p *program) deadListCommand() *cobra.Command {
 	var flags letterFlags
 	var after int64
 	var resolved string
+	var newest bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters",
-		Long: `List dead letters, in the order in which they died. Payloads are not shown: see
-"postbox dead show".
+		Long: `List dead letters, in the order in which they died, or with --newest-first the
+other way round. Payloads are not shown: see "postbox dead show".
 
 OF is the outbox or queue in the database that the message was in, or the
 consumer whose inbox got it from a broker.`,
@@ -213,7 +214,7 @@ consumer whose inbox got it from a broker.`,
 			if err := checkResolved(resolved); err != nil {
 				return err
 			}
-			filter.Resolved = resolved
+			filter.Resolved, filter.NewestFirst = resolved, newest
 			if after > 0 {
 				filter.After = strconv.FormatInt(after, 10)
 			}
@@ -222,6 +223,7 @@ consumer whose inbox got it from a broker.`,
 	}
 	flags.addTo(cmd)
 	cmd.Flags().StringVar(&resolved, "resolved", "no", "whether an operator has resolved the letters: no, yes or any")
+	cmd.Flags().BoolVar(&newest, "newest-first", false, "begin with the letter that died last")
 	cmd.Flags().Int64Var(&after, "after", 0, "id of the last letter of the page before")
 	cmd.Flags().IntVar(&flags.limit, "limit", 100, "largest number of letters, 0 for all")
 	completes(cmd, "resolved", "no", "yes", "any")

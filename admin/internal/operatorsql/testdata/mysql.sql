@@ -101,8 +101,31 @@ WHERE d.id > ? AND d.id <= ?
 ORDER BY d.id DESC
 LIMIT ?
 
+-- DeadLetters, newest first
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
+	COALESCE(OCTET_LENGTH(d.payload), 0) + OCTET_LENGTH(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR COALESCE(s.name, '') = ?)
+  AND (OCTET_LENGTH(?) = 0 OR d.message_id = ?)
+  AND (OCTET_LENGTH(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR INSTR(d.error, ?) > 0)
+  AND d.cause >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.least_cause') AS SIGNED) AND d.cause <= CAST(JSON_VALUE(CAST(? AS CHAR), '$.most_cause') AS SIGNED)
+  AND d.attempts >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.least_attempts') AS SIGNED) AND d.attempts <= CAST(JSON_VALUE(CAST(? AS CHAR), '$.most_attempts') AS SIGNED)
+  AND d.died_at >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.died_from') AS SIGNED) AND d.died_at < CAST(JSON_VALUE(CAST(? AS CHAR), '$.died_before') AS SIGNED)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> CAST(JSON_VALUE(CAST(? AS CHAR), '$.unwanted') AS SIGNED)
+ORDER BY d.id DESC
+LIMIT ?
+
 -- LetterSearchEnd (after, among)
 SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+
+-- LetterSearchEnd, newest first (up_to, among)
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id <= ? ORDER BY d.id DESC LIMIT ?) p
 
 -- StuckHeads
 SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')

@@ -97,8 +97,31 @@ WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
 ORDER BY d.id DESC
 LIMIT $10
 
+-- DeadLetters, newest first (after, up_to, topic, consumer, spool, message_id, key, error, bounds, most)
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > (SELECT $1::bigint) AND d.id <= (SELECT $2::bigint)
+  AND ($3::text = '' OR d.topic = $3)
+  AND ($4::text = '' OR d.consumer = $4)
+  AND ($5::text = '' OR COALESCE(s.name, '') = $5)
+  AND (octet_length($6::bytea) = 0 OR d.message_id = $6)
+  AND (octet_length($7::bytea) = 0 OR d.ordering_key = $7)
+  AND ($8::text = '' OR strpos(d.error, $8) > 0)
+  AND d.cause >= (SELECT ($9::json ->> 'least_cause')::bigint) AND d.cause <= (SELECT ($9::json ->> 'most_cause')::bigint)
+  AND d.attempts >= (SELECT ($9::json ->> 'least_attempts')::bigint) AND d.attempts <= (SELECT ($9::json ->> 'most_attempts')::bigint)
+  AND d.died_at >= (SELECT ($9::json ->> 'died_from')::bigint) AND d.died_at < (SELECT ($9::json ->> 'died_before')::bigint)
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (SELECT ($9::json ->> 'unwanted')::bigint)
+ORDER BY d.id DESC
+LIMIT $10
+
 -- LetterSearchEnd (after, among)
 SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id LIMIT (SELECT $2::bigint)) p
+
+-- LetterSearchEnd, newest first (up_to, among)
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id <= $1 ORDER BY d.id DESC LIMIT (SELECT $2::bigint)) p
 
 -- StuckHeads (after, spool, most)
 SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')

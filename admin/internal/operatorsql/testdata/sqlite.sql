@@ -97,8 +97,31 @@ WHERE d.id > ? AND d.id <= ?
 ORDER BY d.id DESC
 LIMIT ?
 
+-- DeadLetters, newest first
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR COALESCE(s.name, '') = ?)
+  AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND (octet_length(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR instr(d.error, ?) > 0)
+  AND d.cause >= (? ->> 'least_cause') AND d.cause <= (? ->> 'most_cause')
+  AND d.attempts >= (? ->> 'least_attempts') AND d.attempts <= (? ->> 'most_attempts')
+  AND d.died_at >= (? ->> 'died_from') AND d.died_at < (? ->> 'died_before')
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> (? ->> 'unwanted')
+ORDER BY d.id DESC
+LIMIT ?
+
 -- LetterSearchEnd (after, among)
 SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+
+-- LetterSearchEnd, newest first (up_to, among)
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id <= ? ORDER BY d.id DESC LIMIT ?) p
 
 -- StuckHeads (after, spool, most, most)
 SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')

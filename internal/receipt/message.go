@@ -83,7 +83,7 @@ func (r Receipt) message() (*message.Message, error) {
 	return msg, nil
 }
 
-// Parse reads a receipt. An error says why the message is none, and has nothing of it: it is logged.
+// Parse reads a receipt. An error says why the message is none, without parts of it: it is logged.
 func Parse(msg *message.Message) (Receipt, error) {
 	if msg.Metadata.Get(Metadata) != version {
 		return Receipt{}, fmt.Errorf("the metadata %s is not %q", Metadata, version)

@@ -293,13 +293,13 @@ func (f *finder) message(ctx context.Context, target Target, m *storedMessage) e
 // doneText says what it means that a message is done.
 func doneText(target Target, m *storedMessage) string {
 	if target.Kind == spool.KindInbox {
-		return fmt.Sprintf("received and handled by the consumer %.300q", target.Name)
+		return fmt.Sprintf("received and handled by the consumer %.300q within %s, in %s", target.Name, m.DoneAt.Sub(m.CreatedAt).Round(time.Millisecond), m.Process)
 	}
 	done := "published"
 	if target.Kind == spool.KindQueue {
 		done = "handled"
 	}
-	return fmt.Sprintf("%s by attempt %d, %s after it was written", done, m.Attempts, m.DoneAt.Sub(m.CreatedAt).Round(time.Millisecond))
+	return fmt.Sprintf("%s by attempt %d, %s after it was written, in %s", done, m.Attempts, m.DoneAt.Sub(m.CreatedAt).Round(time.Millisecond), m.Process)
 }
 
 func attempts(n int) string {

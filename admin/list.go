@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
@@ -127,8 +128,9 @@ func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query)
 func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	var messageID, key []byte
 	var createdAt, at int64
+	var holder string
 	targets := []any{
-		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size, &m.Omitted,
+		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size, &m.Omitted, &holder,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err
@@ -138,6 +140,7 @@ func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	case Parked:
 	case Done:
 		m.DoneAt, m.Place.Lane = time.UnixMicro(at), at
+		m.Process, _, _ = strings.Cut(holder, " ") // behind it stands which one of the process
 	default:
 		m.DueAt = time.UnixMicro(at)
 	}

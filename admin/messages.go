@@ -59,6 +59,8 @@ type Message struct {
 	// DoneAt is when the message was done; it is zero for a pending one. All times are of the
 	// database's clock.
 	DoneAt time.Time
+	// Process has handled a message that is done, as host and process id.
+	Process string
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
 	// Omitted is the number of further bytes that the history of an inbox has not kept, because the

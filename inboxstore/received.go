@@ -143,7 +143,7 @@ func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 	now := time.Now()
 	row := dialect.Received{
 		Clock: now.UnixMicro(), Since: now.Sub(k.began).Microseconds(), Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
-		Source: k.source, CarriedID: spool.Fitting([]byte(k.carried)), Payload: k.payload, Metadata: metadata,
+		Source: k.source, CarriedID: spool.Fitting([]byte(k.carried)), Payload: k.payload, Metadata: metadata, Process: k.history.of.process,
 	}
 	if key := k.metadata.Get(postbox.MetadataOrderingKey); key != "" {
 		row.Key = spool.Fitting([]byte(key))

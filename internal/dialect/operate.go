@@ -1,8 +1,6 @@
 package dialect
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // IsParked is true for a message that waits for an operator.
 var IsParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))

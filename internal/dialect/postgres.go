@@ -138,8 +138,9 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + 
 FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SELECT 0 * s.last_value FROM {messages}_id_seq s)) AS given OFFSET 0) a`
 
 	keep := `
-INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1` + found(`m.*`) + `
+INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1,
+       (SELECT l.holder FROM {lanes} l WHERE l.spool = :spool AND l.lane = m.lane)` + found(`m.*`) + `
 ON CONFLICT DO NOTHING`
 
 	const skipLocked = `

@@ -8,8 +8,8 @@ package dialect
 // The row is made only where the transaction has claimed the message. If the transaction has ended
 // without the driver's knowledge, the claim is gone, and the statement keeps nothing.
 const keepReceived = `
-{insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - {int :since}, {int :spool}, {text :topic}, {blob :message_id}, {text :source}, {blob :carried_id}, {blob :key}, {blob :payload}, {blob :metadata}, n.clock - {int :since}, n.clock, 0, {int :omitted}
+{insert ignore} INTO {history} (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
+SELECT n.clock - {int :since}, {int :spool}, {text :topic}, {blob :message_id}, {text :source}, {blob :carried_id}, {blob :key}, {blob :payload}, {blob :metadata}, n.clock - {int :since}, n.clock, 0, {int :omitted}, {text :process}
 FROM (SELECT CASE WHEN {int :clock} > 0 THEN {int :clock} ELSE {now} END AS clock FROM {claims} WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 {or ignore}`
 
@@ -31,6 +31,7 @@ type Received struct {
 	Since int64
 	// Omitted is the number of bytes of payload and metadata that are not kept.
 	Omitted int
+	Process string
 }
 
 // KeepReceived puts a received message into the history. It changes no row if another message was
@@ -41,6 +42,6 @@ func (s *Statements) KeepReceived(r Received) Query {
 	}
 	return s.keepReceived.with(args{
 		"claim": r.Claim, "spool": r.Spool, "topic": r.Topic, "message_id": r.MessageID, "source": r.Source, "carried_id": r.CarriedID, "key": r.Key,
-		"payload": r.Payload, "metadata": r.Metadata, "clock": r.Clock, "since": r.Since, "omitted": r.Omitted,
+		"payload": r.Payload, "metadata": r.Metadata, "clock": r.Clock, "since": r.Since, "omitted": r.Omitted, "process": r.Process,
 	})
 }

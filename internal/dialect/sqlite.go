@@ -96,8 +96,8 @@ DELETE FROM {messages} WHERE id IN (
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},
 		kept: statement{text: `
-INSERT OR IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
+INSERT OR IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1, l.holder
 FROM json_each(:refs) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1

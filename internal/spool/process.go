@@ -22,7 +22,7 @@ func ProcessName() string { return fmt.Sprintf("%s:%d", HostName(), os.Getpid())
 func HostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		return "unknown host"
+		return "unknown-host"
 	}
 	return host
 }

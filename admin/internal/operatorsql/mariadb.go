@@ -22,7 +22,7 @@ LIMIT 1`)
 	s.searchUpTo = s.Named(`
 SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
 	(SELECT COALESCE({length}(b.payload), 0) + {length}(b.metadata) FROM {messages} b {by id} WHERE b.id = m.id) AS size,
-	0 AS omitted
+	0 AS omitted, '' AS process
 FROM {messages} m {by ready}
 WHERE m.spool = :spool AND {after place}
   AND (m.state < :last_state OR (m.state = :last_state AND m.lane < :last_lane) OR (m.state = :last_state AND m.lane = :last_lane AND m.id <= :last_id))

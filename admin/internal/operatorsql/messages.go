@@ -119,13 +119,13 @@ WITH p AS (
 	LIMIT {unseen :among})
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE({length}(m.payload), 0) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = :spool AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted
+	0 AS omitted, '' AS process
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + ` AS due
 	FROM p m WHERE ` + conditions(s.Kind) + ` ORDER BY m.state, m.lane, m.id LIMIT :most) f
 UNION ALL
 SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, '' AS process
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l`)
 
 	// The messages of a key that have failed are few, and side by side in an index. Without
@@ -166,8 +166,8 @@ LIMIT :most`)
 
 // Search selects pending messages, among so many of those after the place of the filter. Its first
 // column is 0, and the others are state, lane, id, topic, message id, key, attempts, created at,
-// due at, size and omitted bytes. One more row has as its first column how many messages were
-// looked at, unless there was none, and the place of the last of these.
+// due at, size, omitted bytes and process. One more row has as its first column how many messages
+// were looked at, unless there was none, and the place of the last of these.
 func (s *Statements) Search(spool int64, f MessageFilter, among int) dialect.Query {
 	values := f.pending(spool)
 	values["among"] = among

@@ -16,9 +16,9 @@ const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COAL
 // handled, or was done, come its size and the number of bytes that the history has not kept of it.
 const (
 	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
-	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size, 0 AS omitted`
+	COALESCE({length}(m.payload), 0) + {length}(m.metadata) AS size, 0 AS omitted, '' AS process`
 	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE({length}(h.payload), 0) + {length}(h.metadata) AS size, h.omitted`
+	COALESCE({length}(h.payload), 0) + {length}(h.metadata) AS size, h.omitted, COALESCE(h.process, '')`
 )
 
 // StateDone marks messages of the history in lists of messages; it is never stored.

@@ -27,6 +27,7 @@ type messageRecord struct {
 	DueAt           time.Time `json:"due_at,omitzero"`
 	DoneAt          time.Time `json:"done_at,omitzero"`
 	Size            int       `json:"size"`
+	Process         string    `json:"process,omitempty"`
 	Omitted         int       `json:"omitted,omitempty"` // bytes that the history has not kept
 	Cursor          string    `json:"cursor,omitempty"`
 	*contentRecord
@@ -36,7 +37,7 @@ func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
 		UniqueKey: m.UniqueKey, UniqueKeyBase64: binary(m.UniqueKey),
-		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Omitted: m.Omitted, Cursor: m.Cursor,
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Process: m.Process, Size: m.Size, Omitted: m.Omitted, Cursor: m.Cursor,
 	}
 }
 
@@ -202,7 +203,7 @@ set another one.`,
 			return s.one(record, fields(
 				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", nameCell(m.Topic)}, field{"Message ID", nameCell(m.MessageID)},
 				field{"Key", nameCell(m.Key)}, field{"Unique key", nameCell(m.UniqueKey)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
-				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
+				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"By process", m.Process}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
 			)+record.text())
 		}),
 	}

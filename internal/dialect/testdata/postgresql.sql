@@ -380,10 +380,10 @@ UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $1
 -- KeepBatches (rule, spool)
 UPDATE postbox_spools SET batches = $1 WHERE id = $2 AND batches <> $1
 
--- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, omitted, clock, claim)
-INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $1::bigint, n.clock, 0, $10::bigint
-FROM (SELECT CASE WHEN $11::bigint > 0 THEN $11::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $12 ORDER BY claim_key LIMIT 1) n
+-- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, omitted, process, clock, claim)
+INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
+SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::text, $6::bytea, $7::bytea, $8::bytea, $9::bytea, n.clock - $1::bigint, n.clock, 0, $10::bigint, $11::text
+FROM (SELECT CASE WHEN $12::bigint > 0 THEN $12::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $13 ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 
 -- ChangeReceipt (state, handled_at, key, was)
@@ -832,16 +832,17 @@ SELECT FROM (SELECT generate_series(1, CASE WHEN (SELECT $1::text IS NULL OR str
 	extract(epoch FROM GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))::text, false)) || ' ' || pg_relation_filenode('postbox_messages') || '|') > 0)
 	THEN postbox_remove($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]) ELSE 0 END)) AS removed
 
--- Keep (states, lanes, tokens, ids, times, spool)
-INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::smallint[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]))
+-- Keep (spool, states, lanes, tokens, ids, times)
+INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1,
+       (SELECT l.holder FROM postbox_lanes l WHERE l.spool = $1 AND l.lane = m.lane)
+FROM unnest((SELECT $2::smallint[]), (SELECT $3::smallint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]), (SELECT $6::bigint[]))
 	AS s(state, lane, token, id, created_at)
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
-	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $1::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id
 	LIMIT 1) AS m
-WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $6)) IS TRUE
+WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $1)) IS TRUE
 ON CONFLICT DO NOTHING

@@ -281,9 +281,9 @@ UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 -- KeepBatches (rule, spool, rule)
 UPDATE postbox_spools SET batches = ? WHERE id = ? AND batches <> ?
 
--- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, since, omitted, clock, clock, claim)
-INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
-SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
+-- KeepReceived (since, spool, topic, message_id, source, carried_id, key, payload, metadata, since, omitted, process, clock, clock, claim)
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
+SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?, ?
 FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 -- ChangeReceipt (state, handled_at, handled_at, key, was)
@@ -519,8 +519,8 @@ DELETE FROM postbox_messages WHERE id IN (
 	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3) AND COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0) >= ?
 
 -- Keep (refs, spool)
-INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1, l.holder
 FROM json_each(?) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1

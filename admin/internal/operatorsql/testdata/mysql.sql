@@ -12,7 +12,7 @@ LIMIT 1
 -- SearchUpTo
 SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	(SELECT COALESCE(OCTET_LENGTH(b.payload), 0) + OCTET_LENGTH(b.metadata) FROM postbox_messages b FORCE INDEX (PRIMARY) WHERE b.id = m.id) AS size,
-	0 AS omitted
+	0 AS omitted, '' AS process
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
@@ -27,7 +27,7 @@ LIMIT ?
 
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process
 FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(CAST(? AS CHAR), '$.due_before') AS SIGNED)
@@ -41,7 +41,7 @@ LIMIT ?
 
 -- Done (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -53,7 +53,7 @@ LIMIT ?
 
 -- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -132,7 +132,7 @@ SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject
 FROM (
 	SELECT * FROM (
 	(SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash
 	FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = ? AND m.lane = 0 AND m.id > CAST(JSON_VALUE(CAST(? AS CHAR), '$[0]') AS SIGNED) AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
@@ -142,7 +142,7 @@ ORDER BY m.id
 
 -- ReadyHeads (ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = c.id
 WHERE m.spool = ? AND m.state = 0
 
@@ -247,13 +247,13 @@ UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
 -- PendingMessage (spool, id)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- DoneMessage (spool, id, created_at, created_at)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
 ORDER BY h.created_at DESC

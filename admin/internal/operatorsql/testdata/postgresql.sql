@@ -7,7 +7,7 @@ WITH p AS (
 	LIMIT (SELECT $6::bigint))
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $1 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted
+	0 AS omitted, '' AS process
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
 	FROM p m WHERE m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
@@ -18,12 +18,12 @@ FROM (
   AND (octet_length($11::bytea) = 0 OR m.message_id = $11) ORDER BY m.state, m.lane, m.id LIMIT $12) f
 UNION ALL
 SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, '' AS process
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process
 FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
@@ -37,7 +37,7 @@ LIMIT $12
 
 -- Done (spool, last, last_id, done_from, done_before, topic, key, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $2 OR h.id < $3)
   AND h.done_at >= $4 AND h.done_at < $5
@@ -49,7 +49,7 @@ LIMIT $9
 
 -- DoneInOrder (spool, last_id, last, done_from, done_before, topic, key, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $2 OR h.created_at > $3)
   AND h.done_at >= $4 AND h.done_at < $5
@@ -130,7 +130,7 @@ FROM (
 	SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY AS c(after, n)
 	CROSS JOIN LATERAL (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash
 	FROM postbox_waiting m
 	WHERE m.spool = $2 AND m.lane = (c.n - 1)::smallint AND m.id > c.after AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
@@ -140,7 +140,7 @@ ORDER BY m.id
 
 -- ReadyHeads (lanes, ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, id)
 CROSS JOIN LATERAL (
 	SELECT * FROM ONLY postbox_messages m
@@ -224,7 +224,7 @@ UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $1
 
 -- PendingMessage (spool, id)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -232,7 +232,7 @@ WHERE m.spool = $1 AND m.id = $2
 
 -- DoneMessage (spool, id, created_at)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2 AND ($3::bigint = 0 OR h.created_at = $3)
 ORDER BY h.created_at DESC

@@ -7,7 +7,7 @@ WITH p AS (
 	LIMIT ?)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted
+	0 AS omitted, '' AS process
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
 	FROM p m WHERE m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
@@ -18,12 +18,12 @@ FROM (
   AND (octet_length(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
 UNION ALL
 SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, '' AS process
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process
 FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
 WHERE (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
@@ -37,7 +37,7 @@ LIMIT ?
 
 -- Done (spool, last, last, last_id, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -49,7 +49,7 @@ LIMIT ?
 
 -- DoneInOrder (spool, last_id, last_id, last, done_from, done_before, topic, topic, key, key, message_id, message_id, most)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -128,7 +128,7 @@ SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject
 FROM (
 	SELECT * FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash FROM json_each(?) c CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = ? AND m.lane = c.key AND m.id > c.value AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
@@ -139,7 +139,7 @@ ORDER BY m.id
 
 -- ReadyHeads (ids, spool)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m JOIN json_each(?) c ON m.id = c.value
 WHERE m.spool = ? AND m.state = 0
 
@@ -218,13 +218,13 @@ UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
 -- PendingMessage (spool, id)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata, '', m.message_id
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- DoneMessage (spool, id, created_at, created_at)
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ? AND (? = 0 OR h.created_at = ?)
 ORDER BY h.created_at DESC

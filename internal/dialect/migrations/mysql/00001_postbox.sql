@@ -163,6 +163,7 @@ CREATE TABLE IF NOT EXISTS {pauses} (
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no
 -- message by itself: after a failover, or with a counter that was set back, the database gives
 -- out ids again. omitted is how many bytes of payload and metadata were too large to be kept.
+-- process is who has handled the message.
 CREATE TABLE IF NOT EXISTS {history} (
 	id           BIGINT NOT NULL,
 	spool        INT NOT NULL,
@@ -177,6 +178,7 @@ CREATE TABLE IF NOT EXISTS {history} (
 	done_at      BIGINT NOT NULL,
 	attempts     INT NOT NULL,
 	omitted      BIGINT NOT NULL DEFAULT 0,
+	process      VARCHAR(255),
 	PRIMARY KEY (id, created_at),
 	INDEX done_at (spool, done_at),
 	INDEX message_id (message_id(64))

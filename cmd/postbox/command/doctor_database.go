@@ -91,7 +91,7 @@ type right struct {
 func (s *session) rights() []right {
 	const none = -1
 	read := func(table string) right {
-		return right{"SELECT", table, dialect.Query{Text: s.statements.Fill("SELECT 1 FROM {" + table + "} WHERE 1 = 0")}}
+		return right{"SELECT", table, dialect.Query{Text: s.statements.Fill("SELECT * FROM {" + table + "} WHERE 1 = 0")}}
 	}
 	remove := func(table string) right {
 		return right{"DELETE", table, dialect.Query{Text: s.statements.Fill("DELETE FROM {" + table + "} WHERE 1 = 0")}}
@@ -130,6 +130,7 @@ func (s *session) rights() []right {
 		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
 		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
 		update("audit", "affected", "note"),
+		{"SELECT (claim_key)", "claims", dialect.Query{Text: s.statements.Fill("SELECT claim_key FROM {claims} WHERE 1 = 0")}},
 		remove("claims"),
 	}
 }

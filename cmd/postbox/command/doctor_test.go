@@ -281,3 +281,17 @@ func TestDoctor_names_each_right_that_a_role_lacks(t *testing.T) {
 		"INSERT ON postbox_failures", "INSERT ON postbox_audit", "UPDATE (affected, note) ON postbox_audit", "DELETE ON postbox_claims",
 	}, named)
 }
+
+// A role that may read one column may not show the rows.
+func TestDoctor_wants_all_columns_that_are_shown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.Postgres(t))
+	var schema string
+	require.NoError(t, b.database.DB.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
+	name, reader := b.role("SELECT ON ALL TABLES IN SCHEMA " + schema)
+	b.database.Exec(t, "REVOKE SELECT ON postbox_history, postbox_claims FROM "+name)
+	b.database.Exec(t, "GRANT SELECT (id), INSERT ON postbox_history TO "+name)
+	rights := strings.Join(reader.findings()["rights"], "\n")
+	require.Contains(t, rights, "GRANT SELECT ON postbox_history")
+	require.Contains(t, rights, "GRANT SELECT (claim_key) ON postbox_claims")
+}

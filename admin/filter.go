@@ -214,7 +214,7 @@ func (f Filter) alone(l list) error {
 	if l.of != deadLetters.of {
 		f.Target = Target{}
 	}
-	if f.After != "" || f.Limit != 0 || len(f.conditions()) > 0 {
+	if f.After != "" || f.NewestFirst || f.Limit != 0 || len(f.conditions()) > 0 {
 		return invalid(fmt.Errorf("id: it chooses one of the %s: leave the other conditions out", l.of))
 	}
 	return nil

@@ -299,7 +299,11 @@ func doneText(target Target, m *storedMessage) string {
 	if target.Kind == spool.KindQueue {
 		done = "handled"
 	}
-	return fmt.Sprintf("%s by attempt %d, %s after it was written, in %s", done, m.Attempts, m.DoneAt.Sub(m.CreatedAt).Round(time.Millisecond), m.Process)
+	text := fmt.Sprintf("%s by attempt %d, %s after it was written", done, m.Attempts, m.DoneAt.Sub(m.CreatedAt).Round(time.Millisecond))
+	if m.Process != "" { // its lane was handed back meanwhile
+		text += ", in " + m.Process
+	}
+	return text
 }
 
 func attempts(n int) string {

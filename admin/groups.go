@@ -66,6 +66,7 @@ func (a *Admin) Groups(ctx context.Context, filter Filter) (groups []Group, capp
 	for i := range groups {
 		g := &groups[i]
 		g.Filter = filter
+		g.Filter.After, g.Filter.NewestFirst = "", false // it is for actions, too
 		g.Filter.Consumer, g.Filter.Target, g.Filter.Topic, g.Filter.Shape, g.Filter.Limit = g.Consumer, g.Target, g.Topic, g.Shape, 0
 	}
 	return groups, capped, nil

@@ -29,7 +29,11 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	oldest := q.query.Get(orderField) != ""
+	order := q.query.Get(orderField)
+	oldest := order == "oldest"
+	if !oldest && order != "" {
+		return nil, badf("order: there is no choice %q", order)
+	}
 	filter.After, filter.NewestFirst = q.query.Get(afterField), !oldest
 	found, err := lookFor(ctx, h, q, filter, h.admin.DeadLetters)
 	if err != nil {

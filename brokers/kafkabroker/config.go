@@ -26,7 +26,8 @@ const (
 )
 
 // DefaultPublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher]
-// as for kafka.NewPublisher. A message counts as published once all in-sync replicas have it.
+// as for kafka.NewPublisher. A message counts as published once all in-sync replicas have it: at
+// least one, unless the topic's min.insync.replicas asks for more.
 // Retries may duplicate messages but do not reorder them, and messages of one ordering key share a
 // partition. The package comment explains each setting.
 //

@@ -105,6 +105,15 @@ func TestStuckKeys_G8_a_page_reads_few_of_very_many(t *testing.T) {
 			reads := enginetest.Reads(t, database, dialect.Query{Text: query.Text, Args: query.Args})
 			require.LessOrEqual(t, reads, 4*dialect.Lanes*limit, query.Text) // MariaDB reads a page of each lane
 		}
+
+		// Those of one key are not looked for among all.
+		for _, key := range []string{"7", "none"} {
+			_, _, err = operator.Messages(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), Key: key, Status: admin.Retrying, Limit: 1})
+			require.NoError(t, err)
+			for _, query := range record.Take() {
+				require.LessOrEqual(t, enginetest.Reads(t, database, dialect.Query{Text: query.Text, Args: query.Args}), 100, query.Text)
+			}
+		}
 	})
 }
 

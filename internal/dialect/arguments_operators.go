@@ -6,9 +6,6 @@ type KeyRef struct {
 	Key         []byte
 }
 
-// KeepHistoryParams say how long a spool keeps done messages.
-type KeepHistoryParams struct{ Spool, Keep int64 }
-
 // Spools returns id, name, version, paused at, by whom, reason, end of the pause, settings, paused
 // keys and paused topics of a spool, or with 0 of all. A pause that has ended is none.
 func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spool": spool}) }
@@ -29,6 +26,6 @@ func (s *Statements) KeepBatches(spool int64, rule string) Query {
 
 // KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored
 // already.
-func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
-	return s.keepHistory.with(args{"spool": p.Spool, "history": p.Keep})
+func (s *Statements) KeepHistory(spool, micros int64) Query {
+	return s.keepHistory.with(args{"spool": spool, "history": micros})
 }

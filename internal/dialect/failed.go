@@ -1,8 +1,6 @@
 package dialect
 
-import (
-	"encoding/hex"
-)
+import "encoding/hex"
 
 // Failed says what becomes of a message that has failed: it waits for another attempt, or it is
 // dead.

@@ -207,7 +207,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 		return fmt.Errorf("create lanes of spool %q: %w", d.spool.Name(), err)
 	}
 	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that runs the cleanup
-		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: keep})); err != nil {
+		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(id, keep)); err != nil {
 			return fmt.Errorf("store the history setting of spool %q: %w", d.spool.Name(), err)
 		}
 	}

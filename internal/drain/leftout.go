@@ -1,8 +1,6 @@
 package drain
 
-import (
-	"slices"
-)
+import "slices"
 
 // leftOut says which topics reads leave out.
 type leftOut struct {

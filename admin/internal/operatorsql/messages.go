@@ -128,11 +128,11 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, '' AS process
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l`)
 
-	// The messages of a key that have failed are few, and side by side in an index. Without
-	// statistics SQLite would read all that have failed.
+	// Those of a key that failed are few, and side by side in an index. SQLite without statistics,
+	// and PostgreSQL with them, would read all that failed, so a limit keeps conditions outside.
 	s.retryingOfKey = s.Named(`
 SELECT ` + pendingColumns + `
-FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id) m
+FROM (SELECT r.* FROM {retrying} r {of key} WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id LIMIT 1000000000) m
 WHERE {after place}
   AND m.state <= :last_state AND ` + conditions(s.Kind) + `
 ORDER BY m.state, m.lane, m.id

@@ -28,7 +28,7 @@ LIMIT ?
 -- RetryingOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process
-FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
+FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id LIMIT 1000000000) m
 WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(CAST(? AS CHAR), '$.due_before') AS SIGNED)
   AND m.attempts >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.least_attempts') AS SIGNED) AND m.created_at >= CAST(JSON_VALUE(CAST(? AS CHAR), '$.created_from') AS SIGNED) AND m.created_at < CAST(JSON_VALUE(CAST(? AS CHAR), '$.created_before') AS SIGNED)

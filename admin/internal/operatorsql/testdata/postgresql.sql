@@ -24,7 +24,7 @@ SELECT l.* FROM (
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, error, topic, key, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process
-FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id) m
+FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id LIMIT 1000000000) m
 WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
   AND m.state <= $6 AND m.available_at >= (SELECT ($7::json ->> 'due_from')::bigint) AND m.available_at < (SELECT ($7::json ->> 'due_before')::bigint)
   AND m.attempts >= (SELECT ($7::json ->> 'least_attempts')::bigint) AND m.created_at >= (SELECT ($7::json ->> 'created_from')::bigint) AND m.created_at < (SELECT ($7::json ->> 'created_before')::bigint)

@@ -24,7 +24,7 @@ SELECT l.* FROM (
 -- RetryingOfKey (spool, hash, state, lane, id, last_state, bounds, bounds, bounds, bounds, bounds, error, error, topic, topic, key, key, message_id, message_id, most)
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process
-FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
+FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id LIMIT 1000000000) m
 WHERE (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= (? ->> 'due_from') AND m.available_at < (? ->> 'due_before')
   AND m.attempts >= (? ->> 'least_attempts') AND m.created_at >= (? ->> 'created_from') AND m.created_at < (? ->> 'created_before')

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -60,8 +61,11 @@ func (r *Router) watch(reporter health.Reporter) {
 // consumer is what two inboxes have in common if each message has its effect in one of them only.
 type consumer struct{ name, topic string }
 
-// New returns a Router on an existing Watermill router, or on a new one with default settings if
-// router is nil. A nil logger logs nothing.
+// closeTimeout is longer than what parts with default settings may take to stop.
+const closeTimeout = 45 * time.Second
+
+// New returns a Router on an existing Watermill router, or on a new one with default settings and a
+// CloseTimeout of 45 s if router is nil. A nil logger logs nothing.
 //
 // The router does not start if a queue has messages and no handler. [Router.Run] says which. Run of
 // the Watermill router puts "cannot initialize plugin" and the address of a function before that.
@@ -74,7 +78,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 	}
 	if router == nil {
 		var err error
-		if router, err = message.NewRouter(message.RouterConfig{}, logger); err != nil {
+		if router, err = message.NewRouter(message.RouterConfig{CloseTimeout: closeTimeout}, logger); err != nil {
 			return nil, fmt.Errorf("router: %w", err)
 		}
 	}

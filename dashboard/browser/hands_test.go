@@ -92,7 +92,7 @@ func TestPages_have_the_command_that_shows_the_same(t *testing.T) {
 	for page, want := range map[string]string{
 		"": "doctor", "queue?outbox=outbox": "queues", "messages?in=queue:fraud+checks&status=RETRYING&key=it's": `messages list --queue 'fraud checks' --status RETRYING --key 'it'\''s'`,
 		"messages?outbox=outbox&status=DONE": "messages list --outbox outbox --done", "message?outbox=outbox&id=3": "messages show 3 --outbox outbox",
-		"letters?topic=orders.placed&resolved=any": "dead list --topic orders.placed --resolved any", "letter?id=1": "dead show 1", "groups?consumer=billing": "dead groups --consumer billing",
+		"letters?topic=orders.placed&resolved=any": "dead list --topic orders.placed --resolved any --newest-first", "letter?id=1": "dead show 1", "groups?consumer=billing": "dead groups --consumer billing",
 		"find?text=customer-14": "find customer-14", "keys": "keys stuck", "processes": "lanes --members", "settings?outbox=outbox": "set --outbox outbox",
 	} {
 		b.visit(page)

@@ -21,11 +21,11 @@ import (
 //	handler.AddMiddleware(middleware.SubscriberTx(wmsql.TxFromContext), inbox.Middleware)
 //
 // For a handler of package router, add it to the Watermill router before you add the handler. Then
-// the inbox works in a savepoint of the transaction, and [postbox.TxFromContext] returns it.
+// the inbox works in a savepoint of the transaction, and [postbox.TxFromContext] returns it. Prefer
+// InboxConfig.OwnTransaction: a subscriber commits half a handler when it closes.
 //
-// It needs a transaction of database/sql: a *sql.Tx, or a struct that embeds one, as
-// watermill-sql's does. A message with a transaction of another kind, such as one of pgx, is an
-// error. A message without a transaction passes through. SubscriberTx is safe for concurrent use.
+// It needs a *sql.Tx, or a struct that embeds one. A message with a transaction of another kind is
+// an error, and one without passes through. SubscriberTx is safe for concurrent use.
 func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {

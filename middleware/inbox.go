@@ -126,7 +126,9 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // an error, and in the dead letters, the message is as it was delivered.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, carried, err := i.key(ctx, msg)
-	if err == nil && !i.config.OwnTransaction {
+	if i.config.OwnTransaction {
+		ctx = postbox.ContextWithTx(ctx, nil)
+	} else if err == nil {
 		err = unseenTx(ctx)
 	}
 	attempts := 0

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,49 @@ func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.
 		effects, _, _ := counts(t, database)
 		require.Equal(t, 3, effects)
 		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	}
+}
+
+// The subscriber of watermill-sql commits its transaction in the middle of a handler when it
+// closes. With a transaction of its own an inbox commits nothing of such a handler.
+func TestInbox_G4_of_its_own_transaction_commits_no_half_of_a_handler_when_a_subscriber_closes(t *testing.T) {
+	t.Parallel()
+	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
+		database := open(t)
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.OwnTransaction, c.Outbox = true, nil })
+		subscriber, publisher := watermillSQL(t, database)
+		var begun atomic.Bool
+		closed := make(chan error, 1)
+		handle := func(msg *message.Message) error {
+			write := func() error {
+				tx, ok := postbox.TxFromContext(msg.Context())
+				if !ok {
+					return postbox.ErrNoTransaction
+				}
+				_, err := tx.ExecContext(context.WithoutCancel(msg.Context()), "INSERT INTO effects VALUES ('x')")
+				return err
+			}
+			if err := write(); err != nil {
+				return err
+			}
+			if begun.CompareAndSwap(false, true) {
+				closed <- subscriber.Close()
+			}
+			return write()
+		}
+		begin := func() {
+			startRouter(t, func(router *message.Router) {
+				router.AddConsumerHandler("billing", "orders", subscriber, handle).AddMiddleware(inbox.Middleware)
+			})
+		}
+		begin()
+		require.NoError(t, publisher.Publish("orders", message.NewMessage("1", []byte("{}"))))
+		require.NoError(t, <-closed)
+		subscriber, _ = watermillSQL(t, database)
+		begin()
+		require.Eventually(t, func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_claims") == 1 }, patience, 5*time.Millisecond)
+		effects, _, _ := counts(t, database)
+		require.Equal(t, 2, effects)
 	}
 }
 

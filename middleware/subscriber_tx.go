@@ -59,16 +59,14 @@ func standardTx(found any) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// watermillSQL is how Watermill's router names the subscribers of watermill-sql, of whatever
-// version.
+// watermillSQL is how Watermill's router names the subscribers of all versions of watermill-sql.
 const watermillSQL = "sql.Subscriber"
 
 var errUnseenTx = errors.New("the subscriber of watermill-sql consumes in a transaction that Postbox does not see, so what the handler writes there would not commit with the claim: " +
-	"add middleware.SubscriberTx(sql.TxFromContext) before the inbox, or set InboxConfig.OwnTransaction if the handler does not write in it")
+	"set InboxConfig.OwnTransaction, and write in the transaction of postbox.TxFromContext, or add middleware.SubscriberTx(sql.TxFromContext) before the inbox")
 
-// unseenTx returns an error if the subscriber consumes in a transaction that was not shown to
-// Postbox. If the handler wrote there, a crash between the two commits would leave a claim without
-// its effect.
+// unseenTx returns an error if the subscriber consumes in a transaction that Postbox does not know.
+// If the handler wrote there, a crash between the two commits would leave a claim without effect.
 func unseenTx(ctx context.Context) error {
 	if message.SubscriberNameFromCtx(ctx) != watermillSQL {
 		return nil

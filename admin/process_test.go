@@ -22,7 +22,7 @@ func TestMessage_of_a_history_names_its_process(t *testing.T) {
 		b := newBench(t, database)
 		b.append(draft("1", "orders", "a"))
 		stop := b.drainWith(database.DB, newHandler(func(*spool.Message) error { return nil }), func(c *drain.Config) {
-			c.History, c.Identity.Holder = time.Hour, spool.ProcessName()+" "+postbox.NewMessageID()
+			c.History, c.Holder = time.Hour, spool.ProcessName()+" "+postbox.NewMessageID()
 		})
 		b.eventually(func() bool { return b.pending() == 0 }, "it is done")
 		stop()

@@ -29,7 +29,7 @@ func (o *operator) Messages(ctx context.Context, name string, filter operatorsql
 		return o.Search(ctx, name, filter, searchAmong)
 	}
 	page, err := o.list(ctx, name, "list messages of", filter, func(spool int64, filter operatorsql.MessageFilter) dialect.Query {
-		return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
+		return o.statements.RetryingOfKey(operatorsql.KeyRef{Spool: spool, Hash: keyhash.Of(filter.Key), Key: []byte(filter.Key)}, filter)
 	})
 	return paged(page, filter.Limit), err
 }

@@ -105,8 +105,8 @@ func (o *operator) PauseKey(ctx context.Context, name, key string, pause operato
 	})
 }
 
-func keyOf(s *spool.Spool, key string) dialect.KeyRef {
-	return dialect.KeyRef{Spool: s.ID(), Hash: keyhash.Of(key), Key: []byte(key)}
+func keyOf(s *spool.Spool, key string) operatorsql.KeyRef {
+	return operatorsql.KeyRef{Spool: s.ID(), Hash: keyhash.Of(key), Key: []byte(key)}
 }
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.

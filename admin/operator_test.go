@@ -44,7 +44,7 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			plan string
 			want map[postbox.Dialect][]string
 		}{
-			"messages of a key that failed": {b.Plan(operatorsql.New(b.Statements).RetryingOfKey(dialect.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
+			"messages of a key that failed": {b.Plan(operatorsql.New(b.Statements).RetryingOfKey(operatorsql.KeyRef{Spool: id, Hash: keyhash.Of("7")}, filter)), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=?)"},

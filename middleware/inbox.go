@@ -79,6 +79,7 @@ type Inbox struct {
 	logger    watermill.LoggerAdapter
 	brake     brake
 	uncounted sync.Once // logs once that the owner of a transaction must commit failures
+	joined    sync.Once // says that it works in the transaction of a subscriber
 }
 
 // NewInbox returns an inbox. A nil logger logs nothing.
@@ -129,7 +130,7 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	if i.config.OwnTransaction {
 		ctx = postbox.ContextWithTx(ctx, nil)
 	} else if err == nil {
-		err = unseenTx(ctx)
+		err = i.joins(ctx)
 	}
 	attempts := 0
 	if err == nil {

@@ -65,14 +65,19 @@ const watermillSQL = "sql.Subscriber"
 var errUnseenTx = errors.New("the subscriber of watermill-sql consumes in a transaction that Postbox does not see, so what the handler writes there would not commit with the claim: " +
 	"set InboxConfig.OwnTransaction, and write in the transaction of postbox.TxFromContext, or add middleware.SubscriberTx(sql.TxFromContext) before the inbox")
 
-// unseenTx returns an error if the subscriber consumes in a transaction that Postbox does not know.
-// If the handler wrote there, a crash between the two commits would leave a claim without effect.
-func unseenTx(ctx context.Context) error {
+// joins returns an error if the subscriber consumes in a transaction that Postbox does not know. If
+// the handler wrote there, a crash between the two commits would leave a claim without effect.
+func (i *Inbox) joins(ctx context.Context) error {
 	if message.SubscriberNameFromCtx(ctx) != watermillSQL {
 		return nil
 	}
-	if _, seen := postbox.TxFromContext(ctx); seen {
-		return nil
+	if _, seen := postbox.TxFromContext(ctx); !seen {
+		return errUnseenTx
 	}
-	return errUnseenTx
+	i.joined.Do(func() {
+		i.logger.Error("An inbox works in the transaction of a subscriber of watermill-sql", errHalf, nil)
+	})
+	return nil
 }
+
+var errHalf = errors.New("that commits half a handler when the subscriber closes, and the rest is lost: set InboxConfig.OwnTransaction")

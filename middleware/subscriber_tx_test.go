@@ -8,10 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -91,6 +93,31 @@ func TestSubscriberTx_lets_the_inbox_work_in_the_transaction_of_the_subscriber(t
 		require.Equal(t, []int{1, 1, 0}, []int{effects, receipts, dead})
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
 	})
+}
+
+// The subscriber of watermill-sql commits half a handler when it closes.
+func TestInbox_says_once_that_it_works_in_the_transaction_of_a_subscriber(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	_ = inboxFor(t, database, nil) // makes the tables
+	database.DB.SetMaxOpenConns(1)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	logger := watermill.NewCaptureLogger()
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "billing", Topic: "orders"}, logger)
+	require.NoError(t, err)
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	startRouter(t, func(router *message.Router) {
+		router.AddConsumerHandler("billing", "orders", consuming{channel, database.DB}, func(*message.Message) error { return nil }).
+			AddMiddleware(middleware.SubscriberTx(consumingTx), inbox.Middleware)
+	})
+	for _, id := range []string{"1", "2"} {
+		require.NoError(t, channel.Publish("orders", message.NewMessage(id, nil)))
+	}
+	said := logged(logger, watermill.ErrorLogLevel, "An inbox works in the transaction of a subscriber of watermill-sql")
+	require.Len(t, said, 1)
+	require.ErrorContains(t, said[0], "set InboxConfig.OwnTransaction")
 }
 
 func TestInbox_refuses_a_subscriber_whose_transaction_it_does_not_see(t *testing.T) {

@@ -1,11 +1,5 @@
 package dialect
 
-// KeyRef identifies an ordering key of a spool.
-type KeyRef struct {
-	Spool, Hash int64
-	Key         []byte
-}
-
 // Spools returns id, name, version, paused at, by whom, reason, end of the pause, settings, paused
 // keys and paused topics of a spool, or with 0 of all. A pause that has ended is none.
 func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spool": spool}) }

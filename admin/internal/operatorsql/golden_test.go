@@ -67,7 +67,7 @@ func queries(s *operatorsql.Statements) (all []named) {
 	} else {
 		add("Search", s.Search(1, operatorsql.MessageFilter{}, 1))
 	}
-	add("RetryingOfKey", s.RetryingOfKey(dialect.KeyRef{}, operatorsql.MessageFilter{}))
+	add("RetryingOfKey", s.RetryingOfKey(operatorsql.KeyRef{}, operatorsql.MessageFilter{}))
 	add("Done", s.Done(1, operatorsql.MessageFilter{}))
 	add("DoneInOrder", s.DoneInOrder(1, operatorsql.MessageFilter{}))
 	add("DeadLetters", s.DeadLetters(operatorsql.DeadLetterFilter{}))
@@ -83,8 +83,8 @@ func queries(s *operatorsql.Statements) (all []named) {
 	add("CountUpTo", s.CountUpTo([]int64{1}, 1)...)
 	add("CountFew", s.CountFew([]int64{1}, 1)...)
 	add("PauseSpool", s.PauseSpool(1, true, operatorsql.Pause{}))
-	add("PauseKey", s.PauseKey(dialect.KeyRef{}, operatorsql.Pause{}))
-	add("ResumeKey", s.ResumeKey(dialect.KeyRef{}))
+	add("PauseKey", s.PauseKey(operatorsql.KeyRef{}, operatorsql.Pause{}))
+	add("ResumeKey", s.ResumeKey(operatorsql.KeyRef{}))
 	add("ReplaceTopicPause", s.ReplaceTopicPause(1, "", operatorsql.Pause{}))
 	add("PauseTopic", s.PauseTopic(1, "", operatorsql.Pause{}))
 	add("ResumeTopic", s.ResumeTopic(1, ""))

@@ -175,7 +175,7 @@ func (s *Statements) Search(spool int64, f MessageFilter, among int) dialect.Que
 }
 
 // RetryingOfKey selects messages that have failed, and have a key. It has no first column.
-func (s *Statements) RetryingOfKey(k dialect.KeyRef, f MessageFilter) dialect.Query {
+func (s *Statements) RetryingOfKey(k KeyRef, f MessageFilter) dialect.Query {
 	values := f.pending(k.Spool)
 	values["hash"] = k.Hash
 	return s.retryingOfKey.With(values)

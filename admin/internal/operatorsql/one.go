@@ -39,6 +39,12 @@ type Place struct {
 // String returns the place as operators pass it from one page to the next.
 func (p Place) String() string { return fmt.Sprintf("%d-%d-%d", p.State, p.Lane, p.ID) }
 
+// KeyRef identifies an ordering key of a spool.
+type KeyRef struct {
+	Spool, Hash int64
+	Key         []byte
+}
+
 // Lookup identifies a message for an operator, who holds no lane and knows only the id.
 type Lookup struct{ Spool, ID int64 }
 

@@ -45,14 +45,14 @@ func (s *Statements) PauseSpool(spool int64, pause bool, p Pause) dialect.Query 
 }
 
 // PauseKey pauses a key.
-func (s *Statements) PauseKey(k dialect.KeyRef, p Pause) dialect.Query {
+func (s *Statements) PauseKey(k KeyRef, p Pause) dialect.Query {
 	values := p.args(k.Spool)
 	values["hash"], values["key"] = k.Hash, k.Key
 	return s.pauseKey.With(values)
 }
 
 // ResumeKey ends the pause of a key.
-func (s *Statements) ResumeKey(k dialect.KeyRef) dialect.Query {
+func (s *Statements) ResumeKey(k KeyRef) dialect.Query {
 	return s.resumeKey.With(args{"spool": k.Spool, "hash": k.Hash, "key": k.Key})
 }
 

@@ -78,7 +78,7 @@ func (o *operator) Resume(ctx context.Context, name string) error {
 func (o *operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
 	act := audit.NewAct(audit.ActSet, name)
 	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		if _, err := tx.ExecContext(ctx, o.statements.ChangeSpool, s.ID()); err != nil {
+		if _, err := tx.ExecContext(ctx, o.statements.LockSettings, s.ID()); err != nil {
 			return false, err
 		}
 		var stored string

@@ -91,6 +91,7 @@ func queries(s *operatorsql.Statements) (all []named) {
 	add("Account", dialect.Query{Text: s.Account, Args: []any{1}})
 	add("LaneHolders", dialect.Query{Text: s.LaneHolders, Args: []any{1}})
 	add("ChangeSpool", dialect.Query{Text: s.ChangeSpool, Args: []any{1}})
+	add("LockSettings", dialect.Query{Text: s.LockSettings, Args: []any{1}})
 	add("SetSettings", s.SetSettings(1, ""))
 	add("PendingMessage", s.PendingMessage(operatorsql.Lookup{}))
 	add("DoneMessage", s.DoneMessage(operatorsql.Lookup{}, 0))

@@ -76,6 +76,10 @@ ORDER BY l.lane`)
 	s.ChangeSpool = s.Text(`
 UPDATE {spools} SET version = version + 1 WHERE id = ?`)
 
+	// Locks the row without the rights that SELECT … FOR UPDATE needs on MySQL.
+	s.LockSettings = s.Text(`
+UPDATE {spools} SET settings = settings WHERE id = ?`)
+
 	s.setSettings = s.Named(`
 UPDATE {spools} SET settings = :settings WHERE id = :spool AND settings <> :settings`)
 

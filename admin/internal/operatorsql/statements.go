@@ -14,7 +14,8 @@ type Statements struct {
 	// one.go
 	Account            string // spool → pending, done, dead, resolved
 	LaneHolders        string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
-	ChangeSpool        string // spool: lets its drainers notice, and locks its row
+	ChangeSpool        string // spool: lets its drainers notice
+	LockSettings       string // spool; locks its row
 	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
 	DeadLetter         string // id → the columns of DeadLetters, payload, metadata, source, carried id
 

@@ -216,6 +216,9 @@ ORDER BY l.lane
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = $1
+
 -- SetSettings (settings, spool)
 UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $1
 

@@ -210,6 +210,9 @@ ORDER BY l.lane
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
 
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = ?
+
 -- SetSettings (settings, spool, settings)
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 

@@ -78,8 +78,8 @@ func TestPause_refuses_an_end_that_has_passed_and_that_of_a_key(t *testing.T) {
 	})
 }
 
-// A pause with an end needs nobody to resume it. It ends by the database's clock, whether a process
-// runs or not.
+// A pause with an end is not resumed by an operator. It ends by the database's clock, whether a
+// process runs or not.
 func TestPause_ends_by_itself(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -102,7 +102,7 @@ type bulkView struct {
 	bulkKind
 	tally
 
-	// Until is when it was asked: what comes later is left alone.
+	// Until is the time of the question. The action leaves out what comes after it.
 	Until      string
 	Conditions []fact
 	Run        link

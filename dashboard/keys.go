@@ -151,7 +151,7 @@ func (h *Handler) resumeKey(ctx context.Context, q *request) (link, error) {
 	return onNamed(ctx, q, "key", "key-resumed", h.admin.Resume)
 }
 
-// pauseTopic asks first if nobody has seen the topic, which may be a typing error.
+// pauseTopic asks first if the database knows no message of the topic: it may be a typing error.
 func (h *Handler) pauseTopic(ctx context.Context, q *request) (link, error) {
 	target, err := q.target()
 	if err != nil {

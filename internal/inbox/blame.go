@@ -18,8 +18,8 @@ import (
 // transaction. There are three cases. The connection was lost while the database was available, for
 // example because of a time-out of the handler's own. A statement failed and the handler continued.
 // Or the handler made the transaction read-only, or ended it. Then nothing is settled, and the
-// attempt counts. Writes that a handler committed by itself stay. A queue repeats
-// them; an inbox has committed its claim, too.
+// attempt counts. Writes that a handler committed by itself stay. A queue repeats them. An inbox
+// does not, since its claim was committed with them.
 var ErrTransactionLost = errors.New("the handler lost its transaction")
 
 var (

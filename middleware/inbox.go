@@ -127,9 +127,9 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // an error, and in the dead letters, the message is as it was delivered.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, carried, err := i.key(ctx, msg)
-	if i.config.OwnTransaction {
+	if i.config.OwnTransaction && ctx.Value(insideKey{}) == nil && report.From(ctx) == nil {
 		ctx = postbox.ContextWithTx(ctx, nil)
-	} else if err == nil {
+	} else if err == nil && !i.config.OwnTransaction {
 		err = i.joins(ctx)
 	}
 	attempts := 0

@@ -95,6 +95,23 @@ func TestSubscriberTx_lets_the_inbox_work_in_the_transaction_of_the_subscriber(t
 	})
 }
 
+// An inbox within another one is part of it, also with this setting: the outer one holds the claim.
+func TestInbox_with_a_transaction_of_its_own_is_part_of_an_outer_one(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.OwnTransaction = true })
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		msg := message.NewMessage("1", nil)
+		msg.SetContext(ctx)
+		processed, err := inbox.Process(ctx, msg, inbox.Middleware(handler(succeed)))
+		require.NoError(t, err)
+		require.True(t, processed)
+		effects, _, dead := counts(t, database)
+		require.Equal(t, []int{1, 0}, []int{effects, dead})
+	})
+}
+
 // The subscriber of watermill-sql commits half a handler when it closes.
 func TestInbox_says_once_that_it_works_in_the_transaction_of_a_subscriber(t *testing.T) {
 	t.Parallel()

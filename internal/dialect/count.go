@@ -20,9 +20,9 @@ func (s *Statements) count() {
 	// Mostly there is none of a state, which one look tells. With EXISTS, PostgreSQL would read the
 	// whole table for it.
 	oldest := func(state int, table string) string {
-		return fmt.Sprintf(`CASE WHEN (SELECT 1 FROM %[1]s m {by ready} WHERE m.spool = s.id AND m.state = %[2]d ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) = 1 THEN (SELECT MIN((
+		return fmt.Sprintf(`CASE WHEN (SELECT 1 FROM %[1]s m {by ready} WHERE m.spool = s.id AND m.state = %[2]d ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) = 1 THEN COALESCE((SELECT MIN((
 	SELECT m.created_at FROM %[1]s m {by ready} WHERE m.spool = s.id AND m.state = %[2]d AND m.lane = n.lane
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n) ELSE %[3]s END`, table, state, never)
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1)) FROM n), %[3]s) ELSE %[3]s END`, table, state, never)
 	}
 	s.Ages = fmt.Sprintf(`
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 31)

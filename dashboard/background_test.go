@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +139,21 @@ func (l slowLogger) Info(msg string, _ watermill.LogFields) {
 	}
 }
 
+// watchedWriter tells that a page has begun.
+type watchedWriter struct {
+	*httptest.ResponseRecorder
+
+	wrote chan struct{}
+}
+
+func (w watchedWriter) Write(content []byte) (int, error) {
+	select {
+	case w.wrote <- struct{}{}:
+	default:
+	}
+	return w.ResponseRecorder.Write(content)
+}
+
 // A progress page that was closed is opened again from the audit log, while the action runs.
 func TestBulk_a_closed_page_is_opened_again(t *testing.T) {
 	t.Parallel()
@@ -145,6 +161,8 @@ func TestBulk_a_closed_page_is_opened_again(t *testing.T) {
 		b := newBench(t, database, dashboard.Config{})
 		b.DieMany("orders", 150)
 		slow := slowLogger{release: make(chan struct{})}
+		release := sync.OnceFunc(func() { close(slow.release) })
+		defer release()
 		var err error
 		b.Admin, err = admin.New(database.Postbox(), admin.Config{}, slow)
 		require.NoError(t, err)
@@ -153,10 +171,16 @@ func TestBulk_a_closed_page_is_opened_again(t *testing.T) {
 		page := b.page("audit")
 		require.Contains(t, page.text(), "Delete dead letters: ")
 		again := b.linkTo(page, "See how far it is")
-		opened := make(chan answer, 1)
-		go func() { opened <- b.page(again) }()
-		close(slow.release)
-		require.Equal(t, 150, finished(t, <-opened))
+		opened := watchedWriter{httptest.NewRecorder(), make(chan struct{}, 1)}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.board.ServeHTTP(opened, b.request(http.MethodGet, again, nil))
+		}()
+		<-opened.wrote // the action that is shown has not ended
+		release()
+		<-ended
+		require.Equal(t, 150, finished(t, answer{opened.Code, opened.Header(), opened.Body.String()}))
 		eventually(t, func() bool { return b.get(again).status == http.StatusNotFound })
 		require.NotContains(t, b.page("audit").text(), "See how far it is")
 	})
@@ -174,6 +198,8 @@ func TestBulk_a_stopped_action_is_told_of_until_it_has_ended(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.DieMany("orders", 150)
 	slow := slowLogger{release: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(slow.release) })
+	defer release()
 	var err error
 	b.Admin, err = admin.New(b.Database.Postbox(), admin.Config{}, slow)
 	require.NoError(t, err)
@@ -193,6 +219,6 @@ func TestBulk_a_stopped_action_is_told_of_until_it_has_ended(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "the page of a browser that has gone does not end")
 	}
-	close(slow.release)
+	release()
 	eventually(t, func() bool { return b.get(again).status == http.StatusNotFound })
 }

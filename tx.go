@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 
-	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -89,20 +87,17 @@ func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 }
 
 // TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx],
-// postbox.InTx, an inbox, or the subscriber of watermill-sql v3 put it there; for the subscriber of
-// v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
-// TxFromContext returns nil and false: look at the second result, and return [ErrNoTransaction],
-// before you use the transaction.
+// postbox.InTx, or an inbox put it there. A queue does so only with Transactional in its config.
+// Otherwise TxFromContext returns nil and false: look at the second result, and return
+// [ErrNoTransaction], before you use the transaction. That in which a subscriber of watermill-sql
+// consumes is not found: it may be committed in the middle of a handler.
 //
 // A transaction of Postbox is carried only until the function of postbox.InTx, or the handler of
 // the inbox, that got the context has returned. So a hook of [AfterCommit], and a goroutine that
 // the function left behind, do not find it.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	if scope := txscope.From(ctx); scope != nil {
-		tx, err := scope.Live()
-		return tx, err == nil && tx != nil
-	}
-	return wmsql.TxFromContext(ctx)
+	tx, err := txscope.From(ctx).Live()
+	return tx, err == nil && tx != nil
 }
 
 // AfterCommit runs hook after the context's transaction has committed. It does so in a transaction

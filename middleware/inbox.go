@@ -79,7 +79,6 @@ type Inbox struct {
 	logger    watermill.LoggerAdapter
 	brake     brake
 	uncounted sync.Once // logs once that the owner of a transaction must commit failures
-	joined    sync.Once // says that it works in the transaction of a subscriber
 }
 
 // NewInbox returns an inbox. A nil logger logs nothing.
@@ -127,11 +126,6 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // an error, and in the dead letters, the message is as it was delivered.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, carried, err := i.key(ctx, msg)
-	if i.config.OwnTransaction && ctx.Value(insideKey{}) == nil && report.From(ctx) == nil {
-		ctx = postbox.ContextWithTx(ctx, nil)
-	} else if err == nil && !i.config.OwnTransaction {
-		err = i.joins(ctx)
-	}
 	attempts := 0
 	if err == nil {
 		processed, attempts, err = i.process(ctx, key, carried, msg, h)
@@ -149,7 +143,7 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string,
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
 		came.give(msg) // again after a conflict
-		msg.SetContext(inside(ctx))
+		msg.SetContext(inside{ctx})
 		return emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 	})
 	if err == nil {
@@ -235,16 +229,11 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, came delivered, 
 	return 0, bury(ctx, i.store, key, came.stored(), attempts, cause)
 }
 
-type insideKey struct{}
-
-// inside returns the context of a message that an inbox handles.
-func inside(ctx context.Context) context.Context { return context.WithValue(ctx, insideKey{}, true) }
-
-// tellOfOwner logs once that failures count only if the owner of the transaction commits them. The
-// subscriber of watermill-sql does, and an outer inbox or a queue counts failures itself.
+// tellOfOwner logs once that failures count only if the owner of the transaction commits them. An
+// outer inbox or a queue counts failures itself.
 func (i *Inbox) tellOfOwner(ctx context.Context, key inboxstore.Key, msg *message.Message) {
 	_, joined := postbox.TxFromContext(ctx)
-	if !joined || ctx.Value(insideKey{}) != nil || report.From(ctx) != nil || message.SubscriberNameFromCtx(ctx) == watermillSQL {
+	if !joined || ctx.Value(insideKey{}) != nil || report.From(ctx) != nil {
 		return
 	}
 	i.uncounted.Do(func() {

@@ -46,12 +46,6 @@ type InboxConfig struct {
 	// INSERT into the outbox. Defaults to no receipts.
 	ReceiptTopic string
 
-	// OwnTransaction makes the inbox begin a transaction of its own, unless it is within an inbox
-	// or a queue. Set it for subscribers of watermill-sql, whose transaction commits half a handler
-	// when they close, and write in that of [postbox.TxFromContext]. Without it the inbox joins
-	// that of v3, and refuses that of v4 unless [SubscriberTx] shows it.
-	OwnTransaction bool
-
 	// History is how long messages that were handled are kept, with their payload, for inspection
 	// and to be replayed: see docs/inbox.md. Operators find them as those of admin.Inbox. Defaults
 	// to not at all. The store must be a [HistoryStore].

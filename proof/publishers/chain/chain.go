@@ -42,9 +42,6 @@ func Brokers() []Broker {
 type broker struct {
 	publisher  message.Publisher
 	subscriber message.Subscriber
-	inbox      middleware.InboxConfig
-	// before, if set, is a middleware around the inbox.
-	before message.HandlerMiddleware
 	// serve, if set, is called when the subscription is there, and opens the broker to publishers.
 	serve  func(ctx context.Context) error
 	faults []fault
@@ -186,17 +183,13 @@ func (t *trial) start(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	running.Router().AddMiddleware(t.loseAcks)
-	if t.to.before != nil {
-		running.Router().AddMiddleware(t.to.before)
-	}
 	if _, err := running.AddForwarder(db, counted{t.to.publisher, t}, forwarder.Config{
 		Tuning: postbox.Tuning{ProbeMin: probeMin, ProbeMax: probeMax},
 		Retry:  postbox.RetryProfile{Base: retryBase, Cap: retryCap},
 	}); err != nil {
 		return nil, err
 	}
-	inbox := t.to.inbox
-	inbox.Retry = postbox.RetryProfile{Base: retryBase, Cap: retryCap}
+	inbox := middleware.InboxConfig{Retry: postbox.RetryProfile{Base: retryBase, Cap: retryCap}}
 	if _, err := running.AddInboxHandler(consumer, t.topic, t.to.subscriber, "", t.apply, inbox); err != nil {
 		return nil, err
 	}

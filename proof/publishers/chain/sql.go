@@ -11,15 +11,12 @@ import (
 	sqlv4 "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
 const sqlInterval = 10 * time.Millisecond
 
-// sqlBroker is a PostgreSQL of its own. Neither outbox nor inbox is in it, so the inbox has a
-// transaction of its own, beside that of the subscriber.
+// sqlBroker is a PostgreSQL of its own. Neither outbox nor inbox is in it.
 func sqlBroker(ctx context.Context, clients func(db *sql.DB) (message.Publisher, message.Subscriber, error)) (*broker, error) {
 	cluster, err := testcluster.StartPostgres(ctx)
 	if err != nil {
@@ -30,13 +27,6 @@ func sqlBroker(ctx context.Context, clients func(db *sql.DB) (message.Publisher,
 		return nil, errors.Join(err, cluster.Close())
 	}
 	b := &broker{
-		inbox: middleware.InboxConfig{OwnTransaction: true},
-		before: func(h message.HandlerFunc) message.HandlerFunc {
-			return func(msg *message.Message) ([]*message.Message, error) {
-				msg.SetContext(postbox.ContextWithTx(msg.Context(), nil))
-				return h(msg)
-			}
-		},
 		faults: []fault{{name: outage, begin: func(context.Context) error { return cluster.Stop(false) }, repair: cluster.Start}},
 		close:  func() error { return errors.Join(db.Close(), cluster.Close()) },
 	}

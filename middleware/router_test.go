@@ -83,9 +83,9 @@ func TestInbox_G12_router_closes_while_a_handler_runs(t *testing.T) {
 	})
 }
 
-// The subscriber of watermill-sql v3 commits what a failed handler wrote (L1) and delivers again;
-// in a savepoint nothing of a failure remains, and the one connection that it holds is enough.
-func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.T) {
+// The subscriber of watermill-sql v3 commits what a failed handler wrote (L1) and delivers again.
+// So an inbox has a transaction of its own, and a handler that asks watermill-sql for one gets it.
+func TestInbox_works_apart_from_the_transaction_of_the_watermill_sql_subscriber(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
@@ -94,8 +94,11 @@ func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.
 		failures := 0
 		startRouter(t, func(router *message.Router) {
 			router.AddConsumerHandler("billing", "orders", subscriber, func(msg *message.Message) error {
-				tx, ok := postbox.TxFromContext(msg.Context())
+				tx, ok := wmsql.TxFromContext(msg.Context())
 				require.True(t, ok)
+				own, ok := postbox.TxFromContext(msg.Context())
+				require.True(t, ok)
+				require.Same(t, own, tx)
 				if _, err := tx.ExecContext(msg.Context(), "INSERT INTO effects VALUES ('x')"); err != nil {
 					return err
 				}
@@ -121,18 +124,18 @@ func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.
 }
 
 // The subscriber of watermill-sql commits its transaction in the middle of a handler when it
-// closes. With a transaction of its own an inbox commits nothing of such a handler.
-func TestInbox_G4_of_its_own_transaction_commits_no_half_of_a_handler_when_a_subscriber_closes(t *testing.T) {
+// closes. An inbox commits nothing of such a handler.
+func TestInbox_G4_commits_no_half_of_a_handler_when_a_subscriber_closes(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
-		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.OwnTransaction, c.Outbox = true, nil })
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Outbox = nil })
 		subscriber, publisher := watermillSQL(t, database)
 		var begun atomic.Bool
 		closed := make(chan error, 1)
 		handle := func(msg *message.Message) error {
 			write := func() error {
-				tx, ok := postbox.TxFromContext(msg.Context())
+				tx, ok := wmsql.TxFromContext(msg.Context())
 				if !ok {
 					return postbox.ErrNoTransaction
 				}

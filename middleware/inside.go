@@ -16,7 +16,7 @@ type insideKey struct{}
 // deadline for an ack passes, and what a handler wrote there would not commit with the claim. So a
 // handler that asks v3 for that transaction gets that of the inbox, and one that asks v4, whose
 // transaction has a type of its own, gets none.
-type inside struct{ context.Context }
+type inside struct{ context.Context } //nolint:containedctx // it is one
 
 func (c inside) Value(key any) any {
 	if key == (insideKey{}) {

@@ -116,8 +116,13 @@ func (b *bench) role(grants ...string) (name string, as *bench) {
 
 func (b *bench) append(to *spool.Spool, drafts ...spool.Draft) {
 	b.Helper()
-	require.NoError(b, to.Append(b.Context(), b.database.DB, spool.Run, drafts))
-	b.database.Exec(b.T, "UPDATE postbox_messages SET created_at = ?", written.UnixMicro())
+	tx, err := b.database.DB.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
+	require.NoError(b, to.Append(b.Context(), tx, spool.Run, drafts))
+	// In the transaction: to a process that runs, a message with another time is another message.
+	_, err = tx.ExecContext(b.Context(), fmt.Sprintf("UPDATE postbox_messages SET created_at = %d", written.UnixMicro()))
+	require.NoError(b, err)
+	require.NoError(b, tx.Commit())
 }
 
 func draft(id, topic, key string) spool.Draft {

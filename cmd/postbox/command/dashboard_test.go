@@ -1,7 +1,6 @@
 package command_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -32,44 +31,48 @@ func (b *bench) serve(args ...string) (address string) {
 // the test is over.
 func (b *bench) serveLogged(args ...string) (address string, log *printed) {
 	b.Helper()
-	reader, writer := io.Pipe()
+	log = &printed{first: make(chan string, 1)}
 	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := b.environment()[name]; return value, ok }})
 	root.SetArgs(append([]string{"dashboard", "--listen", "127.0.0.1:0"}, args...))
-	root.SetErr(writer)
+	root.SetErr(log)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() { ended <- command.Execute(ctx, root) }()
-	lines := bufio.NewReader(reader)
-	line, err := lines.ReadString('\n')
-	require.NoError(b, err)
-	log = &printed{}
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		_, _ = io.Copy(log, lines) // until the end of the command
-	}()
+	var line string
+	select {
+	case line = <-log.first:
+	case code := <-ended:
+		require.Failf(b, "the dashboard ended", "with %d: %s", code, log)
+	}
 	b.Cleanup(func() {
 		cancel()
 		require.Equal(b, command.ExitOK, <-ended)
-		require.NoError(b, writer.Close())
-		<-copied
 	})
 	found := regexp.MustCompile(`http://\S+/`).FindString(line)
 	require.NotEmpty(b, found, line)
 	return found, log
 }
 
-// printed collects what a command prints.
+// printed collects what a command prints after its first line.
 type printed struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu    sync.Mutex
+	first chan string // gets the first line
+	begun bool
+	text  strings.Builder
 }
 
 // Write adds to the text.
 func (p *printed) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.text.Write(text)
+	p.text.Write(text)
+	if line, rest, whole := strings.Cut(p.text.String(), "\n"); whole && !p.begun {
+		p.begun = true
+		p.first <- line
+		p.text.Reset()
+		p.text.WriteString(rest)
+	}
+	return len(text), nil
 }
 
 // String returns the text.

@@ -3,7 +3,6 @@ package pgxbox_test
 import (
 	"context"
 	"os"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -50,14 +49,11 @@ func Example() {
 
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, logger)
 	must(err)
-	var done sync.WaitGroup
-	done.Add(2)
 	payments := router.AddConsumerHandler("payments", "orders", broker, func(msg *message.Message) error {
 		tx, found := pgxbox.TxFromContext(msg.Context()) // commits together with the claim of the message
 		if !found {
 			return postbox.ErrNoTransaction
 		}
-		postbox.AfterCommit(msg.Context(), done.Done)
 		_, err := tx.CopyFrom(msg.Context(), pgx.Identifier{"payments"}, []string{"order_id"}, pgx.CopyFromRows([][]any{{string(msg.Payload)}}))
 		return err
 	})
@@ -67,12 +63,13 @@ func Example() {
 	must(err)
 	stored := router.AddConsumerHandler("checks-store", "orders", broker, func(*message.Message) error { return nil })
 	stored.AddMiddleware(middleware.Defer(store, "checks"))
+	done := make(chan struct{})
 	checks := router.AddConsumerHandler("checks", "checks", later, func(msg *message.Message) error {
 		tx, found := pgxbox.TxFromContext(msg.Context()) // commits together with the end of the message
 		if !found {
 			return postbox.ErrNoTransaction
 		}
-		postbox.AfterCommit(msg.Context(), done.Done)
+		postbox.AfterCommit(msg.Context(), func() { close(done) })
 		_, err := tx.Exec(msg.Context(), "INSERT INTO checks VALUES ($1)", string(msg.Payload))
 		return err
 	})
@@ -94,9 +91,9 @@ func Example() {
 		return outbox.Publish("orders", msg)
 	}))
 
-	done.Wait()
+	<-done
+	must(fwd.Close()) // waits until the broker's consumers have acked
 	must(router.Close())
-	must(fwd.Close())
 	must(outbox.Close())
 }
 

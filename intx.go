@@ -18,8 +18,7 @@ import (
 //
 // If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that
 // transaction: its writes commit with the rest, when the owner of the transaction commits it. While
-// fn works, a second InTx in the same transaction returns an error, unless a subscriber of
-// watermill-sql put it into ctx and no inbox is around the handler.
+// fn works, use its context: another InTx with ctx returns an error.
 //
 // InTx begins a transaction of its own, on a further connection, if the one of ctx began on another
 // *sql.DB, has committed, as in a hook of [AfterCommit], or was taken out of ctx by [ContextWithTx]

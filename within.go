@@ -46,7 +46,7 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
-	scope, err := txscope.Within(ctx, tx)
+	scope, err := txscope.Within(ctx)
 	if err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}

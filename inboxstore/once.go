@@ -232,7 +232,7 @@ var savepoints atomic.Int64
 // did not begin.
 func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
-	scope, err := txscope.Within(ctx, tx)
+	scope, err := txscope.Within(ctx)
 	if err != nil {
 		return false, fmt.Errorf("inbox: %w", err)
 	}

@@ -142,8 +142,9 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string,
 	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
-		came.give(msg)              // again after a conflict
-		msg.SetContext(inside{ctx}) //nolint:contextcheck // it has that of the transaction
+		ctx = inside{ctx}
+		came.give(msg)      // again after a conflict
+		msg.SetContext(ctx) //nolint:contextcheck // it has that of the transaction
 		return emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 	})
 	if err == nil {

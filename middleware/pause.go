@@ -6,14 +6,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/retries"
 	"github.com/postbox-go/watermill-postbox/internal/verdict"
 )
 
-// latePause is the longest pause after a deadline has passed. The context cannot end the pause
-// then, since it no longer shows whether the router closes.
-const latePause = 5 * time.Second
+// shortPause is the longest pause after a deadline has passed: the context cannot end it then,
+// since it no longer shows whether the router closes. It is also the longest behind a subscriber of
+// watermill-sql, whose transaction stays open meanwhile: on PostgreSQL other topics wait for its
+// end, on MySQL producers.
+const shortPause = 5 * time.Second
+
+// watermillSQL is how Watermill's router names the subscribers of all versions of watermill-sql.
+const watermillSQL = "sql.Subscriber"
 
 // brake pauses before each nack of an inbox or a deferral, so that a broker that delivers a nacked
 // message at once does not do so in a tight loop.
@@ -52,7 +59,9 @@ func pause(ctx context.Context, delay time.Duration) {
 		return
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx, delay = context.WithoutCancel(ctx), min(delay, latePause)
+		ctx, delay = context.WithoutCancel(ctx), min(delay, shortPause)
+	} else if message.SubscriberNameFromCtx(ctx) == watermillSQL {
+		delay = min(delay, shortPause)
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

@@ -206,19 +206,16 @@ func (s *Scope) Offers(options *sql.TxOptions) bool {
 	return s != nil && s.options != nil && *s.options == *options
 }
 
-// Within returns the scope of a savepoint of tx, which ctx carries. Its owner calls Committed after
+// Within returns the scope of a savepoint of the transaction that ctx carries. Its owner calls Committed after
 // it has released the savepoint, and always calls Leave. A failure within the scope does not affect
 // the scope around it, since going back to the savepoint undoes it. The error is [ErrBeside] or
 // [ErrReturned] if no savepoint may be set.
-func Within(ctx context.Context, tx *sql.Tx) (*Scope, error) {
+func Within(ctx context.Context) (*Scope, error) {
 	outer := From(ctx)
-	if outer == nil || outer.Tx != tx {
-		outer = New(tx) // a subscriber has put its transaction into the context by itself
-	}
 	if err := outer.enter(); err != nil {
 		return nil, err
 	}
-	return &Scope{Tx: tx, outer: outer, hooked: outer.hooked, until: outer.until, options: outer.options}, nil
+	return &Scope{Tx: outer.Tx, outer: outer, hooked: outer.hooked, until: outer.until, options: outer.options}, nil
 }
 
 // Context returns a context that carries the scope.

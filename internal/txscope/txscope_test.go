@@ -61,9 +61,9 @@ func TestScope_remembers_the_first_failure(t *testing.T) {
 	require.NoError(t, none.Failure())
 }
 
-func within(t *testing.T, ctx context.Context, tx *sql.Tx) *txscope.Scope { //nolint:revive // t is first in each helper of a test
+func within(t *testing.T, ctx context.Context) *txscope.Scope { //nolint:revive // t is first in each helper of a test
 	t.Helper()
-	scope, err := txscope.Within(ctx, tx)
+	scope, err := txscope.Within(ctx)
 	require.NoError(t, err)
 	return scope
 }
@@ -74,14 +74,14 @@ func TestScope_of_a_savepoint_hands_its_hooks_on_and_keeps_its_failure(t *testin
 	outer := txscope.Hooked(t.Context(), tx)
 	ctx := outer.Context(t.Context())
 	require.True(t, outer.AfterCommit(func() { ran = append(ran, "outer") }))
-	inner := within(t, ctx, tx)
+	inner := within(t, ctx)
 	require.True(t, inner.AfterCommit(func() { ran = append(ran, "inner") }))
-	innermost := within(t, inner.Context(ctx), tx)
+	innermost := within(t, inner.Context(ctx))
 	require.True(t, innermost.AfterCommit(func() { ran = append(ran, "innermost") }))
 	require.NoError(t, innermost.Return())
 	innermost.Committed()
 	innermost.Leave()
-	undone := within(t, inner.Context(ctx), tx)
+	undone := within(t, inner.Context(ctx))
 	require.True(t, undone.AfterCommit(func() { t.Error("its savepoint was rolled back") }))
 	undone.Leave()
 	require.True(t, txscope.EndsWith(inner.Context(ctx), tx))
@@ -94,16 +94,14 @@ func TestScope_of_a_savepoint_hands_its_hooks_on_and_keeps_its_failure(t *testin
 	require.Equal(t, []string{"outer", "inner", "innermost"}, ran)
 	require.False(t, outer.AfterCommit(func() { t.Error("the commit is over") }))
 
-	foreign := within(t, t.Context(), tx)
-	require.False(t, foreign.AfterCommit(func() { t.Error("nobody tells of this commit") }))
 }
 
 func TestScope_lets_nothing_begin_after_its_function_has_returned(t *testing.T) {
 	t.Parallel()
 	tx := &sql.Tx{}
 	outer := txscope.Hooked(t.Context(), tx)
-	inner := within(t, outer.Context(t.Context()), tx)
-	_, err := txscope.Within(outer.Context(t.Context()), tx)
+	inner := within(t, outer.Context(t.Context()))
+	_, err := txscope.Within(outer.Context(t.Context()))
 	require.ErrorIs(t, err, txscope.ErrBeside)
 	require.NoError(t, inner.Begin())
 	inner.End()
@@ -116,12 +114,12 @@ func TestScope_lets_nothing_begin_after_its_function_has_returned(t *testing.T) 
 		require.ErrorIs(t, err, txscope.ErrReturned)
 		require.Nil(t, live)
 		require.ErrorIs(t, scope.Begin(), txscope.ErrReturned)
-		_, err = txscope.Within(scope.Context(t.Context()), tx)
+		_, err = txscope.Within(scope.Context(t.Context()))
 		require.ErrorIs(t, err, txscope.ErrReturned)
 	}
 	refused(inner)
 
-	again := within(t, outer.Context(t.Context()), tx)
+	again := within(t, outer.Context(t.Context()))
 	require.NoError(t, again.Return())
 	again.Leave()
 	require.NoError(t, outer.Return())

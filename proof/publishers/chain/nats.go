@@ -57,7 +57,10 @@ func openNATS(ctx context.Context, topic string, logger watermill.LoggerAdapter)
 	if err := c.provide(ctx); err != nil {
 		return nil, err
 	}
-	stream := nats.JetStreamConfig{DurablePrefix: consumer, ConnectOptions: []natsclient.JSOpt{natsclient.MaxWait(natsWait)}}
+	stream := nats.JetStreamConfig{
+		DurablePrefix: consumer, SubscribeOptions: []natsclient.SubOpt{natsclient.ManualAck()}, // else the client acks what is nacked too late
+		ConnectOptions: []natsclient.JSOpt{natsclient.MaxWait(natsWait)},
+	}
 	publisher, err := nats.NewPublisher(nats.PublisherConfig{URL: c.urls(), NatsOptions: forEver(), JetStream: stream}, logger)
 	if err != nil {
 		return nil, err

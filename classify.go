@@ -10,9 +10,9 @@ import (
 type ErrorClass int
 
 const (
-	// Unclassified errors may be the message's fault or the destination's. They count as an attempt
-	// only after another message to the same destination got through, or after a time limit: see
-	// forwarder.Config.OutageLimit.
+	// Unclassified errors may be the message's fault or the destination's. In an outbox they count
+	// as an attempt only after another message to the same destination got through, or after a time
+	// limit: see forwarder.Config.OutageLimit. In a queue they count.
 	Unclassified ErrorClass = iota
 	// Outage errors are about the connection or the service, not about the message. Messages to the
 	// destination wait for a while, and no attempt is counted.

@@ -36,8 +36,8 @@ func Permanent(err error) error {
 	return &verdict.PermanentError{Err: err}
 }
 
-// RetryAfter makes the next attempt wait for d instead of the pause of the retry profile. The
-// attempt counts. It returns nil for nil.
+// RetryAfter makes the next attempt wait for d, if it is above 0, instead of the pause of the retry
+// profile. The attempt counts. It returns nil for nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -14,12 +14,13 @@ type Limit struct {
 
 // Limits bound how fast all processes together work off an outbox or a queue. The zero value limits
 // nothing. A message must be within all limits that concern it. One that has to wait costs no
-// attempt, and its key keeps its order.
+// attempt, and its key keeps its order within the topic.
 //
 // The database counts. A process takes from it the messages of up to a quarter of a second, and has
 // that long to start them, so what one does not use the others get. In any t seconds at most
 // PerSecond × (t + 0.75) messages start, at most 1.75 times the rate in a second, and two more if
-// the rate is below four a second. A process that crashes loses what it had taken and not used.
+// the rate is below four a second; a batch starts whole, and the next one waits for as long as its
+// messages take. A process that crashes loses what it had taken and not used.
 //
 // MaxConcurrent holds at every moment, but for handlers whose process has lost its leases and that
 // go on nevertheless, because it was suspended or could not reach the database for longer than its

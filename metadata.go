@@ -3,14 +3,14 @@ package postbox
 // Metadata keys that Postbox reads or writes. Only metadata survives every Watermill Pub/Sub, so
 // values that must travel with a message are kept there.
 const (
-	// MetadataOrderingKey holds the key of the message: messages with the same key are published,
-	// and processed, one at a time and oldest first. It has the name that Watermill's own Kafka
+	// MetadataOrderingKey holds the key of the message: messages with the same key and topic are
+	// published, and processed by queues, oldest first. It has the name that Watermill's own Kafka
 	// tests use, so a partitioner written for them works unchanged.
 	MetadataOrderingKey = "partition_key"
 
 	// MetadataSourceTopic holds the topic that a message came from, if it was stored in a queue of
-	// an inbox: there its handler sees the queue as the topic. Only middleware.Defer sets it: a
-	// value that comes with a message is removed.
+	// an inbox: there its handler sees the queue as the topic. middleware.Defer sets it, and drops
+	// a value that comes with a message.
 	MetadataSourceTopic = "postbox_topic"
 
 	// MetadataCorrelationID holds a value that all messages of a chain share: the UUID of the first

@@ -182,7 +182,7 @@ func (l migrationLock) name() string { return "postbox migrate " + l.statements.
 //
 // The SQL also notes each migration in the table of versions, so [Migrate] and the command postbox
 // know what has run, and both ways can be mixed. Programs that use such a tool need not call
-// Migrate; if they do, it finds nothing to do.
+// Migrate, unless Database.Deployment is set: Migrate alone stores that name.
 func WriteMigrations(w io.Writer, db Database, from int64) error {
 	statements, err := db.statements()
 	if err != nil {

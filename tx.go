@@ -105,8 +105,8 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 // transaction of [ContextWithTx], whose owner knows when it has committed, without a transaction,
 // and for a hook that is nil. Like a transaction, AfterCommit is used by one goroutine at a time.
 //
-// The messages are done when hook runs, so its panic undoes nothing: InTx and an inbox pass it on,
-// and a queue drops it. A crash before hook ends means that it does not run again.
+// The messages are done when hook runs, so its panic undoes nothing, but later hooks do not run:
+// InTx and an inbox pass it on. A crash before hook ends means that it does not run again.
 func AfterCommit(ctx context.Context, hook func()) bool {
 	return txscope.From(ctx).AfterCommit(hook)
 }

@@ -21,7 +21,7 @@ func ContextWithActor(ctx context.Context, actor string) context.Context {
 	return audit.ContextWithActor(ctx, actor)
 }
 
-// AuditEntry is an action of an operator. An action that failed has none.
+// AuditEntry is an action of an operator. An action on one thing that failed has none.
 type AuditEntry struct {
 	// ID identifies the entry. Later ones have higher ids.
 	ID int64 `json:"id"`

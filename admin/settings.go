@@ -93,9 +93,9 @@ var errNoChange = errors.New("the function is nil: give one that changes the sto
 // asked for. If the function returns an error, nothing changes, and ChangeSettings returns an error
 // that wraps it.
 //
-// Processes notice within a second, and apply the settings from the next message on. Additional
-// handlers start at once; a lower number takes effect as handlers end. Settings with a mistake are
-// [ErrInvalid], and so are others than History for an inbox.
+// Processes notice within a second, inboxes within 30, and apply the settings from the next message
+// on. Additional handlers start at once; a lower number takes effect as handlers end. Settings with
+// a mistake are [ErrInvalid], and so are others than History for an inbox.
 //
 // The function runs in a transaction that has locked the settings, so it must be quick, and must
 // not use the Admin. After a conflict in the database it is called again.

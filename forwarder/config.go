@@ -22,9 +22,9 @@ type Config struct {
 	Outbox string
 
 	// Concurrency is the number of calls to the broker's publisher at a time, at most 10,000.
-	// Defaults to 64. A call that has not returned after 30 s no longer counts, so up to as many
-	// further calls can run at the same time. If your publisher must not be called concurrently,
-	// set Concurrency to 1 and bound its calls below 30 s.
+	// Defaults to 64. A call that has not returned after 30 s no longer counts, so more and more
+	// calls can hang at the same time. If your publisher must not be called concurrently, set
+	// Concurrency to 1 and bound its calls below 30 s.
 	Concurrency int
 	// BatchSize is the largest number of messages of one topic in one such call. A publisher that
 	// sends its messages one after the other, as Watermill's for Kafka does, is faster with 1 and

@@ -9,7 +9,8 @@
 //
 // What is promised: a message is in the outbox if and only if the transaction committed. Every
 // committed message is published at least once or becomes a dead letter. Messages of one ordering
-// key are published in an order that respects causality, never two calls at a time.
+// key are published in an order that respects causality, never two calls at a time; while a topic
+// is away, limited or paused, later messages of its keys in other topics go on.
 //
 // What is not promised: exactly one publication. If a process crashes after the broker's answer and
 // before that answer is recorded in the database, the message is published again, under the same

@@ -26,9 +26,9 @@ import (
 // they pass the context on.
 //
 // It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a
-// few if the database's limits require it. With a transaction it opens no other connection, with
-// one exception: the first call finds or registers the outbox on another connection if the pool has
-// one free. After a crash the messages are there if the transaction had committed.
+// few if the database's limits require it. With a transaction it waits for no other connection: the
+// first call finds or registers the outbox on another one if the pool has one free, and some
+// statements run beside it. After a crash the messages are there if the transaction had committed.
 type Publisher struct {
 	config     PublisherConfig
 	db         *sql.DB

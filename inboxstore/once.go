@@ -27,7 +27,7 @@ const (
 
 // Once runs fn in a transaction whose first statement claims the key. If the key has been claimed
 // and committed before, it returns false and does not run fn. It returns errors of fn as
-// [HandlerError]. After any error, no write of fn's transaction remains.
+// [HandlerError]. After an error no write of fn's transaction remains, unless fn committed it.
 //
 // The context that fn gets carries the transaction. It stays alive for the close timeout after ctx
 // has been cancelled, but a deadline of ctx ends it. The commit does not depend on ctx. After a

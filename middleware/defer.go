@@ -56,9 +56,9 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 // A message that no later delivery could store either (a [postbox.Permanent] error: it is too
 // large, has no id, its delay cannot be read, and the like) becomes a dead letter, as delivered, of
 // the consumer "queue " and the queue's name. It is acked. After any other error the middleware
-// returns the error after a pause, which ends with the message's context. The router then nacks the
-// message, and the broker delivers it again. The broker does so after a crash too; a message that
-// was committed before is then a duplicate, and is acked.
+// returns the error after a pause, which ends when the delivery is cancelled. The router then nacks
+// the message, and the broker delivers it again. The broker does so after a crash too; a message
+// that was committed before is then a duplicate, and is acked.
 func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
 	if given.Nil(store) {
 		return nil, errors.New("defer: the store is nil")

@@ -20,8 +20,8 @@ import (
 //
 // A message waits in its handler, which counts for the Concurrency of the queue: raise that if many
 // keys wait, or give a slow queue [postbox.Limits] instead. A queue that is Transactional keeps its
-// transaction open meanwhile. If the context of the message ends, the middleware returns its error,
-// and the message is handled again.
+// transaction open meanwhile. If the deadline of the message's context passes, that counts as an
+// attempt, and its turn is lost: add Watermill's Timeout after this, so that it is inside.
 //
 // It is safe for concurrent use. It forgets keys that may start at once. LimitEachKey panics if
 // perSecond is not between 0.00001 and 1,000,000, as Watermill's router does when a handler cannot

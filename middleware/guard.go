@@ -15,8 +15,8 @@ import (
 // whatever the middlewares around it do with the error. Without Guard, Watermill's Retry would run
 // the handler again in the same transaction, which then commits the writes of each attempt.
 // PoisonQueue and IgnoreErrors would commit the writes of the failed attempt. With Guard the
-// attempt fails with the handler's first error. The error is recorded, and the inbox or the queue
-// tries again in a new transaction.
+// attempt fails, with the error that the middlewares return, or else with the one that they took.
+// The error is recorded, and the inbox or the queue tries again in a new transaction.
 //
 // Add it last to the handler, or to the router after everything else. The package router does so by
 // itself. [Inbox] and [Process] need no Guard against middlewares outside of them. Without a

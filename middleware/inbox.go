@@ -114,10 +114,10 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 }
 
 // Process handles a message without a router. The config's Consumer, Topic and PublishTopic replace
-// what a router would supply. It returns true if the handler ran and its transaction was committed.
-// It returns false and no error for a duplicate, or when the message became a dead letter: ack the
-// message. After an error nack it, or deliver it again. Process pauses before it returns an error,
-// as Retry of the config says.
+// what a router would supply. It returns true if the handler ran and its transaction was committed,
+// or will be with that of ctx. It returns false and no error for a duplicate, when the message
+// became a dead letter, or when MapError made it done: ack the message. After an error nack it, or
+// deliver it again. Process pauses before it returns an error, as Retry of the config says.
 //
 // If ctx carries a transaction of yours, the failure is recorded in it: commit it after an error
 // too, or no attempt is counted.
@@ -142,9 +142,9 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, carried string,
 	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
-		ctx = inside{ctx}
-		came.give(msg)      // again after a conflict
-		msg.SetContext(ctx) //nolint:contextcheck // it has that of the transaction
+		came.give(msg) // again after a conflict
+		ctx = inside(ctx)
+		msg.SetContext(ctx)
 		return emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 	})
 	if err == nil {

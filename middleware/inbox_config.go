@@ -66,10 +66,9 @@ type InboxConfig struct {
 	// becomes a dead letter and is acked. It also sets the pause before each nack, since brokers
 	// deliver a nacked message at once. If no attempt could be counted, because the database is
 	// away or refuses the failure record, the pause grows with such nacks in a row. The
-	// subscription waits meanwhile, also for the time of a [postbox.RetryAfter]. Behind a subscriber
-	// of watermill-sql a pause has 5 s at most. In a transaction that the inbox did not begin there
-	// is no pause, and its owner must commit recorded failures. Defaults to 15 attempts with full
-	// jitter.
+	// subscription waits meanwhile, also for the time of a [postbox.RetryAfter]; behind that of
+	// watermill-sql for 5 s at most. In a transaction that the inbox did not begin there is no
+	// pause, and its owner must commit recorded failures. Defaults to 15 attempts with full jitter.
 	Retry postbox.RetryProfile
 }
 

@@ -11,14 +11,16 @@ import (
 
 type insideKey struct{}
 
-// inside is the context of a message that an inbox handles. The subscriber of watermill-sql
+// inside returns the context of a message that an inbox handles. The subscriber of watermill-sql
 // consumes in a transaction that it commits in the middle of a handler when it closes, or when its
 // deadline for an ack passes, and what a handler wrote there would not commit with the claim. So a
 // handler that asks v3 for that transaction gets that of the inbox, and one that asks v4, whose
 // transaction has a type of its own, gets none.
-type inside struct{ context.Context } //nolint:containedctx // it is one
+func inside(ctx context.Context) context.Context { return insideContext{ctx} }
 
-func (c inside) Value(key any) any {
+type insideContext struct{ context.Context } //nolint:containedctx // it is one
+
+func (c insideContext) Value(key any) any {
 	if key == (insideKey{}) {
 		return true
 	}

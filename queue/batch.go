@@ -20,9 +20,9 @@ import (
 // BatchHandler handles many messages at once. If it returns nil, all messages are done. If it
 // returns a [BatchError], the messages that the error names have failed and the others are done.
 // After any other error at least one message has failed, and Postbox finds it by handling halves of
-// the batch. If a BatchError names only messages that are not in the batch, all messages of the
-// batch have failed. Ack and Nack of these messages have no meaning: return the error. [Fail] finds
-// no message in the context of a batch. If that carries a transaction, all of the batch has failed.
+// the batch. A BatchError that names only messages that are not in the batch is such an error. Ack
+// and Nack of these messages have no meaning: return the error. [Fail] finds no message in the
+// context of a batch. If that carries a transaction, all of the batch has failed.
 //
 // With Config.Transactional the context carries a transaction: see [postbox.TxFromContext].
 type BatchHandler func(ctx context.Context, messages []*message.Message) error
@@ -31,10 +31,10 @@ type BatchHandler func(ctx context.Context, messages []*message.Message) error
 // number of processes may run it; processes that have nothing to do stand by.
 //
 // A batch that fails is split in two, and the failing half is split again, until the culprit is
-// alone. Only the culprit is retried or becomes a dead letter; the other messages are done. With
-// Transactional each part has a transaction of its own, and everything that a failed part has
-// written is rolled back. Without Transactional a handler sees the messages of a failed batch
-// again.
+// alone. Only the culprit is retried or becomes a dead letter; later messages of its key wait, and
+// the others are done. With Transactional each part has a transaction of its own, and everything
+// that a failed part has written is rolled back. Without Transactional a handler sees the messages
+// of a failed batch again.
 //
 // After a crash, the messages of the batch that was being handled are handled again once the lease
 // has expired.

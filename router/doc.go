@@ -9,8 +9,8 @@
 //
 // Leave out Watermill's Retry, PoisonQueue and IgnoreErrors: failures are counted and retried here,
 // and dead letters are made here. Wherever such a middleware stands, a transaction in which the
-// handler has returned an error is not committed, and the attempt is recorded with that error. The
-// rest depends on its place:
+// handler has returned an error is not committed, and the attempt is recorded as failed. The rest
+// depends on its place:
 //
 //   - Added to the handler, or to the Watermill router later: the inbox or the transactional queue
 //     tries the message again. A Retry runs the handler for nothing, and a PoisonQueue publishes a

@@ -105,8 +105,8 @@ func (r *Router) Router() *message.Router { return r.router }
 
 // Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go
 // on, Run stops all the others and returns the error. That happens, for example, if its tables are
-// missing. A forwarder or a batch that the program has closed by itself stops nothing else: the
-// router runs without it, and an error in the log says so.
+// missing. A forwarder or a batch that the program has closed by itself stops nothing else, unless
+// it was the last handler.
 func (r *Router) Run(ctx context.Context) error {
 	ctx, failures := lifecycle.Collect(ctx)
 	err := r.router.Run(ctx)

@@ -25,9 +25,9 @@ import (
 // writing. The table is in the database of the outbox.
 //
 // Each row is inserted into the outbox and deleted from the table in one transaction, so it is
-// taken over once, whatever crashes. From then on it is a message like any other, with its lanes,
-// retries and dead letters. A transaction that a producer leaves open delays no other messages: its
-// rows are found when they become visible. Rows that the old daemon has forwarded stay.
+// taken over once, whatever crashes. From then on it is a message like any other, but a delay of it
+// is dropped. A transaction that a producer leaves open delays no other messages: its rows are
+// found when they become visible. Rows that the old daemon has forwarded stay.
 //
 // The old daemon may run at the same time, as it does during a rollout. Both hold the row of the
 // consumer group in the table of offsets while they work, so each message is taken by one of them.

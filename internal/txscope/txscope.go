@@ -206,10 +206,10 @@ func (s *Scope) Offers(options *sql.TxOptions) bool {
 	return s != nil && s.options != nil && *s.options == *options
 }
 
-// Within returns the scope of a savepoint of the transaction that ctx carries. Its owner calls Committed after
-// it has released the savepoint, and always calls Leave. A failure within the scope does not affect
-// the scope around it, since going back to the savepoint undoes it. The error is [ErrBeside] or
-// [ErrReturned] if no savepoint may be set.
+// Within returns the scope of a savepoint of the transaction that ctx carries. Its owner calls
+// Committed after it has released the savepoint, and always calls Leave. A failure within the scope
+// does not affect the scope around it, since going back to the savepoint undoes it. The error is
+// [ErrBeside] or [ErrReturned] if no savepoint may be set.
 func Within(ctx context.Context) (*Scope, error) {
 	outer := From(ctx)
 	if err := outer.enter(); err != nil {

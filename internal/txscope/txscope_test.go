@@ -93,7 +93,6 @@ func TestScope_of_a_savepoint_hands_its_hooks_on_and_keeps_its_failure(t *testin
 	outer.Committed()
 	require.Equal(t, []string{"outer", "inner", "innermost"}, ran)
 	require.False(t, outer.AfterCommit(func() { t.Error("the commit is over") }))
-
 }
 
 func TestScope_lets_nothing_begin_after_its_function_has_returned(t *testing.T) {

@@ -20,8 +20,8 @@ func (p *program) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "List what operators did, the latest first",
 		Long: `List what operators did, the latest first: who, when, what, and to how many
-messages or dead letters. An action that failed is not listed. Actions are kept
-for a year: "postbox migrate up" deletes older ones.
+messages or dead letters. An action on one that failed is not listed. Actions are
+kept for a year: "postbox migrate up" deletes older ones.
 
 --actor names who acts now, and --by chooses actions by who acted.`,
 		Args: arguments(cobra.NoArgs),

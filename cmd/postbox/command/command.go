@@ -116,9 +116,9 @@ see the flags of a process. These are addresses:
 With --dialect the address may also have another form that the driver takes.
 
 Name several databases with --dsn again and again, or with several lines
-POSTBOX_DSN in the file. Commands that show something then show it for each
-database, and "queues" shows the sum. A command that changes something, or runs
-on, works on one.
+POSTBOX_DSN in the file. Commands that list something then list it for each
+database, "queues" shows the sum, and "dashboard" has all. Other commands work
+on one.
 
 The file has lines NAME=VALUE with the names POSTBOX_DSN, POSTBOX_DIALECT,
 POSTBOX_SCHEMA, POSTBOX_PREFIX, POSTBOX_DEPLOYMENT, POSTBOX_ACTOR and
@@ -139,7 +139,7 @@ Exit codes:
   2  wrong usage, for example an unknown flag
   3  the command worked, and the answer is no: check, doctor, drain, find,
      log check, log setup, migrate status and prove
-  4  stopped by the operator: by a signal, or by the answer to a question`
+  4  stopped before its end: by a signal, or by the answer to a question`
 
 // group returns a command that only has other commands.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {

@@ -45,7 +45,8 @@ they were written. Choose them by filters, or all with --all.
 
 A queue handles each of them again. With --to-outbox, an outbox publishes the
 messages of a queue on the topic that they came from, or on --to-topic. Inboxes
-that have handled a message ignore it, unless --new-ids gives it another id.
+ignore a message while they remember it, 7 days by default, unless --new-ids gives
+it another id.
 
 The messages that an inbox has handled, which --inbox chooses, need --to-outbox,
 which publishes them, or --to-queue, whose handler works on them.

@@ -20,8 +20,8 @@ import (
 )
 
 // The client of NATS acks a message whose callback has returned, and watermill-nats returns when
-// its wait for the ack is over, as it is while an inbox pauses before a nack. With ManualAck, as the
-// page of brokers asks for, the message comes again until it is done or dead.
+// its wait for the ack is over, as it is while an inbox pauses before a nack. With ManualAck, which
+// the page of brokers asks for, the message comes again until it is done or dead.
 func TestNATS_acks_nothing_that_was_nacked_late(t *testing.T) {
 	t.Parallel()
 	server, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})

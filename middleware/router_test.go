@@ -203,6 +203,25 @@ func TestInbox_G4_commits_no_half_of_a_handler_when_a_subscriber_closes(t *testi
 	}
 }
 
+// The transaction of the subscriber stays open during a pause, and other topics wait for its end.
+func TestInbox_does_not_pause_for_long_behind_a_subscriber_of_watermill_sql(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Outbox = nil })
+	subscriber, publisher := watermillSQL(t, database)
+	var deliveries atomic.Int32
+	startRouter(t, func(router *message.Router) {
+		router.AddConsumerHandler("billing", "orders", subscriber, func(*message.Message) error {
+			if deliveries.Add(1) == 1 {
+				return postbox.RetryAfter(errHandler, time.Hour)
+			}
+			return nil
+		}).AddMiddleware(inbox.Middleware)
+	})
+	require.NoError(t, publisher.Publish("orders", message.NewMessage("1", []byte("{}"))))
+	require.Eventually(t, func() bool { return deliveries.Load() == 2 }, patience, 5*time.Millisecond)
+}
+
 func watermillSQL(t *testing.T, database *testdb.Database) (message.Subscriber, message.Publisher) {
 	t.Helper()
 	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{}
@@ -212,9 +231,10 @@ func watermillSQL(t *testing.T, database *testdb.Database) (message.Subscriber, 
 	}
 	publisher, err := wmsql.NewPublisher(database.DB, wmsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, nil)
 	require.NoError(t, err)
+	ackDeadline := time.Hour
 	subscriber, err := wmsql.NewSubscriber(database.DB, wmsql.SubscriberConfig{
 		SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
-		PollInterval: 10 * time.Millisecond, ResendInterval: 10 * time.Millisecond,
+		PollInterval: 10 * time.Millisecond, ResendInterval: 10 * time.Millisecond, AckDeadline: &ackDeadline,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, subscriber.SubscribeInitialize("orders"))

@@ -45,7 +45,7 @@ func (b *brake) ended(ctx context.Context, attempts int, err error) {
 		return
 	}
 	var later *verdict.RetryAfterError
-	if errors.As(err, &later) {
+	if errors.As(err, &later) && later.After > 0 {
 		pause(ctx, later.After)
 	} else {
 		pause(ctx, retries.Delay(b.profile, attempts))

@@ -5,7 +5,7 @@ package postbox
 type Limit struct {
 	// PerSecond is the number of messages that start in a second, at most 1,000,000. It may be a
 	// fraction: 0.1 is one message in 10 s, and 0.00001, the least, is one in 28 hours. Attempts of
-	// failed messages count, too.
+	// failed messages count, but not the calls for each message of a batch that a broker refused.
 	PerSecond float64
 	// MaxConcurrent is the number of calls of the handler, or of the broker's publisher, that run
 	// at the same time. A batch is one call.

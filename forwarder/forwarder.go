@@ -83,7 +83,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	measured := meter.Of(db.Metrics, f.spool.Name(), logger)
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), meter: measured, logger: logger}
 	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements, measured), logger)
-	f.relay.reload, f.relay.repeat = f.drainer.Reload, f.drainer.Repeat
+	f.relay.reload = f.drainer.Reload
 	f.relay.circuits = circuit.New(circuit.Config{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
 		Width: config.Concurrency, OutageLimit: config.OutageLimit, Changed: measured.Circuit,

@@ -22,7 +22,6 @@ type relay struct {
 	classify  func(error) postbox.ErrorClass
 	circuits  *circuit.Circuits
 	reload    func(ctx context.Context, m *spool.Message) (found bool, err error)
-	repeat    func(ctx context.Context, messages []*spool.Message) bool // waits until the limits allow them once more
 	meter     *meter.Spool
 	logger    watermill.LoggerAdapter
 }
@@ -91,9 +90,6 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 // encrypts it, for example, may have changed it, so it is read again. If the message is gone,
 // another process that now has its lane has settled it.
 func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
-	if !r.repeat(ctx, []*spool.Message{m}) {
-		return spool.Outcome{Verdict: spool.Postpone}
-	}
 	switch found, err := r.reload(ctx, m); {
 	case err != nil:
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}

@@ -102,7 +102,7 @@ type bulkView struct {
 	bulkKind
 	tally
 
-	// Until is the time of the question. The action leaves out what comes after it.
+	// Until is when the page asked. The action does not touch messages and letters that come later.
 	Until      string
 	Conditions []fact
 	Run        link

@@ -61,7 +61,7 @@ func longPages(tb testing.TB, operator *admin.Admin) []longPage {
 		{"groups-of-outbox", "groups?outbox=outbox", 2 * search, 2 * searched},
 		{"groups-of-error", "groups?error=other", 2 * search, 2 * searched},
 		{"letter", letterAt("letter", letters[0].ID), 100, 100},
-		{"keys", "keys", search, 2 * searched},
+		{"keys", "keys", overview + search, blocks + 2*searched},
 		{"processes", "processes", 100, 100},
 		{"audit", "audit", search, searched},
 		{"audit-of-actor", "audit?actor=other", search, searched},

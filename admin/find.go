@@ -12,6 +12,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin/internal/counts"
 	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/receipt"
@@ -116,10 +117,18 @@ type finder struct {
 	until       time.Time
 }
 
+// each does not let PostgreSQL compile a statement about many outboxes, which takes longer than to
+// run it.
+func (f *finder) each(ctx context.Context, query dialect.Query, read func(scan spool.Scan) error) error {
+	return counts.Planned(ctx, f.db, f.statements.Kind, "SET LOCAL jit = off", func(from spool.Querier) error {
+		return spool.Each(ctx, from, query, read)
+	})
+}
+
 // rows runs a statement that returns one row more than is taken, to tell that there are more.
 func (f *finder) rows(ctx context.Context, query dialect.Query, read func(scan spool.Scan) error) error {
 	n := 0
-	return spool.Each(ctx, f.db, query, func(scan spool.Scan) error {
+	return f.each(ctx, query, func(scan spool.Scan) error {
 		if n++; n > maxFound {
 			f.found.More = true
 			return nil
@@ -140,20 +149,15 @@ func (f *finder) end(ctx context.Context, what string, query dialect.Query, plac
 
 // inSpools looks at the messages of all outboxes and queues, and at all histories.
 func (f *finder) inSpools(ctx context.Context) error {
-	var pending, done []int64
-	err := spool.Each(ctx, f.db, f.query(searchedSpools), func(scan spool.Scan) error {
+	var pending, done [3][]int64 // the ids of those that have none, a few, and many
+	err := f.each(ctx, f.query(searchedSpools), func(scan spool.Scan) error {
 		var id, history int64
 		var name, text string
-		var hasPending, hasHistory bool
-		err := scan(&id, &name, &history, &text, &hasPending, &hasHistory)
+		var pendings, dones int
+		err := scan(&id, &name, &history, &text, &pendings, &dones)
 		settings, _ := spool.DecodeSettings(text)
 		f.targets[id] = targetOf(name)
-		if hasPending {
-			pending = append(pending, id)
-		}
-		if hasHistory {
-			done = append(done, id)
-		}
+		pending[pendings], done[dones] = append(pending[pendings], id), append(done[dones], id)
 		if settings.History < 0 || settings.History == 0 && history == 0 { // an operator's comes first
 			f.found.Forget = append(f.found.Forget, f.targets[id])
 		}
@@ -170,17 +174,31 @@ func (f *finder) inSpools(ctx context.Context) error {
 	if err := f.messages(ctx, f.query(findDoneID, []byte(f.text))); err != nil {
 		return err
 	}
-	for _, id := range pending {
+	if err := errors.Join(
+		f.amongFew(ctx, pending[1], findFewPending, []byte(f.text), []byte(f.text), f.number, f.correlation),
+		f.amongFew(ctx, done[1], findFewDone, []byte(f.text), f.correlation),
+	); err != nil {
+		return err
+	}
+	for _, id := range pending[2] {
 		if err := errors.Join(f.numbered(ctx, id), f.inPending(ctx, id)); err != nil {
 			return err
 		}
 	}
-	for _, id := range done {
+	for _, id := range done[2] {
 		if err := f.inHistory(ctx, id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// amongFew looks at all messages of those that have only a few.
+func (f *finder) amongFew(ctx context.Context, ids []int64, text string, args ...any) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return f.messages(ctx, f.query(strings.ReplaceAll(text, "{ids}", strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")), args...))
 }
 
 // inPending looks at the first pending messages of an outbox or a queue.

@@ -28,8 +28,8 @@ func scan(ctx context.Context, db *sql.DB, statements *operatorsql.Statements, s
 	})
 }
 
-// planned reads with settings of PostgreSQL's planner, in a transaction that a statement sets.
-func planned(ctx context.Context, db *sql.DB, kind dialect.Kind, settings string, read func(from spool.Querier) error) error {
+// Planned reads with settings of PostgreSQL's planner, in a transaction that a statement sets.
+func Planned(ctx context.Context, db *sql.DB, kind dialect.Kind, settings string, read func(from spool.Querier) error) error {
 	if kind != dialect.PostgreSQL {
 		return read(db)
 	}
@@ -51,7 +51,7 @@ func OfEach(
 	read func(scan spool.Scan) (id int64, err error),
 ) error {
 	found := make(map[int64]bool, len(spools))
-	return planned(ctx, db, kind, "SET LOCAL jit = off", func(from spool.Querier) error {
+	return Planned(ctx, db, kind, "SET LOCAL jit = off", func(from spool.Querier) error {
 		for _, ask := range []func([]int64, int) []dialect.Query{few, all} {
 			for _, query := range ask(slices.DeleteFunc(slices.Clone(spools), func(id int64) bool { return found[id] }), limit) {
 				err := spool.Each(ctx, from, query, func(scan spool.Scan) error {

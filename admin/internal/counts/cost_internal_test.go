@@ -53,7 +53,7 @@ func TestAges_G8_need_no_statistics_on_postgres(t *testing.T) {
 	}
 	b.exec("VACUUM (ANALYZE) postbox_waiting")
 	b.exec(wait, b.id, waiting)
-	err := planned(t.Context(), b.Database.DB, b.Statements.Kind, inOrder, func(from spool.Querier) error {
+	err := Planned(t.Context(), b.Database.DB, b.Statements.Kind, inOrder, func(from spool.Querier) error {
 		read := func() (n int) {
 			const fetched = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'postbox_waiting'::regclass"
 			require.NoError(t, spool.Each(t.Context(), from, dialect.Query{Text: fetched}, func(scan spool.Scan) error { return scan(&n) }))

@@ -94,7 +94,7 @@ const inOrder = "SELECT set_config('enable_sort', 'off', true), set_config('enab
 // ages returns the times of all spools.
 func (r *Reader) ages(ctx context.Context) (map[int64]*dialect.Ages, error) {
 	ages := map[int64]*dialect.Ages{}
-	return ages, planned(ctx, r.db, r.statements.Kind, inOrder, func(from spool.Querier) error {
+	return ages, Planned(ctx, r.db, r.statements.Kind, inOrder, func(from spool.Querier) error {
 		return spool.Each(ctx, from, dialect.Query{Text: r.statements.Ages}, func(scan spool.Scan) error {
 			var id int64
 			a := &dialect.Ages{}

@@ -225,3 +225,44 @@ func TestFind_G8_reads_few_of_very_many(t *testing.T) {
 		}
 	})
 }
+
+// However many outboxes and queues there are, a search is a handful of statements, and looks at all
+// messages of those that have few.
+func TestFind_G8_looks_at_many_outboxes_at_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		const outboxes = 150
+		for i := range outboxes {
+			name := fmt.Sprintf("outbox-%03d", i)
+			b.database.Exec(t, "INSERT INTO postbox_spools (name) VALUES (?)", name)
+			messages := 1
+			if i == 1 { // it has more than a few
+				messages = 120
+			}
+			require.NoError(t, spool.New(b.statements, name).Append(t.Context(), b.database.DB, spool.Run, numbered(messages)))
+		}
+		another := "UPDATE postbox_messages SET message_id = ? WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?)"
+		b.database.Exec(t, another+" AND message_id = ?", []byte("wanted"), "outbox-001", []byte("0110"))
+		b.database.Exec(t, another, []byte("wanted"), "outbox-149")
+		done, err := spool.New(b.statements, "outbox-002").Open(t.Context(), b.database.DB)
+		require.NoError(t, err)
+		b.exec(database.Bind(b.insertHistory()), 1_000_000, done, 1)
+		b.database.Exec(t, "UPDATE postbox_history SET ordering_key = ?", []byte("wanted"))
+		db, record := b.database.OpenRecorded(t)
+		operator, err := admin.New(b.database.On(db), admin.Config{}, nil)
+		require.NoError(t, err)
+		record.Take()
+		found, err := operator.Find(t.Context(), "wanted")
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(record.Take()), 20)
+		var at []string
+		for _, event := range found.Events {
+			if event.Text == "waits to be handled as soon as possible" || strings.Contains(event.Text, "published by attempt") {
+				at = append(at, event.Target.Name)
+			}
+		}
+		require.ElementsMatch(t, []string{"outbox-001", "outbox-002", "outbox-149"}, at, "in %v", found.Events)
+		require.Empty(t, found.Parts)
+	})
+}

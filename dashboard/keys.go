@@ -44,24 +44,35 @@ type pausedKey struct {
 // maxKeys is how many keys and topics of an outbox or a queue the page shows.
 const maxKeys = 50
 
+// keys shows those of which something is held up first, and asks only these for more.
 func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
-	targets, err := h.chosenTargets(ctx, q)
-	if err != nil {
-		return nil, err
+	target, one := q.optionalTarget()
+	chosen := []admin.QueueInfo{{Target: target}}
+	if !one {
+		now, err := h.samples.count(ctx)
+		if err != nil {
+			return nil, err
+		}
+		chosen = slices.SortedStableFunc(slices.Values(now.queues), func(a, b admin.QueueInfo) int { return min(held(b), 1) - min(held(a), 1) })
 	}
 	var view keysView
-	for _, target := range targets {
+	for _, info := range chosen[:min(len(chosen), maxSampled)] {
 		of := keysOf{
-			Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target),
-			PauseKey: toTarget("pause-key", target), PauseTopic: toTarget("pause-topic", target),
+			Kind: kindOf(info.Target), Target: info.Target, Link: toTarget(queuePage, info.Target),
+			PauseKey: toTarget("pause-key", info.Target), PauseTopic: toTarget("pause-topic", info.Target),
 		}
-		if err := errors.Join(h.addStuck(ctx, &of), h.addPaused(ctx, &of)); err != nil {
-			return nil, err
+		if one || held(info) > 0 {
+			if err := errors.Join(h.addStuck(ctx, &of), h.addPaused(ctx, &of)); err != nil {
+				return nil, err
+			}
 		}
 		view.Queues = append(view.Queues, of)
 	}
 	return view, nil
 }
+
+// held is how many keys and topics are held up.
+func held(info admin.QueueInfo) int { return info.StuckKeys + info.PausedKeys + info.PausedTopics }
 
 func (h *Handler) addStuck(ctx context.Context, of *keysOf) error {
 	stuck, err := h.admin.StuckKeys(ctx, admin.Filter{Target: of.Target, Limit: maxKeys + 1})
@@ -101,14 +112,6 @@ func (h *Handler) addPaused(ctx context.Context, of *keysOf) error {
 		}
 	}
 	return nil
-}
-
-// chosenTargets are the outbox or queue that the address names, or all.
-func (h *Handler) chosenTargets(ctx context.Context, q *request) ([]admin.Target, error) {
-	if target, ok := q.optionalTarget(); ok {
-		return []admin.Target{target}, nil
-	}
-	return h.targets(ctx)
 }
 
 // targets are the outboxes and queues that a user can choose among.
@@ -182,11 +185,9 @@ func onNamed(ctx context.Context, q *request, field, notice string, do func(cont
 	if err != nil {
 		return link{}, err
 	}
-	filter := admin.Filter{Target: target}
-	if field == "key" {
-		filter.Key = name
-	} else {
-		filter.Topic = name
+	filter := admin.Filter{Target: target, Key: name}
+	if field == "topic" {
+		filter.Key, filter.Topic = "", name
 	}
 	return toTarget(keysPage, target, noticeField, notice), do(ctx, filter)
 }

@@ -33,7 +33,10 @@ type member struct {
 const maxProcesses = 50
 
 func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
-	targets, err := h.chosenTargets(ctx, q)
+	targets, err := h.targets(ctx)
+	if target, one := q.optionalTarget(); one {
+		targets = []admin.Target{target}
+	}
 	if err != nil {
 		return nil, err
 	}

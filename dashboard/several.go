@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,11 +109,8 @@ func (s *several) permitted(q *request) (may []Board, known Access) {
 }
 
 func (s *several) patience() time.Duration {
-	var longest time.Duration
-	for _, board := range s.boards {
-		longest = max(longest, board.Handler.config.Timeout)
-	}
-	return longest
+	timeout := func(b Board) time.Duration { return b.Handler.config.Timeout }
+	return timeout(slices.MaxFunc(s.boards, func(a, b Board) int { return cmp.Compare(timeout(a), timeout(b)) }))
 }
 
 // severalView is the first page.
@@ -123,12 +121,11 @@ type severalView struct {
 
 // databaseLine is what one database has, or all of them.
 type databaseLine struct {
-	Name                                           string
-	Problem                                        string
-	Pending, Due, Failing, Parked, StuckKeys, Dead int
-	DueAge                                         time.Duration
-	Needs                                          []need
-	Answered                                       int
+	admin.QueueInfo // the sums
+
+	Name, Problem string
+	Needs         []need
+	Answered      int
 }
 
 // look asks all databases at the same time.
@@ -140,7 +137,7 @@ func look(ctx context.Context, boards []Board) *severalView {
 	}
 	asked.Wait()
 	for _, line := range view.Databases {
-		view.Sum.add(line)
+		view.Sum.add(line.QueueInfo)
 		view.Sum.Answered += line.Answered
 	}
 	return view
@@ -158,16 +155,12 @@ func (b Board) line(ctx context.Context) databaseLine {
 	}
 	line := databaseLine{Name: b.Name, Answered: 1, Needs: needs(slices.Concat(now.queues, now.inboxes))}
 	for _, q := range slices.Concat(now.queues, now.inboxes) {
-		line.add(lineOf(q))
+		line.add(q)
 	}
 	return line
 }
 
-func lineOf(q admin.QueueInfo) databaseLine {
-	return databaseLine{Pending: q.Pending, Due: q.Due, Failing: q.Failing, Parked: q.Parked, StuckKeys: q.StuckKeys, Dead: q.Dead, DueAge: q.DueAge}
-}
-
-func (l *databaseLine) add(other databaseLine) {
+func (l *databaseLine) add(other admin.QueueInfo) {
 	l.Pending += other.Pending
 	l.Due += other.Due
 	l.Failing += other.Failing

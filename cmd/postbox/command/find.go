@@ -32,6 +32,9 @@ queues that keep no history.`,
 	}
 }
 
+// maxForget is how many outboxes and queues without a history are named.
+const maxForget = 10
+
 func (s *session) find(text string) error {
 	a, err := s.admin("")
 	if err != nil {
@@ -60,8 +63,11 @@ func (s *session) find(text string) error {
 	if len(found.Events) > 0 {
 		return nil
 	}
-	for _, target := range found.Forget {
+	for _, target := range found.Forget[:min(len(found.Forget), maxForget)] {
 		s.progress("The %s keeps no history: \"postbox set --%s %s --history 24h\" keeps what it handles from now on.", target, target.Kind, shellWord(target.Name))
+	}
+	if more := len(found.Forget) - maxForget; more > 0 {
+		s.progress("So do %d others.", more)
 	}
 	return foundf("there is no trace of %s", nameCell(text))
 }

@@ -267,3 +267,27 @@ func TestBulk_resolves_and_deletes_with_every_condition_of_the_filter(t *testing
 		require.Equal(t, http.StatusBadRequest, b.get("letters?cause=x").status)
 	})
 }
+
+// Of many outboxes and queues, those of which something is held up come first, and only these are
+// asked for more. Long lists of what is the same everywhere are cut.
+func TestKeys_G8_show_what_is_held_up_first(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		for i := range 150 {
+			database.Exec(t, "INSERT INTO postbox_spools (name) VALUES (?)", fmt.Sprintf("outbox-%03d", i))
+		}
+		require.NoError(t, b.Admin.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox-149"), Key: "customer-1"}))
+		db, record := database.OpenRecorded(t)
+		watched, err := admin.New(database.On(db), admin.Config{}, nil)
+		require.NoError(t, err)
+		b.board, err = dashboard.New(watched, dashboard.Config{Authorise: dashboard.LoopbackOnly}, nil)
+		require.NoError(t, err)
+		record.Take()
+		keys := b.page("keys")
+		require.Less(t, len(record.Take()), 40)
+		require.Equal(t, []string{"customer-1"}, b.column(keys, 0))
+		require.Less(t, strings.Index(keys.text(), "outbox-149"), strings.Index(keys.text(), "outbox-000"))
+		require.Contains(t, b.page("find?text=nothing").text(), "These are the first 10 of 15")
+	})
+}

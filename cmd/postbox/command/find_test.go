@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,5 +54,11 @@ func TestFind_tells_what_has_become_of_a_message(t *testing.T) {
 		require.Contains(t, r.err, "there is no trace of X")
 		require.Contains(t, r.err, `The queue "fraud" keeps no history: "postbox set --queue fraud --history 24h"`)
 		require.Equal(t, command.ExitUsage, b.run("find").code)
+		for i := range 20 {
+			database.Exec(t, "INSERT INTO postbox_spools (name) VALUES (?)", fmt.Sprintf("outbox-%02d", i))
+		}
+		r = b.run("find", "X")
+		require.Equal(t, 10, strings.Count(r.err, "keeps no history"))
+		require.Contains(t, r.err, "So do ", "the others are counted")
 	})
 }

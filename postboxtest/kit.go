@@ -129,7 +129,9 @@ func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishH
 
 // WaitIdle waits until no message of a queue can be handled now, while the test's own service
 // drains the queue. Messages that wait for their time or their next attempt may remain, and so may
-// messages that wait behind them in their key.
+// messages that wait behind them in their key. Messages of a batch must not wait for its time, so
+// call [Kit.Advance] before. It does not know of an Unordered queue that a message does not wait
+// for one of its key.
 func (k *Kit) WaitIdle(queue string) {
 	k.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -156,8 +158,8 @@ func (k *Kit) Advance(d time.Duration) {
 	}
 }
 
-// advance has the statements for that. The failures of a message contain its time, and the due time
-// of every message comes nearer. A parked message stays parked. Drainers must read again, because
+// advance has the statements for that. The failures and the unique key of a message contain its
+// time, and the due time of every message comes nearer. A parked message stays parked. Drainers must read again, because
 // the creation time is part of a message's identity.
 var advance = []string{`
 UPDATE {failures} SET subject = (
@@ -165,6 +167,8 @@ UPDATE {failures} SET subject = (
 	FROM (SELECT m.id, m.created_at - :by AS created_at, {subject of m} AS subject FROM {messages} m) m
 	WHERE m.subject = {failures}.subject)
 WHERE subject IN (SELECT {subject of m} FROM {messages} m WHERE m.available_at < 4611686018427387904)`, `
+UPDATE {unique_keys} SET created_at = created_at - :by
+WHERE EXISTS (SELECT 1 FROM {messages} m WHERE m.id = {unique_keys}.id AND m.created_at = {unique_keys}.created_at AND m.available_at < 4611686018427387904)`, `
 UPDATE {messages} SET available_at = available_at - :by, created_at = created_at - :by WHERE available_at < 4611686018427387904`, `
 UPDATE {spools} SET version = version + 1`}
 

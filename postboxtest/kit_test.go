@@ -66,6 +66,30 @@ func TestKit_shows_published_messages_and_advances_the_time(t *testing.T) {
 	})
 }
 
+// A message with a unique key still waits when time has passed.
+func TestKit_advances_the_time_of_unique_keys(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		kit := kitFor(t, database)
+		publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = publisher.Close() })
+		publish := func(id string) {
+			msg := postbox.ReplaceWaiting(message.NewMessage(id, nil), "statement of customer 7")
+			delay.Message(msg, delay.For(10*time.Second))
+			require.NoError(t, postbox.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				msg.SetContext(ctx)
+				return publisher.Publish("statements", msg)
+			}))
+		}
+		publish("first")
+		kit.Advance(5 * time.Second)
+		publish("second")
+		kit.Advance(11 * time.Second)
+		require.Equal(t, []string{"second"}, ids(kit.Published("statements")))
+	})
+}
+
 // Covers feature W12.
 func TestKit_drains_a_queue_and_lets_time_pass(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int, last
 		b.done(call, part)
 		return
 	}
-	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
+	if outcome, faultless := queue.faultless(ctx, call, b.messages(part), err); faultless {
 		b.set(part, outcome)
 		return
 	}

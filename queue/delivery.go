@@ -70,7 +70,7 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 		p.set(part, spool.Outcome{Verdict: spool.Settled})
 		return nil
 	}
-	if outcome, faultless := d.queue.faultless(ctx, call, len(part), err); faultless {
+	if outcome, faultless := d.queue.faultless(ctx, call, p.messages(part), err); faultless {
 		p.set(part, outcome)
 		return nil
 	}

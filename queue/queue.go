@@ -118,7 +118,7 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 // outcome translates an error, of the handler or of its surroundings, into the outcome of the
 // message.
 func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Message, err error) spool.Outcome {
-	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
+	if outcome, faultless := q.faultless(ctx, call, []*spool.Message{stored}, err); faultless {
 		return outcome
 	}
 	var refusal inbox.RefusalError
@@ -199,13 +199,13 @@ func (q *queue) undecided(call circuit.Call, err error) {
 	q.reached()
 }
 
-// faultless recognises an error that no message caused and that concerns all n messages of the
-// call. The messages are handled again, and no attempt counts. A message that was a probe by itself
-// waits, so that the next probe is another message. A row that another transaction has locked
-// concerns one message, so several are handled again separately.
-func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
+// faultless recognises an error that no message caused and that concerns all messages of the call.
+// They are handled again, and no attempt counts. A message that was a probe by itself waits, so
+// that the next probe is another message. A row that another transaction has locked concerns one
+// message, so several are handled again separately.
+func (q *queue) faultless(ctx context.Context, call circuit.Call, messages []*spool.Message, err error) (outcome spool.Outcome, yes bool) {
 	switch {
-	case errors.Is(err, spool.ErrRowLocked) && n > 1:
+	case errors.Is(err, spool.ErrRowLocked) && len(messages) > 1:
 		return spool.Outcome{}, false
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
 		q.reached()
@@ -219,9 +219,9 @@ func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err err
 	}
 	first, wait := q.circuits.Away(q.name, call)
 	if first {
-		q.logger.Error("Postbox pauses a queue: a dependency of its handler is unavailable", err, nil)
+		q.logger.Error("Postbox pauses a queue: a dependency of its handler is unavailable", err, watermill.LogFields{"message_uuid": messages[0].MessageID})
 	}
-	if away && n == 1 && wait > 0 {
+	if away && len(messages) == 1 && wait > 0 {
 		return spool.Outcome{Verdict: spool.Wait, Err: err, After: wait}, true
 	}
 	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true

@@ -93,9 +93,5 @@ func (s *Store) checkFit(ctx context.Context) error {
 
 // exec executes a hot statement and returns the number of changed rows.
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, text string, args ...any) (int64, error) {
-	result, err := s.core.InTx()(ctx, tx, dialect.Query{Text: text, Args: args})
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return spool.Affected(s.core.InTx()(ctx, tx, dialect.Query{Text: text, Args: args}))
 }

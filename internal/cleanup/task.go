@@ -166,10 +166,10 @@ func walkClaims(retention time.Duration, batch int) work {
 		after := append([]byte{}, ch.cursor...) // not nil: no key compares as greater than NULL
 		var last []byte
 		var keys, expired int
-		page := c.statements.ClaimsPage(dialect.ClaimsPageParams{After: after, Limit: batch, Retention: keep})
+		page := c.statements.ClaimsPage(after, batch, keep)
 		err = c.db.QueryRowContext(ctx, page.Text, page.Args...).Scan(&last, &keys, &expired)
 		if err == nil && expired > 0 {
-			removed, err = c.delete(ctx, c.statements.PurgeClaims(dialect.PurgeClaimsParams{After: after, UpTo: last, Retention: keep}))
+			removed, err = c.delete(ctx, c.statements.PurgeClaims(after, last, keep))
 		}
 		if err != nil {
 			return 0, 0, err

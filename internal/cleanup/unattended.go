@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -54,7 +53,7 @@ func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pau
 	var id sql.NullInt64
 	var name sql.NullString
 	var unattended bool
-	next := c.statements.NextWaiting(dialect.NextWaitingParams{After: w.spool, Age: w.after.Microseconds()})
+	next := c.statements.NextWaiting(w.spool, w.after.Microseconds())
 	err = c.db.QueryRowContext(ctx, next.Text, next.Args...).Scan(&id, &name, &unattended)
 	switch {
 	case err != nil:

@@ -2,19 +2,6 @@ package dialect
 
 import "strings"
 
-// ClaimsPageParams select a page of claims.
-type ClaimsPageParams struct {
-	After     []byte // the last key of the previous page
-	Limit     int
-	Retention int64
-}
-
-// PurgeClaimsParams say which claims of a page are deleted.
-type PurgeClaimsParams struct {
-	After, UpTo []byte // keys, the first exclusive, the second inclusive
-	Retention   int64
-}
-
 // Chore is a task, with the process that performs it or wants to.
 type Chore struct{ Name, Holder string }
 
@@ -24,21 +11,21 @@ type PurgeParams struct {
 	Limit     int
 }
 
-// NextWaitingParams say where the search for messages without a drainer continues.
-type NextWaitingParams struct {
-	After int64 // the spool that was searched last
-	Age   int64 // minimum time for which a message must have waited
+// ClaimDead claims a message that becomes a dead letter.
+func (s *Statements) ClaimDead(key []byte) Query {
+	return Query{Text: s.claimDead, Args: []any{key, key}}
 }
 
-// ClaimsPage returns the last key of a page, the number of its keys, and how many of them are older
-// than the retention.
-func (s *Statements) ClaimsPage(p ClaimsPageParams) Query {
-	return Query{Text: s.claimsPage, Args: []any{p.After, p.Limit, p.Retention}}
+// ClaimsPage returns the last key of a page after a key, the number of its keys, and how many of
+// them are older than the retention.
+func (s *Statements) ClaimsPage(after []byte, limit int, retention int64) Query {
+	return Query{Text: s.claimsPage, Args: []any{after, limit, retention}}
 }
 
-// PurgeClaims deletes the claims of a range of keys that are older than the retention.
-func (s *Statements) PurgeClaims(p PurgeClaimsParams) Query {
-	return Query{Text: s.purgeClaims, Args: []any{p.After, p.UpTo, p.Retention}}
+// PurgeClaims deletes the claims of a range of keys, the first exclusive, that are older than the
+// retention.
+func (s *Statements) PurgeClaims(after, upTo []byte, retention int64) Query {
+	return Query{Text: s.purgeClaims, Args: []any{after, upTo, retention}}
 }
 
 // TakeChore takes a chore for the given time, or renews it, unless another process has it. With 0
@@ -72,11 +59,11 @@ func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 	return Query{Text: s.purgeHistory, Args: []any{spool, p.Retention, p.Limit}}
 }
 
-// NextWaiting returns three columns: the next spool that has messages, or NULL; its name, or NULL
-// if no such spool is registered; and 1 if one of its messages could have been handled for that
-// long and the spool has no drainer.
-func (s *Statements) NextWaiting(p NextWaitingParams) Query {
-	return s.nextWaiting.with(args{"age": p.Age, "after": p.After})
+// NextWaiting returns three columns: the next spool after one that has messages, or NULL; its name,
+// or NULL if no such spool is registered; and 1 if one of its messages could have been handled for
+// that long and the spool has no drainer.
+func (s *Statements) NextWaiting(after, age int64) Query {
+	return s.nextWaiting.with(args{"age": age, "after": after})
 }
 
 // purges sets the statements that delete the oldest rows of a table.

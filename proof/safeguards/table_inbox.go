@@ -242,8 +242,8 @@ var ofTheInbox = []safeguard{
 		name: "a batch goes on without the message whose row is locked", guarantees: "G3, G4",
 		edits: []edit{{
 			file: "queue/queue.go",
-			from: "	case errors.Is(err, spool.ErrRowLocked) && n > 1:\n",
-			to:   "	case errors.Is(err, spool.ErrRowLocked) && n < 1:\n",
+			from: "	case errors.Is(err, spool.ErrRowLocked) && len(messages) > 1:\n",
+			to:   "	case errors.Is(err, spool.ErrRowLocked) && len(messages) < 1:\n",
 		}},
 		packages: []string{module + "queue"}, tests: "locked_row_holds_up_no_other_message",
 	},

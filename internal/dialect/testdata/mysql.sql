@@ -210,6 +210,10 @@ ON DUPLICATE KEY UPDATE claimed_at = 0
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = ?
 
+-- ClaimDead
+INSERT IGNORE INTO postbox_claims (claim_key, claimed_at)
+VALUES (?, COALESCE((SELECT failed_at FROM postbox_failures WHERE subject = ? ORDER BY subject, id LIMIT 1), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))) 
+
 -- ClaimsPage
 WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
@@ -373,10 +377,10 @@ FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
 DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
 
 -- MigrateLock
-SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)
+SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(CONCAT(DATABASE(), '/', ?), 256), 1, 60), 3600), 0)
 
 -- MigrateUnlock
-SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)
+SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(CONCAT(DATABASE(), '/', ?), 256), 1, 60)), 0)
 
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (

@@ -319,5 +319,35 @@ func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *test
 	})
 }
 
+// The claims of other consumers are as old as the first delivery. A letter that was requeued and has
+// died again is no younger.
+func TestRequeue_G4_of_a_letter_that_died_twice_counts_from_its_first_death(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := consume(t, database, newGoChannels(), newTestTopic(), nil)
+		c.send("the-uuid")
+		first := c.letter()
+		passes := func(d time.Duration) {
+			c.database.Exec(t, "UPDATE postbox_claims SET claimed_at = claimed_at - ?", d.Microseconds())
+			c.database.Exec(t, "UPDATE postbox_failures SET failed_at = failed_at - ?", d.Microseconds())
+		}
+		passes(4 * 24 * time.Hour)
+		require.NoError(t, errorOf(c.operator.Requeue(t.Context(), admin.Filter{ID: first.ID}, admin.Again{})))
+		var second admin.DeadLetter
+		require.Eventually(t, func() bool {
+			letters, _, err := c.operator.DeadLetters(t.Context(), admin.Filter{})
+			if err == nil && len(letters) == 1 {
+				second = letters[0]
+			}
+			return second.ID > first.ID
+		}, patience, tick, "it dies again")
+		c.mend()
+		passes(4 * 24 * time.Hour)
+		c.database.Exec(t, "DELETE FROM postbox_claims WHERE claimed_at < ?", time.Now().Add(-7*24*time.Hour).UnixMicro()) // as the cleanup does
+		_, err := c.operator.Requeue(t.Context(), admin.Filter{ID: second.ID}, admin.Again{})
+		require.ErrorContains(t, err, "older than the claims")
+	})
+}
+
 // errorOf is the error of an action, whatever it has changed.
 func errorOf(_ int, err error) error { return err }

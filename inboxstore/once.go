@@ -79,6 +79,10 @@ func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx co
 		return false, fmt.Errorf("inbox: %w", err)
 	}
 	defer scope.End()
+	tx, joins, err := s.carried(ctx)
+	if err != nil {
+		return false, fmt.Errorf("inbox: %w", err)
+	}
 	if scope.Holds(s.core.Statements.Claim, claim) {
 		err := fn(ctx)
 		scope.Fail(err)
@@ -86,10 +90,6 @@ func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx co
 	}
 	defer func() { err = s.refused(err) }()
 	s.meetHandler(ctx, key)
-	tx, joins, err := s.carried(ctx)
-	if err != nil {
-		return false, fmt.Errorf("inbox: %w", err)
-	}
 	if joins {
 		kept.readySoon() //nolint:contextcheck // the search continues after this call
 		return s.join(ctx, tx, claim, kept, fn)

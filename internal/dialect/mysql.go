@@ -64,8 +64,8 @@ SELECT id FROM {spools} WHERE name = ? LOCK IN SHARE MODE`
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 
-	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
-	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
+	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(CONCAT(DATABASE(), '/', ?), 256), 1, 60), 3600), 0)`
+	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(CONCAT(DATABASE(), '/', ?), 256), 1, 60)), 0)`
 	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for
 	// transactions that insert there. Producers then wait for the delete, so one long transaction
 	// would hold up all of them.

@@ -131,6 +131,9 @@ func (r *Router) Close() error { return r.router.Close() }
 func (r *Router) AddInboxHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
 ) (*message.Handler, error) {
+	if config.Outbox != nil || config.PublishTopic != "" {
+		return nil, fmt.Errorf("add inbox handler %q: InboxConfig: leave Outbox and PublishTopic empty: they are router.Config.Outbox and the topic given to AddInboxHandler", name)
+	}
 	config.Outbox, config.PublishTopic = r.config.Outbox, publishTopic
 	inbox, err := middleware.NewInbox(r.config.Store, config, r.logger)
 	if err != nil {

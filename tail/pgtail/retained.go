@@ -51,7 +51,7 @@ func (w retainedWatch) due(last *looked) (retained, publication bool) {
 	reached, missed := w.reached.Load(), int64(0)
 	w.group.each(func(o tail.Outbox) { missed += o.Feed.Missed() })
 	last.rests++
-	busy := reached-last.reached >= retainedGrowth || missed != last.missed
+	busy := reached == 0 || reached-last.reached >= retainedGrowth || missed != last.missed
 	if !busy && last.rests < retainedRest {
 		return false, false
 	}

@@ -53,6 +53,19 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 	}
 }
 
+// Each database has its own claim, also if both inboxes name the message alike.
+func TestStore_G4_refuses_the_transaction_of_the_same_key_in_another_database(t *testing.T) {
+	t.Parallel()
+	ours, theirs := testdb.Postgres(t), testdb.Postgres(t)
+	key := inboxstore.Key{Consumer: "billing", Topic: "t", MessageID: "1"}
+	inner := inboxtest.StoreFor(t, ours.Migrate(t), ours.DB, nil)
+	_, err := inboxtest.StoreFor(t, theirs.Migrate(t), theirs.DB, nil).Once(t.Context(), key, func(ctx context.Context) error {
+		_, err := inner.Once(ctx, key, func(context.Context) error { return nil })
+		return err
+	})
+	require.ErrorContains(t, err, "not in the same database")
+}
+
 // On SQLite the cleanup waits, with the only connection of the store, for the transaction that is
 // to be checked.
 func TestStore_G4_accepts_a_transaction_of_another_handle_while_its_cleanup_waits_for_it(t *testing.T) {

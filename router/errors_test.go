@@ -164,6 +164,10 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes immediately")
 	_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, "set Config.Outbox")
+	for _, config := range []middleware.InboxConfig{{Outbox: s.outbox}, {PublishTopic: "receipts"}} {
+		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "", noop, config)
+		require.ErrorContains(t, err, "leave Outbox and PublishTopic empty")
+	}
 	for _, subscriber := range []message.Subscriber{nil, (*gochannel.GoChannel)(nil)} {
 		_, err = s.router.AddInboxHandler("now", "orders", subscriber, "", noop, middleware.InboxConfig{})
 		require.ErrorContains(t, err, "is nil")

@@ -110,7 +110,7 @@ var (
 	// LogRetained is how much log is kept.
 	LogRetained = &metrics.Instrument{
 		Name: "postbox.log.retained", Kind: metrics.Gauge, Unit: "By", Labels: ofSpool,
-		Help: "Bytes of log that the database server keeps for the slot of this process, which begins before the oldest open transaction.",
+		Help: "Bytes of log that the database server keeps for the slot of this process, which begins before the oldest open transaction that has written.",
 	}
 	// Deliveries counts messages that inboxes received.
 	Deliveries = &metrics.Instrument{

@@ -71,7 +71,7 @@ func (p *program) buryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bury [ID...] --reason TEXT", Short: "Make pending messages dead letters",
 		Long: `Make pending messages dead letters, so that the other messages of their keys go
-on.
+on. If one of them is in a call that hangs, its key waits for the end of the call.
 
 A message that is ready, or whose time has come, may be in a handler already. It
 may then have its effect and become a dead letter as well: pause the outbox or

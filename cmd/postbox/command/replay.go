@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,6 +84,9 @@ func (s *session) replay(flags replayFlags) error {
 	chosen := flags.described()
 	if len(chosen) == 0 {
 		return usagef("no messages are chosen: give a filter such as --done-after, or --all")
+	}
+	if _, err := time.ParseDuration(flags.doneAfter); err == nil && flags.after != "" {
+		return usagef("--done-after: a duration begins at another time now, and would leave messages out: give the time that \"postbox audit\" has of the interrupted replay")
 	}
 	if flags.target.inbox != "" && flags.to == "" && flags.toQueue == "" {
 		return usagef("--inbox: an inbox handles what a broker delivers: add --to-outbox to publish the messages, or --to-queue")

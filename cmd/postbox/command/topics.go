@@ -59,7 +59,8 @@ func (p *program) topicsPauseCommand() *cobra.Command {
 		Use: "pause TOPIC", Short: "Stop the messages of one topic",
 		Long: `Stop the messages of one topic of an outbox, in all processes, until the topic is
 resumed. Messages can still be written to it. Other topics go on, also with
-messages of the same keys. No attempt is counted, and nothing is lost.
+messages of the same keys, unless the first message of a key has been tried: then
+the key waits in all topics. No attempt is counted, and nothing is lost.
 
 The command asks first if no message of the topic is pending, in the history or
 a dead letter: it may be a typing error.`,

@@ -159,8 +159,8 @@ func (k *Kit) Advance(d time.Duration) {
 }
 
 // advance has the statements for that. The failures and the unique key of a message contain its
-// time, and the due time of every message comes nearer. A parked message stays parked. Drainers must read again, because
-// the creation time is part of a message's identity.
+// time, and the due time of every message comes nearer. A parked message stays parked. Drainers
+// must read again, because the creation time is part of a message's identity.
 var advance = []string{`
 UPDATE {failures} SET subject = (
 	SELECT {subject of m}

@@ -319,8 +319,8 @@ func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *test
 	})
 }
 
-// The claims of other consumers are as old as the first delivery. A letter that was requeued and has
-// died again is no younger.
+// The claims of other consumers are as old as the first delivery. A letter that was requeued and
+// has died again is no younger.
 func TestRequeue_G4_of_a_letter_that_died_twice_counts_from_its_first_death(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -63,6 +63,9 @@ func (s *session) find(text string) error {
 	if len(found.Events) > 0 {
 		return nil
 	}
+	if len(found.Parts) > 0 {
+		s.progress("All pending messages of one: \"postbox messages list --outbox NAME --message-id %s\", or with --queue, or --key.", shellWord(text))
+	}
 	for _, target := range found.Forget[:min(len(found.Forget), maxForget)] {
 		s.progress("The %s keeps no history: \"postbox set --%s %s --history 24h\" keeps what it handles from now on.", target, target.Kind, shellWord(target.Name))
 	}

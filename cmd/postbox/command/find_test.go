@@ -62,3 +62,20 @@ func TestFind_tells_what_has_become_of_a_message(t *testing.T) {
 		require.Contains(t, r.err, "So do ", "the others are counted")
 	})
 }
+
+// Where only a part was looked at, the command that looks at all of it is named.
+func TestFind_says_how_to_look_at_all(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	b.append(b.queue, draft("m-1", "fraud", "customer-1"))
+	const columns = "spool, state, lane, available_at, created_at, topic, message_id, metadata"
+	for range 14 {
+		database.Exec(t, "INSERT INTO postbox_messages ("+columns+") SELECT "+columns+" FROM postbox_messages")
+	}
+	database.Exec(t, "UPDATE postbox_messages SET message_id = ? WHERE id = (SELECT MAX(id) FROM postbox_messages)", []byte("the last"))
+	r := b.run("find", "the last")
+	require.Equal(t, command.ExitFound, r.code)
+	require.Contains(t, r.err, `"postbox messages list --outbox NAME --message-id 'the last'", or with --queue`)
+	require.Contains(t, b.ok("messages", "list", "--queue", "fraud", "--message-id", "the last"), "the last")
+}

@@ -157,7 +157,8 @@ type Again struct {
 	Topic string
 	// OlderThanClaims says that consumers that have handled a message of an inbox may handle it
 	// again. Without it, a letter is refused with [ErrCannotRequeue] whose own claim has been
-	// deleted, since the claims of other consumers are as old.
+	// deleted, or that died a day or more after its first failure: the claims of other consumers
+	// may have ended.
 	OlderThanClaims bool
 	// Payload replaces the payload of the one dead letter with the filter's ID; nil keeps it. An
 	// empty payload that is not nil is a new payload. It needs [Config.AllowEdit].

@@ -31,7 +31,7 @@ var (
 )
 
 // errOlderThanClaims is returned for a letter of an inbox that needs [Again.OlderThanClaims].
-var errOlderThanClaims = fmt.Errorf("%w: it is older than the claims, with which its other consumers tell that they have handled the message, so they would handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
+var errOlderThanClaims = fmt.Errorf("%w: it may be older than the claims, with which its other consumers tell that they have handled the message, so they might handle it again: if they may, say so, as OlderThanClaims of admin.Again, with --older-than-claims of postbox dead, or on its page",
 	ErrCannotRequeue)
 
 // failed says that it was here where something went wrong.

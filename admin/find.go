@@ -24,7 +24,7 @@ type Found struct {
 	// Events is what has happened, and what is still to come, in the order of time.
 	Events []Event `json:"events"`
 	// More is true if more than 50 messages, dead letters or entries of the audit log match in one
-	// place.
+	// place, or in all outboxes and queues together that have at most 100 messages each.
 	More bool `json:"more,omitempty"`
 	// Parts names the places of which only a part was looked at.
 	Parts []string `json:"parts,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -115,16 +116,26 @@ func (l *letterStore) noSpool(letter *storedLetter) error {
 	return fmt.Errorf("%w: its spool %d no longer exists", ErrCannotRequeue, letter.SpoolID)
 }
 
+// claimsDiffer is how long before its death a letter may have failed first: the claims of other
+// consumers are about as old as that failure, and its own claim is as old as its death.
+const claimsDiffer = 24 * time.Hour
+
 // recent returns an error if the claims of other consumers may be gone that absorb a message of an
-// inbox: the letter's own claim, which is as old, tells whether their retention has ended. It
-// changes nothing, since an action on many letters skips those that it concerns.
+// inbox: the letter's own claim tells whether their retention has ended, unless that is much
+// younger, as when the letter was requeued and has died again. It changes nothing, since an action
+// on many letters skips those that it concerns.
 func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLetter, again Again) error {
 	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
 		return nil
 	}
-	var found int
-	err := tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(&found)
-	if !errors.Is(err, sql.ErrNoRows) {
+	failures, err := readFailures(ctx, tx, l.statements, letter.Subject, maxHistory)
+	if err == nil && (len(failures) == 0 || letter.DiedAt.Sub(failures[0].At) < claimsDiffer) {
+		err = tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(new(int))
+		if err == nil {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	now, err := l.read(ctx, tx, letter.ID)

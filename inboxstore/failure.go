@@ -87,7 +87,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 	}
 	buried := false
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := spool.Affected(spool.Directly(ctx, tx, s.core.Statements.ClaimDead(claim)))
+		claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 		buried = claimed > 0
 		if err != nil || !buried {
 			return err

@@ -11,11 +11,6 @@ type PurgeParams struct {
 	Limit     int
 }
 
-// ClaimDead claims a message that becomes a dead letter.
-func (s *Statements) ClaimDead(key []byte) Query {
-	return Query{Text: s.claimDead, Args: []any{key, key}}
-}
-
 // ClaimsPage returns the last key of a page after a key, the number of its keys, and how many of
 // them are older than the retention.
 func (s *Statements) ClaimsPage(after []byte, limit int, retention int64) Query {

@@ -87,12 +87,6 @@ VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, {now}
 		Claim: `
 {insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
 
-		// As old as the first failure, also if the message was requeued since: so may be the claims
-		// of other consumers.
-		claimDead: `
-{insert ignore} INTO {claims} (claim_key, claimed_at)
-VALUES (?, COALESCE((SELECT failed_at FROM {failures} WHERE subject = ? ORDER BY subject, id LIMIT 1), {now})) {or ignore}`,
-
 		// Uses the primary key.
 		FindClaim: `
 SELECT 1 FROM {claims} WHERE claim_key = ?`,

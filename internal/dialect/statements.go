@@ -100,7 +100,6 @@ type Statements struct {
 	FindClaim   string // key → 1, or no row
 	LockClaim   string // key: until the transaction ends
 	RemoveClaim string // key
-	claimDead   string
 	claimsPage  string
 	purgeClaims string
 
@@ -196,7 +195,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Behind, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.fillLanes, &s.join, &s.leave, &s.expireMembers, &s.renew, &s.held, &s.holdLane, &s.clearSuspect,
 		&s.loadPayload, &s.Writers, &s.FreeWriters,
 		&s.insertFailure, &s.LastAttempt,
-		&s.Claim, &s.claimDead, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
+		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory,
 		&s.Members, &s.Clock, &s.Fullness, &s.SettingsOf,
 		&s.PausedKeys, &s.PausedTopics,

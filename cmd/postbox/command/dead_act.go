@@ -119,8 +119,9 @@ func behind(ctx context.Context, a *admin.Admin, id int64) string {
 
 const againHelp = `
 
-Other consumers recognise such a message by their claims. A letter whose own
-claim has been deleted is older than they are: --older-than-claims requeues it.`
+Other consumers recognise such a message by their claims. These may have ended if
+that of the letter has, or if it died a day or more after its first failure, as
+when it was requeued and died again: --older-than-claims requeues such a letter.`
 
 // againVar adds the flags that say what is not known of the messages of inboxes.
 func againVar(cmd *cobra.Command, again *admin.Again) {

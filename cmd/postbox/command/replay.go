@@ -85,8 +85,10 @@ func (s *session) replay(flags replayFlags) error {
 	if len(chosen) == 0 {
 		return usagef("no messages are chosen: give a filter such as --done-after, or --all")
 	}
-	if _, err := time.ParseDuration(flags.doneAfter); err == nil && flags.after != "" {
-		return usagef("--done-after: a duration begins at another time now, and would leave messages out: give the time that \"postbox audit\" has of the interrupted replay")
+	for _, bound := range []string{flags.doneAfter, flags.doneBefore} {
+		if _, err := time.ParseDuration(bound); err == nil && flags.after != "" {
+			return usagef("--after: the duration %s is another time now, so other messages would be chosen: give the time that \"postbox audit\" has of the interrupted replay", bound)
+		}
 	}
 	if flags.target.inbox != "" && flags.to == "" && flags.toQueue == "" {
 		return usagef("--inbox: an inbox handles what a broker delivers: add --to-outbox to publish the messages, or --to-queue")
@@ -195,7 +197,7 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 	goOn := ""
 	switch {
 	case did.Cursor != "":
-		goOn = ": to go on, add --after " + did.Cursor
+		goOn = ": to go on, add --after " + did.Cursor + " (write durations as the times that \"postbox audit\" has)"
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		goOn = `, and perhaps up to 100 more: to go on, take the cursor from "postbox audit", and add it as --after`
 	}

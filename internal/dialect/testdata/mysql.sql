@@ -210,10 +210,6 @@ ON DUPLICATE KEY UPDATE claimed_at = 0
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = ?
 
--- ClaimDead
-INSERT IGNORE INTO postbox_claims (claim_key, claimed_at)
-VALUES (?, COALESCE((SELECT failed_at FROM postbox_failures WHERE subject = ? ORDER BY subject, id LIMIT 1), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))) 
-
 -- ClaimsPage
 WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),

@@ -273,10 +273,6 @@ ON CONFLICT (claim_key) DO UPDATE SET claimed_at = 0
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = $1
 
--- ClaimDead
-INSERT INTO postbox_claims (claim_key, claimed_at)
-VALUES ($1, COALESCE((SELECT failed_at FROM postbox_failures WHERE subject = $2 ORDER BY subject, id LIMIT 1), (date_part('epoch', clock_timestamp()) * 1000000)::bigint)) ON CONFLICT DO NOTHING
-
 -- ClaimsPage
 WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > $1 ORDER BY claim_key LIMIT $2)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),

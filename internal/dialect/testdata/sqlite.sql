@@ -174,10 +174,6 @@ ON CONFLICT (claim_key) DO UPDATE SET claimed_at = 0
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = ?
 
--- ClaimDead
-INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at)
-VALUES (?, COALESCE((SELECT failed_at FROM postbox_failures WHERE subject = ? ORDER BY subject, id LIMIT 1), CAST(unixepoch('subsec') * 1000000 AS INTEGER))) 
-
 -- ClaimsPage
 WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),

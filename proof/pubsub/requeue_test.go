@@ -330,6 +330,7 @@ func TestRequeue_G4_of_a_letter_that_died_twice_counts_from_its_first_death(t *t
 		passes := func(d time.Duration) {
 			c.database.Exec(t, "UPDATE postbox_claims SET claimed_at = claimed_at - ?", d.Microseconds())
 			c.database.Exec(t, "UPDATE postbox_failures SET failed_at = failed_at - ?", d.Microseconds())
+			c.database.Exec(t, "UPDATE postbox_dead_letters SET died_at = died_at - ?", d.Microseconds())
 		}
 		passes(4 * 24 * time.Hour)
 		require.NoError(t, errorOf(c.operator.Requeue(t.Context(), admin.Filter{ID: first.ID}, admin.Again{})))
@@ -342,10 +343,10 @@ func TestRequeue_G4_of_a_letter_that_died_twice_counts_from_its_first_death(t *t
 			return second.ID > first.ID
 		}, patience, tick, "it dies again")
 		c.mend()
-		passes(4 * 24 * time.Hour)
-		c.database.Exec(t, "DELETE FROM postbox_claims WHERE claimed_at < ?", time.Now().Add(-7*24*time.Hour).UnixMicro()) // as the cleanup does
+		passes(4 * 24 * time.Hour) // the cleanup has deleted the claim of shipping, and not that of billing
 		_, err := c.operator.Requeue(t.Context(), admin.Filter{ID: second.ID}, admin.Again{})
 		require.ErrorContains(t, err, "older than the claims")
+		require.Len(t, lettersOf(t, c.operator, 1), 1)
 	})
 }
 

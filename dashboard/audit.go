@@ -27,10 +27,8 @@ type auditRow struct {
 	Link link
 	// About is the thing, or the filter, that the action was about.
 	About string
-	// Resume leads to the question whether the same action does the rest, if it has one, and Left
-	// says of how many; it is empty if that cannot be counted.
+	// Resume leads to the question whether the same action does the rest, if it has one.
 	Resume link
-	Left   string
 }
 
 // auditFields are the fields of an address that choose actions.
@@ -57,13 +55,13 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 		Form:    q.query, Filtered: len(chosen.query) > 0, Running: h.bulks.all(),
 	}
 	for _, entry := range found.Rows {
-		view.Rows = append(view.Rows, h.rowOf(ctx, q, entry))
+		view.Rows = append(view.Rows, h.rowOf(entry)) //nolint:contextcheck // it runs nothing
 	}
 	view.paging = pagingOf(q, chosen, "before", found)
 	return view, nil
 }
 
-func (h *Handler) rowOf(ctx context.Context, q *request, entry admin.AuditEntry) auditRow {
+func (h *Handler) rowOf(entry admin.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: entry, About: entry.Subject}
 	if entry.Filter != "" {
 		row.About = entry.Filter
@@ -74,9 +72,6 @@ func (h *Handler) rowOf(ctx context.Context, q *request, entry admin.AuditEntry)
 	do := strings.ReplaceAll(entry.Action, " ", "-")
 	if kind, exists := h.bulkKinds()[do]; exists && entry.Rest.All && entry.Rest.Limit == 0 {
 		row.Resume = toBulk(do, choosing(entry.Rest, kind.of.fields))
-		if left, err := kind.of.count(ctx, &request{Request: q.Request, query: row.Resume.query}); err == nil {
-			row.Left = amount(left.Matches) + " left"
-		}
 	}
 	return row
 }

@@ -33,9 +33,10 @@ type member struct {
 const maxProcesses = 50
 
 func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
-	targets, err := h.targets(ctx)
-	if target, one := q.optionalTarget(); one {
-		targets = []admin.Target{target}
+	target, one := q.optionalTarget()
+	targets, err := []admin.Target{target}, error(nil)
+	if !one {
+		targets, err = h.targets(ctx)
 	}
 	if err != nil {
 		return nil, err

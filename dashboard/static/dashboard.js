@@ -53,7 +53,7 @@ const helpers = (() => {
     for (const row of table.tBodies[0].rows) {
       [...row.cells].forEach((cell, i) => {
         if (cell.colSpan === 1 && heads[i]) {
-          cell.dataset.label = heads[i].textContent;
+          cell.dataset.label = heads[i].firstChild?.textContent ?? "";
         }
       });
     }

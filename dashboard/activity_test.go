@@ -17,7 +17,7 @@ func TestQueue_shows_what_was_done_in_an_hour_a_day_and_a_week(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
-		require.Contains(t, b.page("queue?outbox=outbox").text(), "No process has written what it did in this time.")
+		require.Contains(t, b.page("queue?outbox=outbox").text(), "Nothing is known of this time.")
 
 		now := time.Now().Unix() / 60
 		write := func(minute int64, done int, starts int, process string) {
@@ -28,11 +28,11 @@ func TestQueue_shows_what_was_done_in_an_hour_a_day_and_a_week(t *testing.T) {
 		write(now-3, 2, 1, "b")
 		write(now-3*60, 500, 0, "a")
 		write(now-3*24*60, 9000, 0, "a")
-		for span, says := range map[string]string{"": "at most 42 in a minute", "&span=hour": "at most 42 in a minute", "&span=day": "at most 500 in 15 minutes", "&span=week": "at most 9,000 in 2 hours"} {
+		for span, says := range map[string]string{"": "highest 42 in a minute", "&span=hour": "highest 42 in a minute", "&span=day": "highest 500 in 15 minutes", "&span=week": "highest 9,000 in 2 hours"} {
 			text := b.page("queue?outbox=outbox" + span).text()
 			require.Contains(t, text, says)
-			require.Contains(t, text, "at most 20 ms")
-			require.Contains(t, text, "at most 2 s")
+			require.Contains(t, text, "highest 20 ms")
+			require.Contains(t, text, "highest 2 s")
 			require.Contains(t, text, "2 starts of processes")
 		}
 		require.Equal(t, http.StatusBadRequest, b.get("queue?outbox=outbox&span=year").status)

@@ -88,14 +88,12 @@ func TestBulk_is_resumed_from_the_audit_log(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		b.DieMany("orders", 1)
 
-		require.Contains(t, b.page("audit").text(), "start it again for the rest; 50 left")
 		resume := b.page(b.linkTo(b.page("audit"), "Resume…"))
 		require.Contains(t, resume.text(), "50 dead letters match this filter")
 		require.Contains(t, resume.text(), "Topic orders Attempts, at most 9 Died before")
 		done := b.post(b.actionOf(resume), nil)
 		require.Equal(t, 50, finished(t, done))
 		require.Len(t, b.letters(admin.Filter{Topic: "orders"}), 1, "it died later")
-		require.Contains(t, b.page("audit").text(), "start it again for the rest; 0 left")
 		b.restart(reader())
 		require.NotContains(t, b.page("audit").text(), "Resume…")
 	})
@@ -133,10 +131,15 @@ type slowLogger struct {
 	watermill.NopLogger
 
 	release chan struct{}
+	held    chan struct{} // with room for one
 }
 
 func (l slowLogger) Info(msg string, _ watermill.LogFields) {
 	if strings.Contains(msg, "deleted dead letters") {
+		select {
+		case l.held <- struct{}{}:
+		default:
+		}
 		<-l.release
 	}
 }
@@ -199,7 +202,7 @@ func TestBulk_a_stopped_action_is_told_of_until_it_has_ended(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
 	b.DieMany("orders", 150)
-	slow := slowLogger{release: make(chan struct{})}
+	slow := slowLogger{release: make(chan struct{}), held: make(chan struct{}, 1)}
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	var err error
@@ -208,6 +211,7 @@ func TestBulk_a_stopped_action_is_told_of_until_it_has_ended(t *testing.T) {
 	b.restart(dashboard.Config{})
 	b.gone("bulk-run?do=delete&topic=orders")
 	again := b.linkTo(b.page("audit"), "See how far it is")
+	<-slow.held // one that has deleted nothing yet would end at once
 	stopped := b.do(strings.Replace(again, "bulk-progress", "bulk-stop", 1), nil)
 	require.Contains(t, stopped.text(), "See how far it is")
 

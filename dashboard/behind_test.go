@@ -24,7 +24,7 @@ func TestLetter_says_before_a_requeue_after_how_many_messages_of_its_key_it_come
 		require.Contains(t, b.page(letterAt("edit", letter)).text(), "It goes to the end of its key. It cannot go back to its place")
 		b.Publish("orders", keyed("m-2", "customer-1"), keyed("m-3", "customer-1"), keyed("m-4", "customer-2"))
 		require.Contains(t, b.page(letterAt("edit", letter)).text(), "It goes behind 2 messages of its key. It cannot go back to its place")
-		question := b.linkTo(b.page(letterAt("letter", letter)), "how many?")
+		question := b.linkTo(b.page(letterAt("letter", letter)), "count them")
 		require.Contains(t, question, "outbox=outbox", "letters of others may have the same id and key")
 		ask := b.page(question)
 		require.Contains(t, ask.text(), "1 dead letter matches this filter")

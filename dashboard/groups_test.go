@@ -56,8 +56,8 @@ func TestGroups_lead_to_the_editor_of_their_latest_letter(t *testing.T) {
 	b := newBench(t, testdb.SQLite(t), reader())
 	b.BuryInbox("m-1", "orders", "billing", "HTTP 503")
 	b.BuryInbox("m-2", "orders", "billing", "HTTP 503")
-	require.Empty(t, b.linkTo(b.page("groups"), "Edit…"))
+	require.Empty(t, b.linkTo(b.page("groups"), "Edit it…"))
 	b.restart(dashboard.Config{Authorise: as(dashboard.Access{Actor: "ada", Read: true, Act: true, Edit: true})})
-	require.Equal(t, "edit?id=2", b.linkTo(b.page("groups"), "Edit…"))
-	require.Empty(t, b.linkTo(b.page("groups?resolved=any"), "Edit…"), "a resolved letter cannot be edited")
+	require.Equal(t, "edit?id=2", b.linkTo(b.page("groups"), "Edit it…"))
+	require.Empty(t, b.linkTo(b.page("groups?resolved=any"), "Edit it…"), "a resolved letter cannot be edited")
 }

@@ -176,10 +176,10 @@ func TestLetters_begin_with_the_newest_and_can_be_turned_round(t *testing.T) {
 	require.Contains(t, first.text(), "postbox dead list --topic invoices --newest-first")
 	rest := b.column(b.page(b.linkTo(first, "Next page")), 0)
 	require.Equal(t, []string{"3", "2", "1"}, rest)
-	turned := b.page(b.linkTo(first, "oldest first"))
+	turned := b.page(b.linkTo(first, "turn round"))
 	require.Equal(t, "1", b.column(turned, 0)[0])
 	require.Equal(t, []string{"51", "52", "53"}, b.column(b.page(b.linkTo(turned, "Next page")), 0))
-	require.Equal(t, "53", b.column(b.page(b.linkTo(turned, "newest first")), 0)[0])
+	require.Equal(t, "53", b.column(b.page(b.linkTo(turned, "turn round")), 0)[0])
 }
 
 func TestLetters_are_filtered_shown_and_dealt_with(t *testing.T) {

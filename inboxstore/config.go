@@ -22,8 +22,8 @@ const (
 type Config struct {
 	// ClaimRetention is how long a handled message is remembered. A redelivery after this time is
 	// handled again as a new message. Keep it above the longest time after which your broker may
-	// redeliver, and above the age of any message that you may replay. Defaults to 7 days; negative
-	// keeps claims for ever.
+	// redeliver, for which an outbox may stand still, and above the age of any message that you may
+	// requeue or replay. Defaults to 7 days; negative keeps claims for ever.
 	ClaimRetention time.Duration
 	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days;
 	// negative keeps them for ever.

@@ -10,7 +10,7 @@ import (
 )
 
 // errShared explains why two handlers with one consumer are most often a mistake.
-var errShared = errors.New("each message has its effect in only one of the two handlers: if their effects differ, give each handler its own InboxConfig.Consumer; " +
+var errShared = errors.New("each message has its effect in only one of the two handlers: if their effects differ, give each handler its own InboxConfig.Consumer, and a subscriber with a group or a queue of its own; " +
 	"if they do the same and share the topic, one Consumer for both is right")
 
 // maxConsumers bounds the memory if the number of topics grows without limit.

@@ -127,18 +127,6 @@ func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishH
 	return ran
 }
 
-// WaitIdle waits until no message of a queue can be handled now, while the test's own service
-// drains the queue. Messages that wait for their time or their next attempt may remain, and so may
-// messages that wait behind them in their key. Messages of a batch must not wait for its time, so
-// call [Kit.Advance] before. It does not know of an Unordered queue that a message does not wait
-// for one of its key.
-func (k *Kit) WaitIdle(queue string) {
-	k.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	k.idle(ctx, spool.QueuePrefix+queue, false)
-}
-
 // Advance lets the given time pass for all messages in the database: delays and pauses before
 // another attempt become shorter, and waiting batches become older. Call it while no handler runs:
 // a message that is being handled is handled again.

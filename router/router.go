@@ -340,7 +340,7 @@ func (r *Router) claimConsumer(handler string, of consumer) error {
 	defer r.mu.Unlock()
 	if other, taken := r.consumers[of]; taken && other != handler && !r.config.SharedConsumers {
 		return fmt.Errorf("the handler %q is the consumer %q of topic %.300q already, so each message would have its effect in only one of the two: "+
-			"if their effects differ, set another InboxConfig.Consumer; if both do the same and share the topic, leave one of them out and run more processes "+
+			"if their effects differ, set another InboxConfig.Consumer, and give it a subscriber with a group or a queue of its own; if both do the same and share the topic, leave one of them out and run more processes "+
 			"or raise the concurrency of the broker's subscriber, or set Config.SharedConsumers; with another Consumer, "+
 			"a message that is delivered to both would have its effect twice", other, of.name, of.topic)
 	}

@@ -242,7 +242,7 @@ func (t *transfer) group(ctx context.Context) (groupState, error) {
 	}
 	if len(others) > 0 && !t.source.IgnoreOtherGroups {
 		return state, fmt.Errorf("%w: %s names %s besides %q, and Postbox would delete rows that those groups have not read: "+
-			"move those groups to the broker and delete their rows from that table, or set IgnoreOtherGroups",
+			"if one is that of the daemon that Postbox replaces, set ConsumerGroup; move the others to the broker and delete their rows from that table, or set IgnoreOtherGroups",
 			errOtherGroups, t.source.OffsetsTable, strings.Join(others, ", "), t.source.ConsumerGroup)
 	}
 	return state, nil

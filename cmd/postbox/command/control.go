@@ -1,6 +1,8 @@
 package command
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -76,8 +78,15 @@ see "postbox keys" and "postbox topics".`,
 			if err != nil {
 				return err
 			}
+			queues, err := a.Queues(s.cmd.Context())
+			if err != nil {
+				return err
+			}
 			if err := a.Resume(s.cmd.Context(), admin.Filter{Target: target.one(), All: true}); err != nil {
 				return err
+			}
+			if slices.ContainsFunc(queues, func(q admin.QueueInfo) bool { return q.Target == target.one() && q.Pause.Since.IsZero() }) {
+				s.progress("It was not paused: see \"postbox queues\", and name another one with --outbox or --queue.")
 			}
 			return s.changed(target.one(), "resume", "The "+target.one().String()+" goes on.")
 		}),

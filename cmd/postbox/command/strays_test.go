@@ -92,6 +92,14 @@ func TestOutput_values_with_blanks_at_their_ends(t *testing.T) {
 	require.Contains(t, shown, "  plain: two words\n")
 }
 
+// Without a name, resume is about the outbox "outbox".
+func TestResume_says_that_it_was_not_paused(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	require.Contains(t, b.run("resume").err, "It was not paused")
+	require.NotContains(t, b.run("pause").err+b.run("resume").err, "It was not paused")
+}
+
 // A key that is written wrongly must not look as if it went on.
 func TestKeys_resume_says_that_the_key_was_not_paused(t *testing.T) {
 	t.Parallel()

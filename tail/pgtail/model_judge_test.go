@@ -160,11 +160,26 @@ func (j *judge) publish(p *modelProcess, topic string, msg *message.Message) err
 	return nil
 }
 
+// spare notes messages of a call that came back before their turn. The forwarder cannot know that,
+// and does not suspect them any more: the next start of theirs in that process is not counted.
+func (j *judge) spare(p *modelProcess, messages []*message.Message) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, msg := range messages {
+		if p.spared == nil {
+			p.spared = map[string]bool{}
+		}
+		p.spared[msg.UUID] = true
+	}
+}
+
 // refuse returns the error for a message that the broker does not take.
 func (j *judge) refuse(p *modelProcess, m *posted) error {
 	switch {
 	case m.deadly:
-		m.deaths++
+		if !p.spared[m.id] {
+			m.deaths++
+		}
 		p.killed = true
 		p.valve.end()
 		j.disturbed++

@@ -42,6 +42,8 @@ type modelProcess struct {
 
 	gone   bool // it was stopped or killed
 	killed bool // of the judge: nothing that it does counts any more
+	// spared are the messages, of the judge, of calls that came back before their turn.
+	spared map[string]bool
 }
 
 // kinds are the ways in which a forwarder finds messages.
@@ -196,6 +198,7 @@ func (p *modelProcess) Publish(topic string, messages ...*message.Message) error
 	for i, msg := range messages {
 		if err := p.judge.publish(p, topic, msg); err != nil {
 			p.judge.excuse(messages[:i]) // they come again
+			p.judge.spare(p, messages[i+1:])
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (q QueueInfo) needs() (all []Need) {
 			"may hang: a call in process %.60s has not returned since %s, with message %d.", q.LongCall.Process, utcText(q.LongCall.Since), q.LongCall.ID)
 	}
 	if q.StuckKeys > 0 && !away {
-		add("keys", "keys stuck", "Later messages of a key wait behind the one that has failed: run that now, or bury it.", "has %s, the first for %s.", amountOf(q.StuckKeys, "stuck key"), q.StuckAge.Round(time.Second))
+		add("keys", "keys stuck", "Later messages of a key wait behind the one that has failed: if that can be handled now, run it; if it never can, bury it.", "has %s, the first for %s.", amountOf(q.StuckKeys, "stuck key"), q.StuckAge.Round(time.Second))
 	}
 	if q.Parked > 0 {
 		holds := map[bool]string{true: "holds up its key", false: "hold up their keys"}[q.Parked == 1]

@@ -39,7 +39,7 @@ func (o outageView) said() string {
 	if o.Error == "" {
 		return ""
 	}
-	return " Message " + idText(o.ID) + " failed at " + utc(o.At) + " UTC: " + saidShort(o.Error) + "."
+	return " Message " + idText(o.ID) + " failed first at " + utc(o.At) + " UTC: " + saidShort(o.Error) + "."
 }
 
 // outages are those of an outbox or a queue.

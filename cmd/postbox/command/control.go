@@ -2,6 +2,7 @@ package command
 
 import (
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +36,7 @@ func (s *session) pause(a *admin.Admin, filter admin.Filter, flags pauseFlags) (
 		return "", err
 	}
 	if !filter.Until.IsZero() {
-		end = " until " + moment(filter.Until)
+		end = " until " + moment(filter.Until) + ", for " + span(time.Until(filter.Until).Round(time.Minute))
 	}
 	return end, a.Pause(s.cmd.Context(), filter, flags.reason)
 }

@@ -63,7 +63,7 @@ func (s *session) errorOf(ctx context.Context, a *admin.Admin, n admin.Need) str
 		return ""
 	}
 	last := m.Failures[len(m.Failures)-1]
-	return fmt.Sprintf(" Message %d failed at %s: %s", m.ID, moment(last.At), short(last.Error))
+	return fmt.Sprintf(" Message %d failed first at %s: %s", m.ID, moment(last.At), short(strings.TrimPrefix(last.Error, "the message waits, and no attempt is counted: ")))
 }
 
 // strays are messages whose outbox or queue does not exist.

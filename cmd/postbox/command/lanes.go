@@ -67,6 +67,9 @@ func stateOfLane(lane admin.Lane) string {
 }
 
 func (s *session) listMembers(members []admin.Member) error {
+	if len(members) == 0 {
+		s.progress("No process handles it.")
+	}
 	list := s.list("MEMBER", "LANES", "IN FLIGHT", "UNTIL", "LONG CALL", "CALLED WITH")
 	for _, m := range members {
 		called, until, longCall := "-", moment(m.Until), callCell(m.LongCall)

@@ -37,7 +37,7 @@ func TestMessage_waits_for_the_end_of_an_outage(t *testing.T) {
 		at := since.UTC().Format("2006-01-02 15:04:05")
 		for id := range int64(3) {
 			text := b.page(messageAt("message", id+1)).text()
-			require.Contains(t, text, "The broker is away for its topic since "+at+" UTC. Message 1 failed at ", "message %d", id+1)
+			require.Contains(t, text, "The broker is away for its topic since "+at+" UTC. Message 1 failed first at ", "message %d", id+1)
 			require.Contains(t, text, "connect to broker 7: connection refused", "message %d", id+1)
 			require.Contains(t, text, "It is tried again by itself", "message %d", id+1)
 			require.NotContains(t, text, "waits for its next attempt at", "that time is past")

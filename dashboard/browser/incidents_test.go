@@ -113,7 +113,7 @@ func TestIncident_a_poisoned_key(t *testing.T) {
 	})
 	o := onCall(t, s)
 	o.sees("Outbox outbox has 1 stuck key, the first for ")
-	require.Contains(t, o.text(), "Later messages of a key wait behind the one that has failed: run that now, or bury it.")
+	require.Contains(t, o.text(), "Later messages of a key wait behind the one that has failed: if that can be handled now, run it; if it never can, bury it.")
 	o.click("See them")
 	o.sees("customer-12")
 	require.Contains(t, o.text(), "the amount -1 is refused")

@@ -112,7 +112,7 @@ func TestIncident_a_poisoned_key(t *testing.T) {
 	o.counts(1, failed)
 
 	o.types("doctor")
-	o.reads(`outbox "outbox" has 1 stuck key, the first for `, "run that now, or bury it. See: postbox keys stuck --outbox outbox")
+	o.reads(`outbox "outbox" has 1 stuck key, the first for `, "if it never can, bury it. See: postbox keys stuck --outbox outbox")
 	o.types("keys stuck --outbox outbox")
 	o.reads("customer-12", "the amount -1 is refused", fmt.Sprint(behind))
 	o.types("messages bury 1 --outbox outbox --reason negative --yes")

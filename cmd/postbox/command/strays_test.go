@@ -100,6 +100,14 @@ func TestResume_says_that_it_was_not_paused(t *testing.T) {
 	require.NotContains(t, b.run("pause").err+b.run("resume").err, "It was not paused")
 }
 
+// A time of day that is over is that of tomorrow.
+func TestPause_says_for_how_long(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	require.Contains(t, b.ok("pause", "--until", "+3h"), ", for 3h0m")
+	require.Contains(t, b.run("lanes", "--members").err, "No process handles it.")
+}
+
 // A key that is written wrongly must not look as if it went on.
 func TestKeys_resume_says_that_the_key_was_not_paused(t *testing.T) {
 	t.Parallel()

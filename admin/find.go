@@ -295,7 +295,7 @@ func (f *finder) message(ctx context.Context, target Target, m *storedMessage) e
 	}
 	switch m.Status {
 	case Ready:
-		f.add(about, m.CreatedAt, "waits to be handled as soon as possible")
+		f.add(about, m.CreatedAt, "is ready, and waits for its turn or the end of a pause")
 	case Scheduled:
 		f.add(about, m.DueAt, "is due, as its producer or an operator asked")
 	case Retrying:

@@ -62,8 +62,9 @@
 //   - Queue.Arguments = {"x-single-active-consumer": true}: of all consumers of a queue one gets
 //     the messages, in order, and another takes over when it is gone. RabbitMQ gives them in turn
 //     otherwise, so that two processes handle two messages of a key at a time. Set nil if there are
-//     no ordering keys. A queue that was declared otherwise must run empty and be deleted first.
-//     [DefaultQueueConfig], for work that has no order, does not set it
+//     no ordering keys. A queue that was declared otherwise must run empty and be deleted first,
+//     after its consumers have stopped, which would declare it again. [DefaultQueueConfig], for
+//     work that has no order, does not set it
 //   - Consume.Qos.PrefetchCount = 1: keeps the order after a nack; without ordering keys 10 to 50
 //     saves a round trip a message
 //   - Consume.NoRequeueOnNack = false: a nacked message comes again; true drops it, unless the

@@ -38,7 +38,7 @@ func (p *program) tailCommand() *cobra.Command {
 	var topic, since string
 	interval := durationFlag{time.Second}
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Show what goes through, live",
+		Use: "tail", Short: "Show what is done, if a history is kept, and what dies, live",
 		Long: `Show the messages of an outbox or a queue that are done or become dead letters,
 or those of an inbox with a history that it has handled or buried, one line for
 each, until the command is interrupted. The time is that of the end of the
@@ -71,6 +71,13 @@ a JSON object.`,
 			}
 			if err != nil {
 				return err
+			}
+			queues, err := a.Queues(s.cmd.Context())
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(queues, func(q admin.QueueInfo) bool { return q.Target == target.one() && q.Done == 0 }) {
+				s.progress("Its history is empty: unless one is kept, only dead letters are shown. See \"postbox set --history\".")
 			}
 			t := &tailing{session: s, admin: a, target: target.one(), topic: topic, begin: from, from: from, seen: map[string]time.Time{}}
 			return t.follow(interval.Duration)

@@ -98,7 +98,7 @@ func (p *place) choose(ctx context.Context) error {
 	case schemas:
 		p.schema, p.prefix = p.name, ""
 	case !tables:
-		return refusef("the role %s may create neither a schema nor tables: GRANT CREATE ON DATABASE … TO %[1]s, or ON SCHEMA … TO %[1]s", role)
+		return refusef("the role %s may create neither a schema nor tables: GRANT CREATE ON DATABASE … TO %s, or ON SCHEMA … TO %s", role, role, role)
 	}
 	return nil
 }

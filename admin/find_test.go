@@ -79,7 +79,7 @@ func TestFind_tells_the_way_of_a_message(t *testing.T) {
 			}
 		}
 		lines, _ := b.found("customer-1") // the key has another message, that waits
-		require.Subset(t, withoutSpans(lines), append(way, "waits to be handled as soon as possible"))
+		require.Subset(t, withoutSpans(lines), append(way, "is ready, and waits for its turn or the end of a pause"))
 
 		dead := []string{
 			"written to the " + of, "attempt 1 failed, in forwarder card declined", "attempt 2 failed, in forwarder card declined",
@@ -94,7 +94,7 @@ func TestFind_tells_the_way_of_a_message(t *testing.T) {
 		lines, _ = b.found("declined")
 		require.Subset(t, lines, dead)
 		lines, _ = b.found("order-4")
-		require.Equal(t, []string{"written to the " + of, "waits to be handled as soon as possible"}, lines)
+		require.Equal(t, []string{"written to the " + of, "is ready, and waits for its turn or the end of a pause"}, lines)
 
 		lines, found := b.found("order-5")
 		require.Empty(t, lines)
@@ -152,7 +152,7 @@ func TestFind_by_number(t *testing.T) {
 		_, err := b.admin.Reschedule(t.Context(), admin.Filter{Topic: "orders", Target: b.target}, time.Now())
 		require.NoError(t, err)
 		lines, found := b.found(fmt.Sprint(m[0].ID))
-		require.Contains(t, lines, "waits to be handled as soon as possible")
+		require.Contains(t, lines, "is ready, and waits for its turn or the end of a pause")
 		require.Contains(t, found.Forget, b.target, "it has no history")
 		letter := b.only(admin.Filter{})
 		lines, _ = b.found(fmt.Sprint(letter.ID))
@@ -258,7 +258,7 @@ func TestFind_G8_looks_at_many_outboxes_at_once(t *testing.T) {
 		require.LessOrEqual(t, len(record.Take()), 20)
 		var at []string
 		for _, event := range found.Events {
-			if event.Text == "waits to be handled as soon as possible" || strings.Contains(event.Text, "published by attempt") {
+			if event.Text == "is ready, and waits for its turn or the end of a pause" || strings.Contains(event.Text, "published by attempt") {
 				at = append(at, event.Target.Name)
 			}
 		}

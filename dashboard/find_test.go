@@ -31,7 +31,7 @@ func TestFind_tells_what_has_become_of_a_message(t *testing.T) {
 			require.Contains(t, dead.body, `value="`+text+`"`, "the box keeps it")
 		}
 		waits := b.page("find?text=01a0-78")
-		require.Contains(t, waits.text(), "waits to be handled as soon as possible")
+		require.Contains(t, waits.text(), "is ready, and waits for its turn or the end of a pause")
 		require.Equal(t, http.StatusOK, b.get(b.linkTo(waits, "Outbox outbox, message 2")).status)
 		require.Contains(t, b.page("find?text=01a0-79").text(), `received and handled by the consumer "billing"`)
 		none := b.page("find?text=nothing")

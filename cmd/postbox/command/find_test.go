@@ -41,7 +41,7 @@ func TestFind_tells_what_has_become_of_a_message(t *testing.T) {
 		b.append(b.queue, draft("m-1", "fraud", "customer-1"))
 		b.letter("d-1", "orders", "card declined")
 		b.done(99, "m-0", time.Minute)
-		require.Contains(t, b.ok("find", "m-1"), "waits to be handled as soon as possible")
+		require.Contains(t, b.ok("find", "m-1"), "is ready, and waits for its turn or the end of a pause")
 		require.Contains(t, b.ok("find", "declined"), "became dead letter 1")
 		require.Contains(t, b.ok("find", "m-0"), "published by attempt")
 		all := b.ok("find", "customer-1", "-o", "jsonl")

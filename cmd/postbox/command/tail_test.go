@@ -126,3 +126,24 @@ func TestTail_prints_JSON_lines_and_refuses_what_has_no_end(t *testing.T) {
 		require.Contains(t, r.err, mistake)
 	}
 }
+
+// Nothing of what is done would be shown, which looks as if nothing was done.
+func TestTail_says_that_no_history_is_kept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "k"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said := &watched{wrote: func(all string) {
+		if strings.Contains(all, "Its history is empty") {
+			cancel()
+		}
+	}}
+	env := b.environment()
+	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
+	root.SetArgs([]string{"tail"})
+	root.SetOut(&strings.Builder{})
+	root.SetErr(said)
+	command.Execute(ctx, root)
+	require.Contains(t, said.String(), "only dead letters are shown")
+}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -193,7 +194,7 @@ func (f *finder) inSpools(ctx context.Context) error {
 	return nil
 }
 
-// amongFew looks at all messages of those that have only a few.
+// amongFew looks at all messages of those that have only a few. The planner sees their ids.
 func (f *finder) amongFew(ctx context.Context, ids []int64, text string, args ...any) error {
 	if len(ids) == 0 {
 		return nil
@@ -301,7 +302,7 @@ func (f *finder) message(ctx context.Context, target Target, m *storedMessage) e
 	case Retrying:
 		f.add(about, m.DueAt, "is tried again"+failed)
 	case Parked:
-		f.add(about, latest(last, m.CreatedAt), "is parked, and waits for an operator"+failed)
+		f.add(about, cmp.Or(last, m.CreatedAt), "is parked, and waits for an operator"+failed)
 	case Done:
 		f.add(about, m.DoneAt, doneText(target, m))
 	}
@@ -329,13 +330,6 @@ func attempts(n int) string {
 		return "1 attempt"
 	}
 	return fmt.Sprintf("%d attempts", n)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // add adds an event.

@@ -185,10 +185,7 @@ func onNamed(ctx context.Context, q *request, field, notice string, do func(cont
 	if err != nil {
 		return link{}, err
 	}
-	filter := admin.Filter{Target: target, Key: name}
-	if field == "topic" {
-		filter.Key, filter.Topic = "", name
-	}
+	filter := map[string]admin.Filter{"key": {Target: target, Key: name}, "topic": {Target: target, Topic: name}}[field]
 	return toTarget(keysPage, target, noticeField, notice), do(ctx, filter)
 }
 

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,8 +108,11 @@ func (s *several) permitted(q *request) (may []Board, known Access) {
 }
 
 func (s *several) patience() time.Duration {
-	timeout := func(b Board) time.Duration { return b.Handler.config.Timeout }
-	return timeout(slices.MaxFunc(s.boards, func(a, b Board) int { return cmp.Compare(timeout(a), timeout(b)) }))
+	var longest time.Duration
+	for _, board := range s.boards {
+		longest = max(longest, board.Handler.config.Timeout)
+	}
+	return longest
 }
 
 // severalView is the first page.

@@ -150,7 +150,7 @@ func TestIncident_b_broker_away(t *testing.T) {
 		return strings.Contains(said, "for 40 topics") && strings.Contains(said, "connection refused")
 	}, time.Minute, 10*time.Millisecond)
 	o.types("doctor")
-	o.reads(`outbox "outbox" cannot reach the broker for 40 topics since `, "40 messages wait: none is lost.", "dial tcp: connection refused", "It is tried again by itself")
+	o.reads(`outbox "outbox" cannot reach the broker for 40 topics since `, "40 messages wait: none is lost.", "Z: publish to topic", "dial tcp: connection refused", "It is tried again by itself")
 	require.Equal(t, 1, strings.Count(o.said, `outbox "outbox"`), "no second symptom of it")
 	back.Store(true)
 	o.counts(0, pending)

@@ -105,7 +105,12 @@ func TestPause_says_for_how_long(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
 	require.Contains(t, b.ok("pause", "--until", "+3h"), ", for 3h0m")
-	require.Contains(t, b.run("lanes", "--members").err, "No process handles it.")
+}
+
+// A header alone looks as if the command had failed.
+func TestLanes_say_that_no_process_handles_them(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, shop(t).run("lanes", "--members").err, "No process handles it.")
 }
 
 // A key that is written wrongly must not look as if it went on.

@@ -12,6 +12,8 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"github.com/uptrace/bun/schema"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -48,7 +50,7 @@ func bunDialect(database *testdb.Database) schema.Dialect {
 	return pgdialect.New()
 }
 
-func (s bunShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s bunShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&bunOrder{ID: id}).Exec(ctx); err != nil {
 			return err

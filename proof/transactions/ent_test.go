@@ -9,6 +9,8 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/proof/transactions/ent"
@@ -23,7 +25,7 @@ func openEnt(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return entShop{ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, database.DB)))}, database.DB
 }
 
-func (s entShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s entShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	tx, err := s.client.Tx(ctx)
 	if err != nil {
 		return err

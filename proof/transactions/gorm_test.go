@@ -13,6 +13,8 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -59,7 +61,7 @@ func openGorm(prepare bool) func(t *testing.T, database *testdb.Database) (shop,
 	}
 }
 
-func (s gormShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s gormShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	return s.orm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(&gormOrder{ID: id}).Error; err != nil {
 			return err
@@ -68,7 +70,7 @@ func (s gormShop) place(ctx context.Context, bus eventBus, id string) error {
 	})
 }
 
-func (s gormShop) pay(ctx context.Context, tx *sql.Tx, orderID string) error {
+func (s gormShop) pay(ctx context.Context, tx *sql.Tx, orderID string) error { // ctx is msg.Context()
 	return gormIn(ctx, s.orm, tx).Create(&gormPayment{OrderID: orderID}).Error
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/proof/transactions/sqlcdb"
@@ -22,7 +24,7 @@ func openPlain(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return plainShop{database.DB}, database.DB
 }
 
-func (s plainShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s plainShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	return postbox.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id) VALUES ($1)`, id); err != nil {
 			return err
@@ -36,13 +38,35 @@ func (s plainShop) pay(ctx context.Context, tx *sql.Tx, orderID string) error {
 	return err
 }
 
+// beginShop begins and commits its transactions itself.
+type beginShop struct{ plainShop }
+
+func openBegin(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
+	return beginShop{plainShop{database.DB}}, database.DB
+}
+
+func (s beginShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id) VALUES ($1)`, id); err != nil {
+		return err
+	}
+	if err := bus.Publish(postbox.ContextWithTx(ctx, tx), OrderPlaced{OrderID: id}); err != nil {
+		return err
+	}
+	return tx.Commit() // then call outbox.Announce(), or wait for the next poll
+}
+
 type sqlxShop struct{ db *sqlx.DB }
 
 func openSqlx(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return sqlxShop{sqlx.NewDb(database.DB, database.Driver)}, database.DB
 }
 
-func (s sqlxShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s sqlxShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
@@ -89,7 +113,7 @@ func openSqlc(_ *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return sqlcShop{database.DB, sqlcdb.New(database.DB)}, database.DB
 }
 
-func (s sqlcShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s sqlcShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	return postbox.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.queries.WithTx(tx).CreateOrder(ctx, id); err != nil {
 			return err
@@ -117,7 +141,7 @@ func openPgx(t *testing.T, database *testdb.Database) (shop, *sql.DB) {
 	return pgxShop{plainShop{db}, pool}, db
 }
 
-func (s pgxShop) place(ctx context.Context, bus eventBus, id string) error {
+func (s pgxShop) place(ctx context.Context, bus *cqrs.EventBus, id string) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id) VALUES ($1)`, id); err != nil {
 			return err

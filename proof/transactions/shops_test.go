@@ -29,18 +29,15 @@ type OrderPlaced struct{ OrderID string }
 // shop is a service that works with a library. docs/transactions.md shows parts of these methods.
 type shop interface {
 	// place stores an order in a transaction of the library, and publishes in it.
-	place(ctx context.Context, bus eventBus, id string) error
+	place(ctx context.Context, bus *cqrs.EventBus, id string) error
 	// pay stores a payment in a transaction of Postbox.
 	pay(ctx context.Context, tx *sql.Tx, id string) error
-}
-
-type eventBus interface {
-	Publish(ctx context.Context, event any) error
 }
 
 // shops open the database once, with a library, and return the *sql.DB for Postbox too.
 var shops = map[string]func(t *testing.T, database *testdb.Database) (shop, *sql.DB){
 	"database/sql":                  openPlain,
+	"database/sql, BeginTx":         openBegin,
 	"gorm":                          openGorm(false),
 	"gorm with prepared statements": openGorm(true),
 	"bun":                           openBun,
@@ -81,7 +78,7 @@ var databases = []struct {
 }{
 	{"", testdb.Postgres, "bigserial PRIMARY KEY", nil},
 	{" on SQLite", testdb.SQLite, "INTEGER PRIMARY KEY AUTOINCREMENT", []string{
-		"database/sql", "gorm", "gorm with prepared statements", "bun", "bun with a resolver", "ent", "sqlx", "sqlc",
+		"database/sql", "database/sql, BeginTx", "gorm", "gorm with prepared statements", "bun", "bun with a resolver", "ent", "sqlx", "sqlc",
 	}},
 	{" on MariaDB", testdb.MySQL, "BIGINT AUTO_INCREMENT PRIMARY KEY", []string{
 		"gorm", "gorm with prepared statements", "bun", "bun with a resolver",
@@ -96,15 +93,10 @@ func TestShops_G1_publish_in_the_transaction_of_the_library(t *testing.T) {
 		outbox, err := forwarder.NewPublisher(database.On(db), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, outbox.Close()) })
-		bus, err := cqrs.NewEventBusWithConfig(outbox, cqrs.EventBusConfig{
-			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
-			Marshaler:            cqrs.JSONMarshaler{},
-		})
-		require.NoError(t, err)
-		require.ErrorIs(t, shop.place(t.Context(), failing{bus}, "1"), errPlanned)
+		require.ErrorIs(t, shop.place(t.Context(), busOn(t, failing{outbox}), "1"), errPlanned)
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM orders"))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
-		require.NoError(t, shop.place(t.Context(), bus, "1"))
+		require.NoError(t, shop.place(t.Context(), busOn(t, outbox), "1"))
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM orders"))
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 	})
@@ -112,11 +104,21 @@ func TestShops_G1_publish_in_the_transaction_of_the_library(t *testing.T) {
 
 var errPlanned = errors.New("planned")
 
-// failing publishes, and then fails.
-type failing struct{ eventBus }
+func busOn(t *testing.T, publisher message.Publisher) *cqrs.EventBus {
+	t.Helper()
+	bus, err := cqrs.NewEventBusWithConfig(publisher, cqrs.EventBusConfig{
+		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
+		Marshaler:            cqrs.JSONMarshaler{},
+	})
+	require.NoError(t, err)
+	return bus
+}
 
-func (f failing) Publish(ctx context.Context, event any) error {
-	return errors.Join(f.eventBus.Publish(ctx, event), errPlanned)
+// failing publishes, and then fails.
+type failing struct{ message.Publisher }
+
+func (f failing) Publish(topic string, messages ...*message.Message) error {
+	return errors.Join(f.Publisher.Publish(topic, messages...), errPlanned)
 }
 
 // A handler writes with the library in the transaction of an inbox or of a queue, and publishes. It

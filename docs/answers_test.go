@@ -101,11 +101,12 @@ func answerOwnTx(ctx context.Context, db *sql.DB, inbox *middleware.Inbox, msg *
 	return handled == nil, handled
 }
 
-func answerProbes(forwarder *forwarder.Forwarder, subscriber *queue.Subscriber) http.Handler {
+func answerProbes(forwarder *forwarder.Forwarder, subscriber *queue.Subscriber, logger watermill.LoggerAdapter) {
 	probes := http.NewServeMux()
 	probes.Handle("GET /livez", health.Live(forwarder, subscriber))
 	probes.Handle("GET /readyz", health.Ready(0, forwarder, subscriber))
-	return probes
+	server := &http.Server{Addr: ":8081", Handler: probes, ReadHeaderTimeout: 5 * time.Second}
+	go func() { logger.Error("The probes have ended", server.ListenAndServe(), nil) }()
 }
 
 func answerUniqueKey(ctx context.Context, db *sql.DB, outbox message.Publisher, payload []byte) error {

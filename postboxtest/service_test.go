@@ -35,7 +35,11 @@ func TestService_handles_each_message_once(t *testing.T) {
 	var payments int
 	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM payments").Scan(&payments))
 	require.Equal(t, 1, payments)
-	_, err = pay(msg)
+}
+
+func TestService_called_by_itself_has_no_transaction(t *testing.T) {
+	t.Parallel()
+	_, err := pay(message.NewMessage("1", nil))
 	require.ErrorIs(t, err, postbox.ErrNoTransaction)
 }
 

@@ -79,6 +79,7 @@ func run(ctx context.Context, databaseURL, amqpURI, topic string) error {
 			logger.Error("The order was not placed", err, nil)
 		}
 	}()
+	// Run blocks: place orders in other goroutines, at once or after <-r.Running().
 	return errors.Join(r.Run(ctx), publisher.Close(), outbox.Close(), store.Close())
 }
 

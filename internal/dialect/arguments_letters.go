@@ -35,7 +35,7 @@ type InboxLetter struct {
 
 // InsertFailure adds an entry.
 func (s *Statements) InsertFailure(f Failure) Query {
-	return Query{Text: s.insertFailure, Args: []any{f.Subject, f.Attempt, f.Error, f.Process}}
+	return s.query("InsertFailure", args{"subject": f.Subject, "attempt": f.Attempt, "error": f.Error, "process": f.Process})
 }
 
 // InsertDeadLetter stores a dead letter of an inbox.
@@ -43,12 +43,12 @@ func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	values := l.args()
 	values["consumer"], values["attempts"] = l.Consumer, l.Attempts
 	values["source"], values["carried_id"], values["key"], values["key_hash"] = l.Source, l.CarriedID, l.Key, l.KeyHash
-	return s.insertDeadLetter.with(values)
+	return s.query("InsertDeadLetter", values)
 }
 
 // BuryRow stores the dead letter of a row of a source that is no message.
 func (s *Statements) BuryRow(l Letter) Query {
-	return s.buryRow.with(l.args())
+	return s.query("BuryRow", l.args())
 }
 
 // args returns the arguments of both. Without a spool there is NULL.

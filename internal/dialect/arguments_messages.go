@@ -12,5 +12,5 @@ type AsRead struct {
 
 // LoadPayload returns payload and metadata of a message.
 func (s *Statements) LoadPayload(spool int64, r Ref) Query {
-	return Query{Text: s.loadPayload, Args: []any{spool, r.State, r.Lane, r.ID, r.CreatedAt}}
+	return s.query("LoadPayload", args{"spool": spool, "state": r.State, "lane": r.Lane, "id": r.ID, "created_at": r.CreatedAt})
 }

@@ -2,7 +2,7 @@ package dialect
 
 // Spools returns id, name, version, paused at, by whom, reason, end of the pause, settings, paused
 // keys and paused topics of a spool, or with 0 of all. A pause that has ended is none.
-func (s *Statements) Spools(spool int64) Query { return s.spools.with(args{"spool": spool}) }
+func (s *Statements) Spools(spool int64) Query { return s.query("Spools", args{"spool": spool}) }
 
 // number is how the tables have it, and statements get it.
 func number(yes bool) int {
@@ -15,11 +15,11 @@ func number(yes bool) int {
 // KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is
 // stored already.
 func (s *Statements) KeepBatches(spool int64, rule string) Query {
-	return s.keepBatches.with(args{"spool": spool, "rule": rule})
+	return s.query("KeepBatches", args{"spool": spool, "rule": rule})
 }
 
 // KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored
 // already.
 func (s *Statements) KeepHistory(spool, micros int64) Query {
-	return s.keepHistory.with(args{"spool": spool, "history": micros})
+	return s.query("KeepHistory", args{"spool": spool, "history": micros})
 }

@@ -1,11 +1,9 @@
 // Package dialect contains the SQL text of Postbox. It executes only what recognises a server and
 // checks that it fits.
 //
-// Statements are written with ? or :name for each argument and {name} for each table. All are
-// replaced once, when a [Statements] is made. common.go contains the statements that all databases
-// share. Each database's own file contains its clock, its migrations and the statements in which it
-// differs. Times are microseconds since 1970 in UTC, as integers, on every database: no driver
-// setting, session time zone or summer time can change their meaning.
+// The folder statements has a file for each database, with every statement as it runs. Times are
+// microseconds since 1970 in UTC, as integers, on every database: no driver setting, session time
+// zone or summer time can change their meaning.
 package dialect
 
 import (
@@ -147,13 +145,10 @@ func (p FetchParams) known() []Known {
 // nameBits is the number of bits of the id in a message's name, next to its time.
 const nameBits = 20
 
-// nameInSQL is the number that identifies a message by its id and its time, as each database
-// computes it. Comparing one number costs a lookup in a hash or a tree. A pair costs several times
-// as much on PostgreSQL, and a scan of the whole list on SQLite. Two messages have the same name
-// only if they were stored in the same microsecond, with a million others between them.
-var nameInSQL = fmt.Sprintf("((m.created_at << %d) | (m.id & %d))", nameBits, 1<<nameBits-1)
-
-// name returns that number.
+// name is the number that identifies a message by its id and its time, as each database computes it
+// in a read. Comparing one number costs a lookup in a hash or a tree. A pair costs several times as
+// much on PostgreSQL, and a scan of the whole list on SQLite. Two messages have the same name only
+// if they were stored in the same microsecond, with a million others between them.
 func (k Known) name() uint64 {
 	return uint64(k.CreatedAt)<<nameBits | uint64(k.ID)&(1<<nameBits-1) //nolint:gosec // the bits are meant
 }
@@ -176,19 +171,21 @@ func names(known []Known) []uint64 {
 	return names
 }
 
-// variant is the index in turns.
-func (p FetchParams) variant() int {
-	variant := 0
-	if p.Unordered {
-		variant++
+// conditions name the parts of a text that the read needs.
+func (p FetchParams) conditions() (conditions []string) {
+	if !p.Unordered {
+		conditions = append(conditions, "ordered")
 	}
 	if p.PausedKeys {
-		variant += 2
+		conditions = append(conditions, "paused")
 	}
 	if len(p.Held) > 0 {
-		variant += 4
+		conditions = append(conditions, "held")
 	}
-	return variant
+	if len(p.Excluded) > 0 {
+		conditions = append(conditions, "excluded")
+	}
+	return conditions
 }
 
 // lists builds the statements whose text depends on their arguments, and writes lists as the
@@ -196,16 +193,15 @@ func (p FetchParams) variant() int {
 type lists interface {
 	append(spool int64, rows []Row) []Query
 	ingest(spool int64, claims [][]byte, rows []Row) Ingest
-	lockUnique(spool int64, digest []byte) Query
 	appendUnique(p UniqueParams) Unique
 	fetch(p FetchParams) Query
 	sweep(p SweepParams) Query
-	remove(spool int64, refs []Ref) Query
+	remove(spool int64, refs []Ref, seen *Seen) Query
 	keep(spool int64, refs []Ref) Query
 	// The next two return the arguments of statements about messages, with the spool.
 	refs(spool int64, refs []Ref) args
 	asRead(spool int64, messages []AsRead) args
-	numbers(list []int64) any   // the argument for {numbers ?}
+	numbers(list []int64) any   // a list as one argument
 	nullable(list []*int64) any // a list with NULL for nil
 }
 
@@ -271,7 +267,7 @@ func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.ap
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.
-func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remove(spool, refs) }
+func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.RemoveWhere(spool, refs, nil) }
 
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
@@ -279,12 +275,12 @@ func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(s
 // Lock locks the rows of messages until the transaction ends, except rows that another transaction
 // has locked. It returns the ids of the messages that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query {
-	return s.lock.with(s.lists.refs(spool, refs))
+	return s.query("Lock", s.lists.refs(spool, refs))
 }
 
 // Find returns the ids of messages that exist, locked or not.
 func (s *Statements) Find(spool int64, refs []Ref) Query {
-	return s.find.with(s.lists.refs(spool, refs))
+	return s.query("Find", s.lists.refs(spool, refs))
 }
 
 // Impatiently returns the statement in a form that gives up after about a second if it waits for a
@@ -300,19 +296,19 @@ func (s *Statements) Impatiently(query Query) Query {
 // client has given up, MySQL's server continues to wait for a lock, and keeps the locks that it
 // holds.
 func (s *Statements) LockAsRead(spool int64, messages []AsRead) Query {
-	return s.lockAsRead.with(s.lists.asRead(spool, messages))
+	return s.query("LockAsRead", s.lists.asRead(spool, messages))
 }
 
 // StandingAsRead returns the ids of messages that LockAsRead would lock, and of those that another
 // transaction has locked.
 func (s *Statements) StandingAsRead(spool int64, messages []AsRead) Query {
-	return s.standingAsRead.with(s.lists.asRead(spool, messages))
+	return s.query("StandingAsRead", s.lists.asRead(spool, messages))
 }
 
 // CountStarts adds one to the starts of messages that LockAsRead has locked. It returns only the
 // number of changed rows, not which rows.
 func (s *Statements) CountStarts(spool int64, messages []AsRead) Query {
-	return s.countStarts.with(s.lists.asRead(spool, messages))
+	return s.query("CountStarts", s.lists.asRead(spool, messages))
 }
 
 // TakeBackStarts takes back a counted start of each message, in any state of the message and under
@@ -320,7 +316,7 @@ func (s *Statements) CountStarts(spool int64, messages []AsRead) Query {
 // holds its lane by now. Run twice, it may take back the start of another process, which costs the
 // crash guard one start.
 func (s *Statements) TakeBackStarts(spool int64, refs []Ref) Query {
-	return s.takeBackStarts.with(s.lists.refs(spool, refs))
+	return s.query("TakeBackStarts", s.lists.refs(spool, refs))
 }
 
 // Release gives lanes back.
@@ -329,5 +325,5 @@ func (s *Statements) Release(spool int64, holder string, lanes []int) Query {
 	for i, lane := range lanes {
 		list[i] = int64(lane)
 	}
-	return s.release.with(args{"spool": spool, "holder": holder, "lanes": s.lists.numbers(list)})
+	return s.query("Release", args{"spool": spool, "holder": holder, "lanes": s.lists.numbers(list)})
 }

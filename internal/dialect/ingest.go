@@ -26,20 +26,12 @@ func (s *Statements) Ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	return s.lists.ingest(spool, claims, rows)
 }
 
-// claimHead and claimRow claim keys on MySQL and SQLite. If an open transaction has claimed a key,
-// the statement waits for it to end. claimedHead reads by the primary key.
-const (
-	claimHead   = `{insert ignore} INTO {claims} (claim_key, claimed_at) VALUES `
-	claimRow    = `(?, {now})`
-	claimedHead = `SELECT claim_key FROM {claims} WHERE claim_key IN (`
-)
-
 // ingest claims in the order of the keys. If two transactions claim the same keys, one then waits
 // for the other, and there is no deadlock.
 func (r repeated) ingest(_ int64, claims [][]byte, _ []Row) Ingest {
 	sorted := slices.SortedFunc(slices.Values(claims), bytes.Compare)
 	return Ingest{
-		Claim:   r.insert(r.claimHead, r.claimRow, r.claimRow, len(sorted), func(i int) []any { return []any{sorted[i]} }),
+		Claim:   r.insert(r.claims, len(sorted), func(i int) []any { return []any{sorted[i]} }),
 		Claimed: r.claimed(sorted),
 	}
 }
@@ -50,6 +42,7 @@ func (r repeated) claimed(claims [][]byte) func() Query {
 		for i, claim := range claims {
 			args[i] = claim
 		}
-		return Query{Text: r.claimedHead + strings.Repeat("?, ", len(args)-1) + "?)", Args: args, Once: true}
+		text := strings.Replace(r.of("IngestClaimed").text, "?", "?"+strings.Repeat(", ?", len(args)-1), 1)
+		return Query{Text: text, Args: args, Once: true}
 	}
 }

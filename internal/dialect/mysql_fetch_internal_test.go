@@ -25,7 +25,7 @@ func TestMySQL_G8_remembers_few_texts_whatever_the_number_of_lanes_of_a_read(t *
 	}
 	require.Len(t, texts, 2*Lanes)
 	remembered := 0
-	statements.lists.(mysql).fetches.Range(func(_, text any) bool {
+	statements.made.Range(func(_, text any) bool {
 		remembered += len(fmt.Sprint(text))
 		return true
 	})

@@ -3,6 +3,7 @@ package dialect
 import (
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // DefaultPrefix starts the table names unless the user says otherwise.
@@ -12,7 +13,7 @@ const DefaultPrefix = "postbox_"
 // longest of Postbox's endings within the 63 bytes that PostgreSQL allows.
 var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
 
-// tables are the endings of the table names, which statements write as {ending}.
+// tables are the endings of the table names.
 var tables = []string{
 	"spools", "lanes", "members", "limits", "messages", "waiting", "dead_letters", "failures", "chores", "claims", "sources", "pauses", "topic_pauses", "history",
 	"deployment", "writers", "identity", "audit", "unique_keys", "receipts", "minutes",
@@ -77,3 +78,12 @@ func (n Names) replacer(extra ...string) replacer {
 
 // Fill puts the names of the tables into a text of a package of its own.
 func (s *Statements) Fill(text string) string { return s.Names.replacer().Replace(text) }
+
+// renaming replaces the default names of tables and functions by those of the user.
+func (n Names) renaming() *strings.Replacer {
+	var pairs []string
+	for _, ending := range append([]string{"version", "remove", "due", "stuck"}, tables...) {
+		pairs = append(pairs, DefaultPrefix+ending, n.Table(ending))
+	}
+	return strings.NewReplacer(pairs...)
+}

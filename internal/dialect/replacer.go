@@ -130,11 +130,6 @@ func (t statement) with(values args) Query {
 // Names are those of the arguments, as far as they have names.
 func (q Query) Names() []string { return q.names }
 
-// inOrder is with for arguments that stand in the order of the text.
-func (t statement) inOrder(values []any) Query {
-	return Query{Text: t.text, Args: values, names: t.names}
-}
-
 // dollars replaces each ? by $1, $2, … for PostgreSQL. Statements of Postbox contain no other ?.
 func dollars(text string) string {
 	var out strings.Builder

@@ -26,21 +26,9 @@ type Range struct {
 // NULL.
 func (s *Statements) Sweep(p SweepParams) Query { return s.lists.sweep(p) }
 
-// postgresSweep is the part of a fetch that reads ready messages, with an upper bound. It is
-// planned once, as a fetch is.
-var postgresSweep = stuck + `
-SELECT c.lane, (
-	SELECT m.id
-	FROM ONLY {messages} m
-	WHERE m.spool = (SELECT :spool::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
-	  AND m.id NOT IN (SELECT unnest(:known::bigint[])) AND m.topic NOT IN (SELECT unnest(:excluded::text[]))
-	  AND ` + anyTurn(calm) + `
-	ORDER BY m.id LIMIT 1) AS id
-FROM unnest((SELECT :lanes::smallint[]), (SELECT :after::bigint[]), (SELECT :up_to::bigint[])) AS c(lane, after, up_to)`
-
 func (p postgres) sweep(s SweepParams) Query {
 	lanes, afters, upTos := rangeArrays(s.Ranges)
-	return p.swept.with(args{
+	return p.query("Sweep", args{
 		"spool": s.Spool, "lanes": lanes, "after": afters, "up_to": upTos,
 		"known": append(pq.Int64Array{}, s.Known...), "excluded": append(pq.StringArray{}, s.Excluded...), "held": append(pq.Int64Array{}, s.Held...),
 		"unordered": s.Unordered, "paused": s.PausedKeys,
@@ -56,23 +44,12 @@ func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
 	return lanes, afters, upTos
 }
 
-// repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a
-// fetch, with an upper bound.
-var repeatedSweep = `
-SELECT {lane}, (
-	SELECT m.id FROM {messages} m {by ready}
-	WHERE m.spool = :spool AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
-	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
-	  AND ` + anyTurn(Unblocked) + `
-	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) AS id
-FROM {ranges} c`
-
 func (r repeated) sweep(s SweepParams) Query {
 	ranges := make([][3]int64, len(s.Ranges))
 	for i, r := range s.Ranges {
 		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
 	}
-	return r.swept.with(args{
+	return r.query("Sweep", args{
 		"spool": s.Spool, "ranges": List(ranges), "known": List(s.Known), "excluded": List(s.Excluded), "held": List(s.Held),
 		"unordered": s.Unordered, "paused": s.PausedKeys,
 	})

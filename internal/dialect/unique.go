@@ -1,7 +1,5 @@
 package dialect
 
-import "strings"
-
 // UniqueParams describe a message to store under a unique key.
 type UniqueParams struct {
 	Spool   int64
@@ -33,43 +31,10 @@ type UniqueKey struct {
 	ID, CreatedAt int64
 }
 
-// uniqueTexts are the statements of one database. The lock is a statement of its own, because a
-// statement that waits for a lock may still see the messages as they were before it waited.
-type uniqueTexts struct {
-	lock string // digest, spool; empty where a writing transaction excludes all others
-	find string // finds out whether the message waits, where Store cannot do that
-	// remove deletes the message that waits, unless it has failed: then others of its ordering key
-	// may wait behind it, and drainers read those again when they settle the failed message.
-	remove string
-	// The next three insert a message: storeFree looks for no other one, store deletes one that
-	// waits if there is no After, and storeIfNone inserts the message if none waits. Then the next
-	// two note it under its key.
-	storeFree, store, storeIfNone [2]string // for ready messages, and for those with a time, if they are in different tables
-	note, noteIfNone              string
-}
-
-// filled returns the texts with everything filled in.
-func (u uniqueTexts) filled(text func(string) string) uniqueTexts {
-	for _, t := range []*string{
-		&u.lock, &u.find, &u.remove, &u.storeFree[0], &u.storeFree[1], &u.store[0], &u.store[1], &u.storeIfNone[0], &u.storeIfNone[1], &u.note, &u.noteIfNone,
-	} {
-		*t = text(strings.TrimSpace(*t))
-	}
-	return u
-}
-
-// lockUnique returns the lock of a key.
-func (u uniqueTexts) lockUnique(spool int64, digest []byte) Query {
-	if u.lock == "" {
-		return Query{}
-	}
-	return Query{Text: u.lock, Args: []any{digest, spool}}
-}
-
 // LockUnique locks a unique key until the transaction ends, and waits for other transactions that
 // have it. Its text is empty on a database whose writing transactions exclude each other.
 func (s *Statements) LockUnique(spool int64, digest []byte) Query {
-	return s.lists.lockUnique(spool, digest)
+	return s.query("LockUniqueKey", args{"digest": digest, "spool": spool})
 }
 
 // AppendUnique stores a message under a unique key.
@@ -78,21 +43,22 @@ func (s *Statements) AppendUnique(p UniqueParams) Unique { return s.lists.append
 // UniqueKeysPage returns digest, id, created at, and whether the message is gone (1 or 0), of the
 // keys after a digest.
 func (s *Statements) UniqueKeysPage(after []byte, limit int) Query {
-	return Query{Text: s.uniqueKeysPage, Args: []any{after, limit}}
+	return s.query("UniqueKeysPage", args{"after": after, "limit": limit})
 }
 
 // RemoveUniqueKey deletes a key, unless another message has been stored under it.
 func (s *Statements) RemoveUniqueKey(k UniqueKey) Query {
-	return Query{Text: s.removeUniqueKey, Args: []any{k.Digest, k.ID, k.CreatedAt}}
+	return s.query("RemoveUniqueKey", args{"digest": k.Digest, "id": k.ID, "created_at": k.CreatedAt})
 }
 
-// uniqueKeys sets the statements of the cleanup. gone is true for a key u whose message no longer
-// exists.
-func (s *Statements) uniqueKeys(gone string) {
-	s.uniqueKeysPage = `
-SELECT u.digest, u.id, u.created_at, CASE WHEN ` + gone + ` THEN 1 ELSE 0 END
-FROM {unique_keys} u WHERE u.digest > {blob ?} ORDER BY u.digest LIMIT ?`
-
-	s.removeUniqueKey = `
-DELETE FROM {unique_keys} WHERE digest = ? AND id = ? AND created_at = ?`
+// args are the arguments of all statements about a unique key.
+func (p UniqueParams) args() args {
+	var hash any
+	if p.Row.KeyHash != nil {
+		hash = *p.Row.KeyHash
+	}
+	return args{
+		"spool": p.Spool, "digest": p.Digest, "lane": p.Row.Lane, "state": p.Row.State, "key_hash": hash, "due": p.Row.Due, "delay": p.Row.Delay,
+		"topic": p.Row.Topic, "message_id": p.Row.MessageID, "key": p.Row.Key, "payload": p.Row.Payload, "metadata": p.Row.Metadata,
+	}
 }

@@ -51,17 +51,26 @@ func TestBudget_holds(t *testing.T) {
 		}
 	}
 	var statements []byte
-	for _, file := range golden {
+	for _, file := range ofPostgres {
 		texts, err := os.ReadFile(file) //nolint:gosec // one of ours
 		require.NoError(t, err)
 		statements = append(statements, texts...)
 	}
 	counted["times that these files mislead the planner by NULL::character"] = strings.Count(string(statements), "NULL::character")
+	const most = "arguments of the largest statement of PostgreSQL"
 	for _, argument := range regexp.MustCompile(`\$(\d+)`).FindAllStringSubmatch(string(statements), -1) {
-		const most = "arguments of the largest statement in the golden files of PostgreSQL"
 		n, err := strconv.Atoi(argument[1])
 		require.NoError(t, err)
 		counted[most] = max(counted[most], n)
+	}
+	for _, statement := range strings.Split(string(statements), "\n-- name: ") {
+		names := map[string]bool{}
+		for line := range strings.Lines(statement) {
+			for _, argument := range regexp.MustCompile(`[^:]:([a-z_]+)`).FindAllStringSubmatch(line, -1) {
+				names[argument[1]] = !strings.HasPrefix(line, "--")
+			}
+		}
+		counted[most] = max(counted[most], len(names))
 	}
 
 	known := 0
@@ -81,8 +90,8 @@ func TestBudget_holds(t *testing.T) {
 	require.Len(t, counted, known, "each figure has its line")
 }
 
-// golden are the files with the statements of PostgreSQL.
-var golden = []string{root + "/internal/dialect/testdata/postgresql.sql", root + "/admin/internal/operatorsql/testdata/postgresql.sql"}
+// ofPostgres are the files with the statements of PostgreSQL.
+var ofPostgres = []string{root + "/internal/dialect/statements/postgresql.sql", root + "/admin/internal/operatorsql/testdata/postgresql.sql"}
 
 // module returns the sources of a module without tests, by their names.
 func module(t *testing.T, root string) map[string]string {

@@ -8,16 +8,20 @@ import (
 	"strings"
 )
 
-// edit replaces the one place of a source file that reads so.
-type edit struct{ file, from, to string }
+// edit replaces the one place of a source file that reads so, or every place: what statements have
+// in common is written in each.
+type edit struct {
+	file, from, to string
+	every          bool
+}
 
 // apply returns the changed text. A place that is not there, or there twice, is an error: the
 // source has moved on, and the edit must follow it.
 func (e edit) apply(source string) (string, error) {
-	if n := strings.Count(source, e.from); n != 1 {
+	if n := strings.Count(source, e.from); n == 0 || n > 1 && !e.every {
 		return "", fmt.Errorf("%s: the place to change is there %d times: %q", e.file, n, e.from)
 	}
-	return strings.Replace(source, e.from, e.to, 1), nil
+	return strings.ReplaceAll(source, e.from, e.to), nil
 }
 
 // overlay writes the changed files into a folder, and the file that tells go where they stand in.

@@ -59,14 +59,15 @@ var ofTheEngine = []safeguard{
 		name: "a row is named by its id and its time", guarantees: "G2, F27",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_removal.go",
-				from: "AND m.created_at = s.created_at{as read}",
-				to:   "{as read}",
+				file:  "internal/dialect/statements/postgresql.sql",
+				from:  "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at",
+				to:    "AND m.id BETWEEN s.id AND s.id",
+				every: true,
 			},
 			{
-				file: "internal/dialect/sqlite.go",
-				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},\n\t\tkept",
-				to:   "AND m.lane = s.value ->> 0)`},\n\t\tkept",
+				file: "internal/dialect/statements/sqlite.sql",
+				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)\n-- if seen",
+				to:   "AND m.lane = s.value ->> 0)\n-- if seen",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "Guards_spare|goes_back",
@@ -164,7 +165,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/dialect/postgres.go",
+			file: "internal/dialect/vocabulary.go",
 			from: "const unseen = \"(SELECT ?::bigint)\"",
 			to:   "const unseen = \"?::bigint\"",
 		}},

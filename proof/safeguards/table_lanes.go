@@ -4,11 +4,11 @@ package main
 var ofLanes = []safeguard{
 	{
 		name: "a lane is taken only if its holder is no member", guarantees: "G3, G6",
-		edits: []edit{{
-			file: "internal/dialect/common.go",
-			from: "canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = :spool))`",
-			to:   "canBeTaken   = `(holder IS NULL OR holder NOT IN (SELECT w.holder FROM {members} w WHERE w.spool = :spool AND 1 = 0))`",
-		}},
+		edits: []edit{
+			{file: "internal/dialect/statements/postgresql.sql", from: "w.spool = :spool))),\n\tmine AS", to: "w.spool = :spool AND 1 = 0))),\n\tmine AS"},
+			{file: "internal/dialect/statements/mysql.sql", from: "w.spool = :spool)) ORDER BY lane", to: "w.spool = :spool AND 1 = 0)) ORDER BY lane"},
+			{file: "internal/dialect/statements/sqlite.sql", from: "w.spool = :spool)) ORDER BY lane", to: "w.spool = :spool AND 1 = 0)) ORDER BY lane"},
+		},
 		packages: []string{module + "internal/drain"}, tests: "TestDrainer_lanes_are_shared_out_fairly|TestLease_G6",
 	},
 	{
@@ -23,7 +23,7 @@ var ofLanes = []safeguard{
 	{
 		name: "a lane is taken only as it was when the members were read", guarantees: "G3, G6",
 		edits: []edit{
-			{file: "internal/dialect/mysql.go", from: "WHERE l.spool = :spool AND l.token = s.token\n", to: "WHERE l.spool = :spool AND s.token = s.token\n"},
+			{file: "internal/dialect/statements/mysql.sql", from: "WHERE l.spool = :spool AND l.token = s.token\n", to: "WHERE l.spool = :spool AND s.token = s.token\n"},
 		},
 		packages: []string{module + "internal/drain"}, tests: "TestLease_G6",
 	},

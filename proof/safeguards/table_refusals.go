@@ -106,9 +106,9 @@ var ofRefusals = []safeguard{
 	{
 		name: "functions that work on other tables are refused", guarantees: "G1 G4",
 		edits: []edit{{
-			file: "internal/dialect/postgres.go",
-			from: "to_regclass('{waiting}') THEN 'functions'",
-			to:   "to_regclass('{waiting}') THEN ''",
+			file: "internal/dialect/statements/postgresql.sql",
+			from: "to_regclass('postbox_waiting') THEN 'functions'",
+			to:   "to_regclass('postbox_waiting') THEN ''",
 		}},
 		packages: []string{strings.TrimSuffix(module, "/")}, tests: "mends_functions",
 	},

@@ -6,9 +6,10 @@ var ofTheSettlement = []safeguard{
 		name: "fencing in the settle", guarantees: "G6, F10",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_removal.go",
-				from: "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
-				to:   "(s.lane IN (SELECT l.lane FROM",
+				file:  "internal/dialect/statements/postgresql.sql",
+				from:  "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
+				to:    "(s.lane IN (SELECT l.lane FROM",
+				every: true,
 			},
 			{
 				file: "internal/dialect/migrations/postgresql/00001_postbox.sql",
@@ -16,14 +17,14 @@ var ofTheSettlement = []safeguard{
 				to:   "		WHERE s.state = 0 AND (s.lane IN (SELECT l.lane FROM",
 			},
 			{
-				file: "internal/dialect/postgres_removal.go",
+				file: "internal/dialect/statements/postgresql.sql",
 				from: "AND l.lane = m.lane AND l.token = :token\n",
 				to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)\n",
 			},
 			{
-				file: "internal/dialect/sqlite.go",
-				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},\n\t\tkept",
-				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`},\n\t\tkept",
+				file: "internal/dialect/statements/sqlite.sql",
+				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)\n-- if seen",
+				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)\n-- if seen",
 			},
 		},
 		packages: []string{module + "internal/drain", module + "queue"}, tests: "F10|G6|lost_the_lease|lease_was_lost|leases_are_lost|lane_of_a_commit|keeps_its_lease|TestRemoval_G4|TestSettlement_G3|Model",
@@ -31,7 +32,7 @@ var ofTheSettlement = []safeguard{
 	{
 		name: "fencing in the settle of one message, on MariaDB", guarantees: "G6, F10",
 		edits: []edit{{
-			file: "internal/dialect/mysql_removal.go",
+			file: "internal/dialect/statements/mysql.sql",
 			from: "AND l.lane = m.lane AND l.token = :token\n",
 			to:   "AND l.lane = m.lane AND (l.token = :token OR TRUE)\n",
 		}},
@@ -41,29 +42,37 @@ var ofTheSettlement = []safeguard{
 		name: "settle by id list", guarantees: "G2, F4",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres_removal.go",
-				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{as read}",
-				to:   "AND m.id <= s.id{as read}",
+				file:  "internal/dialect/statements/postgresql.sql",
+				from:  "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at",
+				to:    "AND m.id <= s.id",
+				every: true,
 			},
 			{
-				file: "internal/dialect/postgres_removal.go",
-				from: "	LIMIT 1{lock}) AS m",
-				to:   "	{lock}) AS m",
+				file:  "internal/dialect/statements/postgresql.sql",
+				from:  "	LIMIT 1) AS m\nWHERE ((s.lane",
+				to:    "	) AS m\nWHERE ((s.lane",
+				every: true,
 			},
 			{
-				file: "internal/dialect/postgres_removal.go",
+				file:  "internal/dialect/statements/postgresql.sql",
+				from:  "	LIMIT 1\n	FOR UPDATE SKIP LOCKED) AS m",
+				to:    "	FOR UPDATE SKIP LOCKED) AS m",
+				every: true,
+			},
+			{
+				file: "internal/dialect/statements/postgresql.sql",
 				from: "WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id = :id AND m.created_at = :created_at\n  AND l.spool",
 				to:   "WHERE m.spool = :spool AND m.state = 0 AND m.lane = :lane AND m.id <= :id AND m.created_at <= :created_at\n  AND l.spool",
 			},
 			{
-				file: "internal/dialect/sqlite.go",
-				from: "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(:refs) s\n\tCROSS JOIN {messages} m ON m.id = s.value ->> 2",
-				to:   "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(:refs) s\n\tCROSS JOIN {messages} m ON m.id <= s.value ->> 2",
+				file: "internal/dialect/statements/sqlite.sql",
+				from: "DELETE FROM postbox_messages WHERE id IN (\n\tSELECT m.id FROM json_each(:refs) s\n\tCROSS JOIN postbox_messages m ON m.id = s.value ->> 2",
+				to:   "DELETE FROM postbox_messages WHERE id IN (\n\tSELECT m.id FROM json_each(:refs) s\n\tCROSS JOIN postbox_messages m ON m.id <= s.value ->> 2",
 			},
 			{
-				file: "internal/dialect/sqlite.go",
-				from: "AND m.created_at = s.value ->> 3)`},\n\t\tkept",
-				to:   "AND m.created_at <= s.value ->> 3)`},\n\t\tkept",
+				file: "internal/dialect/statements/sqlite.sql",
+				from: "AND m.created_at = s.value ->> 3)\n-- if seen",
+				to:   "AND m.created_at <= s.value ->> 3)\n-- if seen",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "late_committer|Model",

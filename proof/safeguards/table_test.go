@@ -90,7 +90,10 @@ func TestSafeguards_edits_build(t *testing.T) {
 			all.name += s.name + "; "
 		}
 		for _, e := range all.edits {
-			folder, _, _ := strings.Cut(filepath.Dir(e.file), "/migrations/") // which is embedded there
+			folder := filepath.Dir(e.file)
+			if strings.HasSuffix(e.file, ".sql") { // which is embedded there
+				folder = "internal/dialect"
+			}
 			if path := module + folder; !slices.Contains(arguments, path) {
 				arguments = append(arguments, path)
 			}

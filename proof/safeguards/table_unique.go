@@ -5,7 +5,7 @@ var ofUniqueKeys = []safeguard{
 	{
 		name: "a producer waits for the transaction that has the unique key, before it looks for the message", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/postgres_unique.go",
+			file: "internal/dialect/statements/postgresql.sql",
 			from: "ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE",
 			to:   "ON CONFLICT DO NOTHING",
 		}},
@@ -15,8 +15,8 @@ var ofUniqueKeys = []safeguard{
 		name: "a message that another statement changes meanwhile is replaced", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/postgres_unique.go",
-			from: "again, ifNone := `d AS (`+remove+`),",
-			to:   "again, ifNone := `d AS (SELECT ?::bytea),",
+			from: "unique.Store = p.of(\"StoreUnique\", to, \"replace\")",
+			to:   "unique.Store = p.of(\"StoreUnique\", to)",
 		}},
 		packages: []string{module + "forwarder"}, tests: "that_changes_meanwhile",
 	},
@@ -32,9 +32,9 @@ var ofUniqueKeys = []safeguard{
 	{
 		name: "a unique key that has got another message stays", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/unique.go",
-			from: "WHERE digest = ? AND id = ? AND created_at = ?",
-			to:   "WHERE digest = ? AND (id = ? OR created_at = ?)",
+			file: "internal/dialect/statements/postgresql.sql",
+			from: "WHERE digest = :digest AND id = :id AND created_at = :created_at",
+			to:   "WHERE digest = :digest AND (id = :id OR created_at = :created_at)",
 		}},
 		packages: []string{module + "internal/cleanup"}, tests: "unique_key",
 	},

@@ -62,7 +62,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 		return nil
 	}
 	found, text, err := d.readControl(ctx)
-	d.heardSettings(err, found.paused)
+	d.heardSettings(err, found.paused || d.reader.full)
 	if err != nil {
 		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
 	}

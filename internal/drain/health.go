@@ -68,9 +68,10 @@ func (c *core) heard(err error) {
 }
 
 // heardSettings notes the answer to a read of the settings. It is no sign of health if messages
-// cannot be read.
-func (c *core) heardSettings(err error, paused bool) {
-	if paused || err != nil {
+// cannot be read. It counts as a read of messages where none is wanted, in a pause or with a full
+// memory.
+func (c *core) heardSettings(err error, instead bool) {
+	if instead || err != nil {
 		c.configured.Meter.Read(err)
 	}
 	if err != nil || !c.pulse.deaf {

@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,39 @@ func TestDrainer_reports_how_each_message_ended(t *testing.T) {
 			database.Exec(t, "DELETE FROM postbox_dead_letters")
 		}
 	})
+}
+
+// reads is a recorder that counts reads that succeeded.
+type reads struct{ heard atomic.Int64 }
+
+func (r *reads) Record(instrument *metrics.Instrument, _ float64, _ ...string) {
+	if instrument == instruments.LastRead {
+		r.heard.Add(1)
+	}
+}
+
+// A process whose memory is full of messages with slow handlers reads none, and is no process that
+// reads nothing.
+func TestDrainer_reports_that_it_reads_while_its_memory_is_full(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	const page, inMemory = 2, 6 // and each read before these finds one at least
+	for i := range 2 * inMemory {
+		b.Append(database.DB, draft(fmt.Sprint(i), ""))
+	}
+	slow, heard := make(chan struct{}), &reads{}
+	handler := &recorder{do: func(*spool.Message) error {
+		<-slow
+		return nil
+	}}
+	c := config("one")
+	c.PageSize, c.Workers = page, 1
+	c.Meter = meter.Of(heard, b.Spool.Name(), watermill.NopLogger{})
+	r := b.start(database.DB, handler, c)
+	b.Eventually(func() bool { return heard.heard.Load() > inMemory+1 }, "it goes on reading the settings")
+	close(slow)
+	r.stop(t)
 }
 
 // early is a recorder to which the message "early" comes too early, once.

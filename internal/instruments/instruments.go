@@ -75,7 +75,7 @@ var (
 	// LastRead is when the last read succeeded.
 	LastRead = &metrics.Instrument{
 		Name: "postbox.last_read.time", Kind: metrics.Gauge, Unit: "s", Labels: ofSpool,
-		Help: "When this process last read the outbox or the queue with success, or saw that it is paused, in seconds since 1970.",
+		Help: "When this process last read the outbox or the queue with success, or saw that it is paused or its memory full, in seconds since 1970.",
 	}
 	// LanesHeld is the number of lanes of this process.
 	LanesHeld = &metrics.Instrument{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +85,7 @@ func (s *session) replay(flags replayFlags) error {
 		return usagef("no messages are chosen: give a filter such as --done-after, or --all")
 	}
 	for _, bound := range []string{flags.doneAfter, flags.doneBefore} {
-		if _, err := time.ParseDuration(bound); err == nil && flags.after != "" {
+		if _, err := parseDuration(bound); err == nil && flags.after != "" {
 			return usagef("--after: the duration %s is another time now, so other messages would be chosen: give the time that \"postbox audit\" has of the interrupted replay", bound)
 		}
 	}

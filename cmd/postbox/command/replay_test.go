@@ -73,6 +73,11 @@ func TestReplay_asks_and_checks(t *testing.T) {
 	r := b.run("replay", "--queue", "fraud")
 	require.Equal(t, command.ExitUsage, r.code)
 	require.Contains(t, r.err, "no messages are chosen")
+	for _, window := range []string{"1h", "7d"} { // which moves on, while the replay is interrupted
+		r = b.run("replay", "--queue", "fraud", "--done-after", window, "--after", "3-2-2-1")
+		require.Equal(t, command.ExitUsage, r.code)
+		require.Contains(t, r.err, "is another time now")
+	}
 	question := b.answer("n\n", "replay --queue fraud --key customer-1 --to-outbox outbox")
 	require.Equal(t, command.ExitStopped, question.code)
 	require.Contains(t, question.err, `history of the queue "fraud", messages of --key "customer-1"`)

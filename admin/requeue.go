@@ -110,7 +110,7 @@ func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLet
 
 func (l *letterStore) noSpool(letter *storedLetter) error {
 	if letter.SpoolID == 0 {
-		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
+		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: name one that a forwarder drains, with --through or Outbox of admin.Config",
 			ErrCannotRequeue, letter.Consumer, l.outbox)
 	}
 	return fmt.Errorf("%w: its spool %d no longer exists", ErrCannotRequeue, letter.SpoolID)

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,12 +50,13 @@ func (m mysql) fetch(f FetchParams) Query {
 		"spool": f.Spool, "inline": f.Inline, "up_to": f.UpTo, "page": f.PerLane, "due": f.Due, "look_from": f.lookFrom(),
 		"excluded": List(f.Excluded), "held": List(f.Held),
 	}
+	ofLane := m.of("FetchLane", conditions...)
 	var parts []Query
 	for i, c := range f.Cursors {
 		lanes[i], values["after"] = strconv.Itoa(c.Lane), c.After
 		if f.UpTo == 0 {
 			values["lane"], values["up_to"], values["known"] = c.Lane, c.upTo(), listKnown(f.Known[c.Lane], few)
-			parts = append(parts, m.of("FetchLane", conditions...).with(values))
+			parts = append(parts, ofLane.with(values))
 		}
 	}
 	values["lanes"], values["known"] = strings.Join(lanes, ","), listKnown(known, few)
@@ -68,12 +70,10 @@ func (m mysql) fetch(f FetchParams) Query {
 }
 
 // unionAll makes one query of several.
-func unionAll(parts []Query) (whole Query) {
-	texts := make([]string, len(parts))
+func unionAll(parts []Query) Query {
+	texts, arguments := make([]string, len(parts)), make([][]any, len(parts))
 	for i, part := range parts {
-		texts[i] = part.Text
-		whole.Args, whole.names = append(whole.Args, part.Args...), append(whole.names, part.names...)
+		texts[i], arguments[i] = part.Text, part.Args
 	}
-	whole.Text = strings.Join(texts, "\nUNION ALL\n")
-	return whole
+	return Query{Text: strings.Join(texts, "\nUNION ALL\n"), Args: slices.Concat(arguments...)}
 }

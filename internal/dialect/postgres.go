@@ -31,14 +31,13 @@ func (p postgres) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], afters[i], upTos[i] = int64(c.Lane), c.After, c.upTo()
 	}
-	conditions := []string{}
-	switch {
-	case f.LeavesOut():
-		conditions = []string{"some"}
-	case !f.Unordered:
-		conditions = []string{"ordered"}
+	condition := "unordered"
+	if f.LeavesOut() {
+		condition = "some"
+	} else if !f.Unordered {
+		condition = "ordered"
 	}
-	return p.of("Fetch", conditions...).with(args{
+	return p.of("Fetch", condition).with(args{
 		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
 		"known": pq.Int64Array(signedNames(f.known())), "excluded": append(pq.StringArray{}, f.Excluded...), "held": append(pq.Int64Array{}, f.Held...),
 		"unordered": f.Unordered, "paused": f.PausedKeys,
@@ -49,7 +48,7 @@ func (p postgres) keep(spool int64, refs []Ref) Query {
 	return p.query("Keep", p.refs(spool, refs))
 }
 
-// refs returns states, lanes, tokens, ids and times, and no servers.
+// refs returns states, lanes, tokens, ids and times.
 func (postgres) refs(spool int64, refs []Ref) args {
 	n := len(refs)
 	states, lanes, tokens := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -57,7 +56,7 @@ func (postgres) refs(spool int64, refs []Ref) args {
 	for i, r := range refs {
 		states[i], lanes[i], tokens[i], ids[i], created[i] = int64(r.State), int64(r.Lane), r.Token, r.ID, r.CreatedAt
 	}
-	return args{"spool": spool, "states": states, "lanes": lanes, "tokens": tokens, "ids": ids, "times": created, "servers": nil}
+	return args{"spool": spool, "states": states, "lanes": lanes, "tokens": tokens, "ids": ids, "times": created}
 }
 
 // asRead returns refs, the attempts, and the bounds of the starts.

@@ -30,9 +30,12 @@ func (s *Seen) list() string {
 
 // remove of one message has a text of its own, with less work for the server.
 func (p postgres) remove(spool int64, refs []Ref, seen *Seen) Query {
-	text, values := "Remove", p.refs(spool, refs)
+	var values args
+	text := "Remove"
 	if len(refs) == 1 && wereReady(refs) {
 		text, values = "RemoveOne", refs[0].args(spool)
+	} else {
+		values = p.refs(spool, refs)
 	}
 	values["servers"] = nil
 	if seen != nil {
@@ -42,9 +45,12 @@ func (p postgres) remove(spool int64, refs []Ref, seen *Seen) Query {
 }
 
 func (m mysql) remove(spool int64, refs []Ref, seen *Seen) Query {
-	text, values := "Remove", m.refs(spool, refs)
+	var values args
+	text := "Remove"
 	if len(refs) == 1 {
 		text, values = "RemoveOne", refs[0].args(spool)
+	} else {
+		values = m.refs(spool, refs)
 	}
 	if seen == nil {
 		return m.query(text, values)

@@ -1,5 +1,7 @@
 package dialect
 
+import "slices"
+
 // readyValues returns the arguments for AppendOne.
 func readyValues(spool int64, r Row) args {
 	var hash, key any
@@ -78,4 +80,14 @@ func pack(claims [][]byte, rows []Row) args {
 		"bytes": bytes, "begins": begins.String(), "claim_sizes": sizes[0].String(), "id_sizes": sizes[1].String(), "key_sizes": sizes[2].String(),
 		"metadata_sizes": sizes[3].String(), "payload_sizes": sizes[4].String(), "lanes": lanes.String(), "hashes": hashes.String(), "topics": topics.String(),
 	}
+}
+
+// allReady reports whether all rows are ready.
+func allReady(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return r.State != StateReady })
+}
+
+// wereReady reports whether all messages were ready before they were handled.
+func wereReady(refs []Ref) bool {
+	return !slices.ContainsFunc(refs, func(r Ref) bool { return r.State != StateReady })
 }

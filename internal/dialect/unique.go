@@ -62,3 +62,47 @@ func (p UniqueParams) args() args {
 		"topic": p.Row.Topic, "message_id": p.Row.MessageID, "key": p.Row.Key, "payload": p.Row.Payload, "metadata": p.Row.Metadata,
 	}
 }
+
+func (p postgres) appendUnique(params UniqueParams) Unique {
+	values, to := params.args(), "ready"
+	if params.Row.State != StateReady {
+		to = "waiting"
+	}
+	unique := Unique{
+		Before:    []Query{p.LockUnique(params.Spool, params.Digest)},
+		StoreFree: p.of("StoreUnique", to).with(values),
+		Store:     p.of("StoreUnique", to, "none").with(values),
+	}
+	if params.Replace {
+		unique.Before = append(unique.Before, p.query("RemoveOfUniqueKey", values))
+		unique.Store = p.of("StoreUnique", to, "replace").with(values)
+	}
+	return unique
+}
+
+func (m mysql) appendUnique(p UniqueParams) Unique {
+	values := p.args()
+	unique := Unique{
+		Before: []Query{m.LockUnique(p.Spool, p.Digest), m.query("FindOfUniqueKey", values)},
+		Store:  m.query("StoreUniqueIfNone", values),
+		After:  []Query{m.of("NoteUnique", "none").with(values)},
+	}
+	if p.Replace {
+		// The removal comes after the new message: under REPEATABLE READ it locks the gap of a
+		// message that is gone since the snapshot, and that gap ends at the new message instead of
+		// at the end of the table, where others insert.
+		unique.Store = m.query("StoreUnique", values)
+		unique.After = []Query{m.query("RemoveOfUniqueKey", values), m.query("NoteUnique", values)}
+	}
+	return unique
+}
+
+func (s sqlite) appendUnique(p UniqueParams) Unique {
+	values := p.args()
+	unique := Unique{Store: s.of("StoreUnique", "none").with(values), After: []Query{s.query("NoteUnique", values)}}
+	if p.Replace {
+		unique.Before = []Query{s.query("RemoveOfUniqueKey", values)}
+		unique.Store = s.query("StoreUnique", values)
+	}
+	return unique
+}

@@ -14,7 +14,7 @@ var ofUniqueKeys = []safeguard{
 	{
 		name: "a message that another statement changes meanwhile is replaced", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/dialect/postgres_unique.go",
+			file: "internal/dialect/unique.go",
 			from: "unique.Store = p.of(\"StoreUnique\", to, \"replace\")",
 			to:   "unique.Store = p.of(\"StoreUnique\", to)",
 		}},

@@ -1,72 +1,44 @@
 package dialect
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// replacer replaces {name} by a text. Each constructor of Postbox makes all statements, so it must
-// be fast: most of a text is copied as it is.
-type replacer map[string]replacement
+// replacer replaces {name} by a text. A name without a text stays. A space before the brace may
+// belong to the name. {int :page} is the text of {int ?}, of the argument :page.
+type replacer map[string]string
 
-// replacement is what one name stands for.
-type replacement struct {
-	text string
-	gap  bool // the space before the name goes with it
-}
+var inBraces = regexp.MustCompile(` ?\{[^{}]*\}`)
 
-// newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does. A
-// space before the brace belongs to the name.
+// newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does.
 func newReplacer(pairs ...string) replacer {
 	r := make(replacer, len(pairs)/2)
 	for pair := range slices.Chunk(pairs, 2) {
-		name, gap := strings.CutPrefix(pair[0], " ")
-		r[name] = replacement{text: pair[1], gap: gap}
+		r[pair[0]] = pair[1]
 	}
 	return r
 }
 
-// Replace returns the text with each name replaced once. A name without a text stays.
+// Replace returns the text with each name replaced once.
 func (r replacer) Replace(text string) string {
-	var out strings.Builder
-	out.Grow(2 * len(text)) // most texts grow by less
-	for {
-		start := strings.IndexByte(text, '{')
-		if start < 0 {
-			break
+	return inBraces.ReplaceAllStringFunc(text, func(found string) string {
+		if with, known := r[found]; known {
+			return with
 		}
-		length := strings.IndexByte(text[start:], '}') + 1
-		if length == 0 {
-			break
+		name := strings.TrimPrefix(found, " ")
+		gap := found[:len(found)-len(name)]
+		if with, known := r[name]; known {
+			return gap + with
 		}
-		before, name := text[:start], text[start:start+length]
-		with, known := r.find(name)
-		if known && with.gap {
-			before, known = strings.CutSuffix(before, " ")
+		word, argument, _ := strings.Cut(name, " :")
+		if with, known := r[word+" ?}"]; known {
+			return gap + strings.Replace(with, "?", ":"+strings.TrimSuffix(argument, "}"), 1)
 		}
-		if !known { // braces of the statement, within which there may be a name
-			before, with.text, length = text[:start], "{", 1
-		}
-		out.WriteString(before)
-		out.WriteString(with.text)
-		text = text[start+length:]
-	}
-	out.WriteString(text)
-	return out.String()
-}
-
-// find returns what a name stands for. {int :page} is the text of {int ?}, of the argument :page.
-func (r replacer) find(name string) (replacement, bool) {
-	with, known := r[name]
-	word, argument, found := strings.Cut(name, " :")
-	if known || !found {
-		return with, known
-	}
-	with, known = r[word+" ?}"]
-	before, after, _ := strings.Cut(with.text, "?")
-	with.text = before + ":" + strings.TrimSuffix(argument, "}") + after
-	return with, known
+		return found
+	})
 }
 
 // statement is a text with the names of its arguments.

@@ -275,7 +275,7 @@ func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(s
 // Lock locks the rows of messages until the transaction ends, except rows that another transaction
 // has locked. It returns the ids of the messages that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query {
-	return s.query("Lock", s.lists.refs(spool, refs))
+	return s.of("Find", "lock").with(s.lists.refs(spool, refs))
 }
 
 // Find returns the ids of messages that exist, locked or not.
@@ -296,13 +296,13 @@ func (s *Statements) Impatiently(query Query) Query {
 // client has given up, MySQL's server continues to wait for a lock, and keeps the locks that it
 // holds.
 func (s *Statements) LockAsRead(spool int64, messages []AsRead) Query {
-	return s.query("LockAsRead", s.lists.asRead(spool, messages))
+	return s.of("FindAsRead", "lock").with(s.lists.asRead(spool, messages))
 }
 
 // StandingAsRead returns the ids of messages that LockAsRead would lock, and of those that another
 // transaction has locked.
 func (s *Statements) StandingAsRead(spool int64, messages []AsRead) Query {
-	return s.query("StandingAsRead", s.lists.asRead(spool, messages))
+	return s.query("FindAsRead", s.lists.asRead(spool, messages))
 }
 
 // CountStarts adds one to the starts of messages that LockAsRead has locked. It returns only the

@@ -55,8 +55,8 @@ var ofTheSettlement = []safeguard{
 			},
 			{
 				file:  "internal/dialect/statements/postgresql.sql",
-				from:  "	LIMIT 1\n	FOR UPDATE SKIP LOCKED) AS m",
-				to:    "	FOR UPDATE SKIP LOCKED) AS m",
+				from:  "	LIMIT 1\n-- if lock\n",
+				to:    "-- if lock\n",
 				every: true,
 			},
 			{

@@ -430,20 +430,17 @@ SELECT id FROM postbox_writers WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 A
 
 -- Messages are settled ----------------------------------------------------------------------------
 
--- name: Lock
--- Locks the rows that no other transaction has locked. MySQL refuses to lock a list in JSON (3569),
+-- name: Find
+-- "lock" locks the rows that no other transaction has locked. MySQL refuses to lock a list in JSON (3569),
 -- and MariaDB has no words to leave it out, and ignores the comment.
 SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at
+-- if lock
 FOR UPDATE /*!80000 OF m */ SKIP LOCKED
+-- end
 
--- name: Find
-SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at
-
--- name: LockAsRead
+-- name: FindAsRead
 -- The lane is in a subquery: otherwise its row would be locked too, or skipped while its lease is
 -- renewed.
 SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
@@ -452,15 +449,9 @@ STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
   AND m.starts BETWEEN s.least AND s.most
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+-- if lock
 FOR UPDATE /*!80000 OF m */ SKIP LOCKED
-
--- name: StandingAsRead
-SELECT m.id FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', attempts INT PATH '$[5]', least INT PATH '$[6]', most INT PATH '$[7]')) s
-STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.attempts = s.attempts
-  AND m.starts BETWEEN s.least AND s.most
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+-- end
 
 -- name: CountStarts
 UPDATE JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',

@@ -531,8 +531,8 @@ SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w W
 
 -- Messages are settled ----------------------------------------------------------------------------
 
--- name: Lock
--- Locks the rows that no other transaction has locked.
+-- name: Find
+-- "lock" locks the rows that no other transaction has locked.
 SELECT m.id
 FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]))
 	AS s(state, lane, token, id, created_at)
@@ -542,20 +542,12 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id
 	LIMIT 1
-	FOR UPDATE SKIP LOCKED) AS m
+-- if lock
+	FOR UPDATE SKIP LOCKED
+-- end
+	) AS m
 
--- name: Find
-SELECT m.id
-FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]))
-	AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id
-	LIMIT 1) AS m
-
--- name: LockAsRead
+-- name: FindAsRead
 -- The lanes are read once: IS TRUE keeps the planner from making a join of it.
 SELECT m.id
 FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]),
@@ -567,20 +559,10 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
 	ORDER BY m.id
 	LIMIT 1
-	FOR UPDATE SKIP LOCKED) AS m
-WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = :spool)) IS TRUE
-
--- name: StandingAsRead
-SELECT m.id
-FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]),
-	(SELECT :attempts::integer[]), (SELECT :least::smallint[]), (SELECT :most::smallint[]))
-	AS s(state, lane, token, id, created_at, attempts, least, most)
-CROSS JOIN LATERAL (
-	SELECT m.id
-	FROM postbox_messages m
-	WHERE m.spool = (SELECT :spool::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.attempts = s.attempts AND m.starts BETWEEN s.least AND s.most
-	ORDER BY m.id
-	LIMIT 1) AS m
+-- if lock
+	FOR UPDATE SKIP LOCKED
+-- end
+	) AS m
 WHERE ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = :spool)) IS TRUE
 
 -- name: CountStarts

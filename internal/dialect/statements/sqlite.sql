@@ -256,15 +256,8 @@ SELECT m.id FROM json_each(:refs) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
--- name: LockAsRead
+-- name: FindAsRead
 -- A writing transaction locks the database.
-SELECT m.id FROM json_each(:refs) s
-	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
-	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = :spool AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
-	  AND m.state = s.value ->> 4 AND m.attempts = s.value ->> 5 AND m.starts BETWEEN s.value ->> 6 AND s.value ->> 7
-
--- name: StandingAsRead
 SELECT m.id FROM json_each(:refs) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1

@@ -69,6 +69,40 @@ func TestBulk_is_confirmed_and_says_how_far_it_got(t *testing.T) {
 	})
 }
 
+// Fields that apply to letters of inboxes alone stand only where there may be such letters.
+func TestBulk_asks_for_what_applies_to_inboxes_only_with_letters_of_inboxes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.DieMany("orders", 2)
+		b.BuryInbox("m-3", "invoices", "billing", "no such customer")
+		for chosen, want := range map[string]bool{"": true, "&consumer=billing": true, "&topic=invoices": true, "&outbox=outbox": false, "&topic=orders": false} {
+			a := b.page("bulk?do=requeue" + chosen)
+			for _, field := range []string{"to-topic", "older-than-claims"} {
+				require.Equal(t, want, strings.Contains(a.body, `name="`+field+`"`), "%s: %s", chosen, field)
+			}
+		}
+		for _, letter := range b.letters(admin.Filter{}) {
+			require.Equal(t, letter.Consumer != "", strings.Contains(b.page(letterAt("letter", letter.ID)).body, "older-than-claims"), letter.MessageID)
+		}
+	})
+}
+
+// Of more letters than are counted, those that were not looked at may be of inboxes.
+func TestBulk_asks_for_what_applies_to_inboxes_if_not_all_letters_are_counted(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database, dashboard.Config{})
+	b.DieMany("orders", 1)
+	for range 14 { // together 16,384
+		database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error)
+			SELECT origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error FROM postbox_dead_letters ORDER BY id`)
+	}
+	require.Contains(t, b.page("bulk?do=requeue").text(), "At least 10,000 dead letters")
+	require.Contains(t, b.page("bulk?do=requeue").body, "older-than-claims")
+	require.NotContains(t, b.page("bulk?do=requeue&outbox=outbox").body, "older-than-claims")
+}
+
 // The question has the exact number and three of the letters, and letters that die after it are
 // left alone.
 func TestBulk_asks_with_the_exact_number_and_examples(t *testing.T) {

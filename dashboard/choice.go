@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -22,6 +23,8 @@ type tally struct {
 	More    bool
 	// Looked is how many messages were looked at, if that was not all of them.
 	Looked int
+	// Inboxes says that dead letters of inboxes match, or may do so.
+	Inboxes bool
 	// Examples are the first one that matches, one from the middle, and the last one.
 	Examples []example
 }
@@ -90,7 +93,12 @@ func (h *Handler) chooseLetters() choice {
 			if err != nil {
 				return tally{}, err
 			}
-			err = countIn(ctx, &all, filter, h.searchUntil(), h.admin.DeadLetters, exampleOfLetter)
+			err = countIn(ctx, &all, filter, h.searchUntil(), func(ctx context.Context, filter admin.Filter) ([]admin.DeadLetter, string, error) {
+				letters, next, err := h.admin.DeadLetters(ctx, filter)
+				all.Inboxes = all.Inboxes || slices.ContainsFunc(letters, func(l admin.DeadLetter) bool { return l.Consumer != "" })
+				return letters, next, err
+			}, exampleOfLetter)
+			all.Inboxes = all.Inboxes || all.More && filter.Target == (admin.Target{})
 			return all.shortened(), err
 		},
 	}
@@ -98,50 +106,40 @@ func (h *Handler) chooseLetters() choice {
 
 // choosePending chooses pending messages.
 func (h *Handler) choosePending() choice {
-	return h.chooseMessages(func(s admin.Status) []admin.Status { return []admin.Status{s} })
+	return h.chooseMessages(pendingFields, (*request).pendingFilter, "")
 }
 
 // chooseWaiting chooses those of them that wait for a time or an operator.
 func (h *Handler) chooseWaiting() choice {
-	of := h.chooseMessages(func(s admin.Status) []admin.Status {
-		if s == "" {
-			return []admin.Status{admin.Scheduled, admin.Retrying, admin.Parked}
-		}
-		return []admin.Status{s}
-	})
+	of := h.chooseMessages(pendingFields, (*request).pendingFilter, admin.Scheduled, admin.Retrying, admin.Parked)
 	of.waits = true
 	return of
 }
 
-func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) choice {
+// chooseDone chooses messages of the history.
+func (h *Handler) chooseDone() choice {
+	return h.chooseMessages(messageFields, (*request).doneFilter, admin.Done)
+}
+
+// chooseMessages chooses messages of these statuses, unless the filter has one.
+func (h *Handler) chooseMessages(fields []string, read func(q *request) (admin.Filter, error), statuses ...admin.Status) choice {
 	return choice{
-		noun: "message", list: messagesPage, fields: pendingFields,
+		noun: "message", list: messagesPage, fields: fields,
 		count: func(ctx context.Context, q *request) (all tally, err error) {
-			filter, err := q.pendingFilter()
+			filter, err := read(q)
 			if err != nil {
 				return tally{}, err
 			}
-			until := h.searchUntil()
-			for _, filter.Status = range statuses(filter.Status) {
+			of, until := statuses, h.searchUntil()
+			if filter.Status != "" {
+				of = []admin.Status{filter.Status}
+			}
+			for _, filter.Status = range of {
 				if err := countIn(ctx, &all, filter, until, h.admin.Messages, exampleOf(filter.Target)); err != nil {
 					return tally{}, err
 				}
 			}
 			return all.shortened(), nil
-		},
-	}
-}
-
-// chooseDone chooses messages of the history.
-func (h *Handler) chooseDone() choice {
-	return choice{
-		noun: "message", list: messagesPage, fields: messageFields,
-		count: func(ctx context.Context, q *request) (all tally, err error) {
-			filter, err := q.doneFilter()
-			if err == nil {
-				err = countIn(ctx, &all, filter, h.searchUntil(), h.admin.Messages, exampleOf(filter.Target))
-			}
-			return all.shortened(), err
 		},
 	}
 }

@@ -36,7 +36,7 @@ func FuzzNames(f *testing.F) {
 				require.Regexp(t, harmless, name)
 				require.LessOrEqual(t, len(names.Prefix+ending), 63)
 			}
-			for name := range textsOf(kind) {
+			for name := range statements.texts {
 				text := statements.of(name).text
 				require.NotContains(t, text, ";")
 				require.NotContains(t, text, "{")

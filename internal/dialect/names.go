@@ -68,12 +68,12 @@ func (n Names) Table(ending string) string {
 
 // replacer replaces {table} by table names, {remove} and the like by those of PostgreSQL's
 // functions, {prefix} by the prefix of index names, and the database's additional pairs.
-func (n Names) replacer(extra ...string) replacer {
+func (n Names) replacer(extra ...string) *strings.Replacer {
 	pairs := append([]string{"{prefix}", n.Prefix, "{remove}", n.Table("remove"), "{due}", n.Table("due"), "{stuck}", n.Table("stuck")}, extra...)
 	for _, ending := range tables {
 		pairs = append(pairs, "{"+ending+"}", n.Table(ending))
 	}
-	return newReplacer(pairs...)
+	return strings.NewReplacer(pairs...)
 }
 
 // Fill puts the names of the tables into a text of a package of its own.

@@ -20,7 +20,7 @@ type rowsText struct{ head, first, further, tail string }
 
 // rows returns a text whose row is all that follows VALUES in its line.
 func (s *Statements) rows(name string) rowsText {
-	head, rows, _ := strings.Cut(anyKind.marked(s.raw(name)).text, "VALUES ")
+	head, rows, _ := strings.Cut(anyKind.marked(s.Raw(name)).text, "VALUES ")
 	row, tail, _ := strings.Cut(rows, "\n")
 	return rowsText{head: head + "VALUES ", first: row, further: row, tail: strings.TrimSuffix("\n"+tail, "\n")}
 }

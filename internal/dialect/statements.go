@@ -29,10 +29,11 @@ type Statements struct {
 	// lane.
 	ReadsUpTo bool
 	lists     lists
-	fill      replacer            // of names in braces, for other packages
+	fill      *strings.Replacer   // of names in braces, for other packages
 	marks     func(string) string // of arguments
 	renaming  *strings.Replacer   // of tables
 	made      *sync.Map           // texts that were used, by their textName
+	texts     map[string][]string // see [Texts]
 
 	// Texts with at most one argument. The files of the statements say what each takes and returns.
 	// It is empty where the database does without it.
@@ -56,12 +57,12 @@ type Statements struct {
 
 // newStatements returns those of a kind of database without what its own file adds.
 func newStatements(kind Kind, names Names) *Statements {
-	s := &Statements{Kind: kind, Names: names, VersionTable: names.Table("version"), renaming: names.renaming(), made: new(sync.Map), marks: unchanged, fill: vocabulary(kind, names)}
+	s := &Statements{Kind: kind, Names: names, VersionTable: names.Table("version"), renaming: names.renaming(), made: new(sync.Map), texts: engine()[kind], marks: unchanged, fill: vocabulary(kind, names)}
 	if kind == PostgreSQL {
 		s.marks = dollars
 	}
 	value := reflect.ValueOf(s).Elem()
-	for name := range textsOf(kind) {
+	for name := range s.texts {
 		if field := value.FieldByName(name); field.IsValid() {
 			field.SetString(s.of(name).text)
 		}
@@ -76,7 +77,7 @@ func (s *Statements) Text(text string) string {
 }
 
 func (s *Statements) named(text string) statement {
-	return s.Kind.marked(s.fill.Replace(strings.TrimSpace(s.fill.Replace(text))))
+	return s.Kind.marked(s.fill.Replace(strings.TrimSpace(text)))
 }
 
 // Named is a statement of another package, whose arguments have names.
@@ -87,6 +88,9 @@ func (s *Statements) Named(text string) Named { return Named{s.named(text)} }
 
 // With returns the statement with its arguments.
 func (n Named) With(values map[string]any) Query { return n.with(values) }
+
+// Text returns the statement as the database gets it.
+func (n Named) Text() string { return n.text }
 
 // Numbers returns the argument for a list of numbers.
 func (s *Statements) Numbers(list []int64) any { return s.lists.numbers(list) }

@@ -52,6 +52,66 @@ func TestStatements_have_the_names_by_which_they_are_asked_for(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(written)), slices.Sorted(maps.Keys(asked)))
 }
 
+// A statement that is missing in one file would do nothing there, and so would the part of one for
+// a condition that nobody names. Those of admin are looked at, too.
+func TestStatements_are_whole(t *testing.T) {
+	t.Parallel()
+	without := map[string]string{ // by file, what the database does without
+		"statements/postgresql.sql": "Append AppendRow BeginAgain BesideWriter BuryFailed DatabaseFile FetchDue FetchLane FetchMeta FetchUpTo FindNewSpool " +
+			"FindOfUniqueKey FreeLanes FreeWriters HoldWriter Impatient IngestClaimed IngestClaims IsMariaDB LockLanes MakeWritable " +
+			"MigrateLock MigrateUnlock NoteFailed NoteUnique Now RetryFailed StoreUniqueIfNone Unfit",
+		"statements/mysql.sql": "AppendMixed AppendOne AppendReady BeginAgain Behind BesideWriter DatabaseFile Fetch IdleLook IngestMixed IngestReady " +
+			"MakeWritable Notify SettleFailed Writers",
+		"statements/sqlite.sql": "AppendMixed AppendOne AppendReady AppendRow Behind FetchDue FetchLane FetchMeta FetchUpTo FindNewSpool FindOfUniqueKey " +
+			"FreeLanes FreeWriters HoldLane HoldWriter IdleLook Impatient IngestMixed IngestReady IsMariaDB LockLanes LockUniqueKey " +
+			"MigrateLock MigrateUnlock Notify Now RemoveOne SettleFailed StoreUniqueIfNone Uptime Writers",
+		"../../admin/internal/operatorsql/statements/postgresql.sql": "CountFew CountFewStuck SearchEnd SearchUpTo StuckHeadsOfLane WaitingOfLane",
+		"../../admin/internal/operatorsql/statements/mysql.sql":      "SearchPending",
+		"../../admin/internal/operatorsql/statements/sqlite.sql":     "CountFew CountFewStuck SearchEnd SearchUpTo StuckHeadsOfLane WaitingOfLane",
+	}
+	conditions := strings.Fields("ordered some unordered paused held excluded few many seen lock none replace ready waiting newest")
+	all, names := map[string]map[string]bool{}, map[string]map[string]bool{} // by folder, and by file
+	for file := range without {
+		text, err := os.ReadFile(file) //nolint:gosec // one of ours
+		require.NoError(t, err)
+		folder := filepath.Dir(file)
+		if all[folder] == nil {
+			all[folder] = map[string]bool{}
+		}
+		names[file] = map[string]bool{}
+		for _, statement := range strings.Split(string(text), "\n-- name: ")[1:] {
+			lines := strings.Split(strings.TrimSpace(statement), "\n")
+			all[folder][lines[0]], names[file][lines[0]] = true, true
+			written, open := 0, ""
+			for _, line := range lines[1:] {
+				condition, begins := strings.CutPrefix(line, "-- if ")
+				switch {
+				case begins:
+					require.Contains(t, conditions, condition, "%s in %s", lines[0], file)
+					require.Empty(t, open, "%s in %s", lines[0], file)
+					open = condition
+				case line == "-- end":
+					require.NotEmpty(t, open, "%s in %s", lines[0], file)
+					open = ""
+				case !strings.HasPrefix(line, "--") && line != "":
+					written++
+				}
+			}
+			require.Empty(t, open, "%s in %s", lines[0], file)
+			require.Positive(t, written, "%s in %s", lines[0], file)
+		}
+	}
+	for file, missing := range without {
+		var absent []string
+		for name := range all[filepath.Dir(file)] {
+			if !names[file][name] {
+				absent = append(absent, name)
+			}
+		}
+		require.ElementsMatch(t, strings.Fields(missing), absent, file)
+	}
+}
+
 // What identifies a server is written in several statements, and in a text for other packages.
 func TestStatements_identify_a_server_by_one_expression(t *testing.T) {
 	t.Parallel()

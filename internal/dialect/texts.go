@@ -10,32 +10,50 @@ import (
 //go:embed statements/*.sql
 var files embed.FS
 
-// textsOf returns the lines of each statement of a kind of database, by its name.
-func textsOf(kind Kind) map[string][]string { return texts()[kind] }
+// Texts are the lines of statements by their names, for each kind of database.
+type Texts map[Kind]map[string][]string
 
-var texts = sync.OnceValue(func() map[Kind]map[string][]string {
-	all := map[Kind]map[string][]string{}
+var engine = sync.OnceValue(func() Texts { return ReadTexts(files) })
+
+// ReadTexts reads the files statements/postgresql.sql and so on. Each statement begins with a line
+// "-- name: " and its name.
+func ReadTexts(files embed.FS) Texts {
+	texts := Texts{}
 	for _, kind := range []Kind{PostgreSQL, MySQL, SQLite} {
 		file, err := files.ReadFile("statements/" + string(kind) + ".sql")
 		if err != nil {
 			panic("dialect: " + err.Error()) // it is a part of the program
 		}
-		all[kind] = map[string][]string{}
-		for _, text := range strings.Split(string(file), "\n-- name: ")[1:] {
+		texts[kind] = map[string][]string{}
+		unix := strings.ReplaceAll(string(file), "\r\n", "\n")
+		for _, text := range strings.Split(unix, "\n-- name: ")[1:] {
 			lines := strings.Split(strings.TrimSpace(text), "\n")
-			all[kind][lines[0]] = lines[1:]
+			texts[kind][lines[0]] = lines[1:]
 		}
 	}
-	return all
-})
+	return texts
+}
 
-// raw returns a text with :name for each argument, without its comments, and without what stands
+// With returns statements of the same tables whose texts are those of another package.
+func (s *Statements) With(texts Texts) *Statements {
+	own := *s
+	own.texts, own.made = texts[s.Kind], new(sync.Map)
+	return &own
+}
+
+// Query returns a statement of [Statements.With] with its arguments, and with the parts for these
+// conditions.
+func (s *Statements) Query(name string, values map[string]any, conditions ...string) Query {
+	return s.of(name, conditions...).with(values)
+}
+
+// Raw returns a text with :name for each argument, without its comments, and without what stands
 // between "-- if" and "-- end" for other conditions than these. It is empty where the database does
 // without the statement.
-func (s *Statements) raw(name string, conditions ...string) string {
+func (s *Statements) Raw(name string, conditions ...string) string {
 	var kept []string
 	left := false
-	for _, line := range textsOf(s.Kind)[name] {
+	for _, line := range s.texts[name] {
 		switch condition, found := strings.CutPrefix(line, "-- if "); {
 		case found:
 			left = !slices.Contains(conditions, condition)
@@ -57,7 +75,7 @@ func (s *Statements) of(name string, conditions ...string) statement {
 	if made, ok := s.made.Load(key); ok {
 		return made.(statement)
 	}
-	made := s.Kind.marked(s.raw(name, conditions...))
+	made := s.Kind.marked(s.Raw(name, conditions...))
 	s.made.Store(key, made)
 	return made
 }
@@ -66,4 +84,4 @@ func (s *Statements) of(name string, conditions ...string) statement {
 func (s *Statements) query(name string, values args) Query { return s.of(name).with(values) }
 
 // has reports whether the database has a statement.
-func (s *Statements) has(name string) bool { return textsOf(s.Kind)[name] != nil }
+func (s *Statements) has(name string) bool { return s.texts[name] != nil }

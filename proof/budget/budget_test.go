@@ -91,7 +91,7 @@ func TestBudget_holds(t *testing.T) {
 }
 
 // ofPostgres are the files with the statements of PostgreSQL.
-var ofPostgres = []string{root + "/internal/dialect/statements/postgresql.sql", root + "/admin/internal/operatorsql/testdata/postgresql.sql"}
+var ofPostgres = []string{root + "/internal/dialect/statements/postgresql.sql", root + "/admin/internal/operatorsql/statements/postgresql.sql"}
 
 // module returns the sources of a module without tests, by their names.
 func module(t *testing.T, root string) map[string]string {

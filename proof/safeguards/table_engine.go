@@ -165,9 +165,20 @@ var ofTheEngine = []safeguard{
 	{
 		name: "plans depend on no statistics", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/dialect/vocabulary.go",
-			from: "const unseen = \"(SELECT ?::bigint)\"",
-			to:   "const unseen = \"?::bigint\"",
+			file:  "admin/internal/operatorsql/statements/postgresql.sql",
+			from:  "LIMIT (SELECT :limit::bigint)",
+			to:    "LIMIT :limit::bigint",
+			every: true,
+		}, {
+			file:  "admin/internal/operatorsql/statements/postgresql.sql",
+			from:  "LIMIT (SELECT :among::bigint)",
+			to:    "LIMIT :among::bigint",
+			every: true,
+		}, {
+			file:  "admin/internal/operatorsql/statements/postgresql.sql",
+			from:  "d.id > (SELECT :after::bigint) AND d.id <= (SELECT :up_to::bigint)",
+			to:    "d.id > :after::bigint AND d.id <= :up_to::bigint",
+			every: true,
 		}},
 		packages: []string{module + "admin"}, tests: "G8",
 	},

@@ -92,7 +92,7 @@ func TestSafeguards_edits_build(t *testing.T) {
 		for _, e := range all.edits {
 			folder := filepath.Dir(e.file)
 			if strings.HasSuffix(e.file, ".sql") { // which is embedded there
-				folder = "internal/dialect"
+				folder = strings.TrimSuffix(strings.TrimSuffix(folder, "/statements"), "/migrations/postgresql")
 			}
 			if path := module + folder; !slices.Contains(arguments, path) {
 				arguments = append(arguments, path)

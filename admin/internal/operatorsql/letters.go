@@ -36,65 +36,20 @@ const (
 	ResolvedAny
 )
 
-// letters sets the statements that look for dead letters.
-func (s *Statements) letters() {
-	// Walks the primary key, for the newest ones backwards. The limit bounds the page.
-	letters := `
-SELECT ` + deadLetterColumns + `
-FROM {dead_letters} d
-LEFT JOIN {spools} s ON s.id = d.spool
-` + deadLetterChoice(s.Kind) + `
-ORDER BY d.id`
-	s.deadLetters = s.Named(letters + `
-LIMIT :most`)
-	s.newestLetters = s.Named(letters + ` DESC
-LIMIT :most`)
-
-	// A part of each error is enough, and bounds the bytes.
-	s.deadLetterErrors = s.Named(`
-SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
-FROM {dead_letters} d
-LEFT JOIN {spools} s ON s.id = d.spool
-` + deadLetterChoice(s.Kind) + `
-ORDER BY d.id DESC
-LIMIT :most`)
-
-	// Walk the primary key.
-	s.letterSearchEnd = s.Named(`
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id > :after ORDER BY d.id LIMIT {unseen :among}) p`)
-	s.newestSearchEnd = s.Named(`
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM {dead_letters} d WHERE d.id <= :up_to ORDER BY d.id DESC LIMIT {unseen :among}) p`)
-}
-
-// deadLetterChoice is true for what a filter selects. COALESCE keeps all letters of a spool unread.
-func deadLetterChoice(k dialect.Kind) string {
-	return `WHERE d.id > {unseen :after} AND d.id <= {unseen :up_to}
-  AND ({text :topic} = '' OR d.topic = :topic)
-  AND ({text :consumer} = '' OR d.consumer = :consumer)
-  AND ({text :spool} = '' OR COALESCE(s.name, '') = :spool)
-  AND ({length}({blob :message_id}) = 0 OR d.message_id = :message_id)
-  AND ({length}({blob :key}) = 0 OR d.ordering_key = :key)
-  AND ({text :error} = '' OR {position}(d.error, :error) > 0)
-  AND d.cause >= ` + bound(k, "least_cause") + ` AND d.cause <= ` + bound(k, "most_cause") + `
-  AND d.attempts >= ` + bound(k, "least_attempts") + ` AND d.attempts <= ` + bound(k, "most_attempts") + `
-  AND d.died_at >= ` + bound(k, "died_from") + ` AND d.died_at < ` + bound(k, "died_before") + `
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END <> ` + bound(k, "unwanted")
-}
-
 // DeadLetters returns the dead letters that a filter selects, in its order: id, origin, subject,
 // spool, its name, consumer, topic, message id, key, created at, died at, attempts, cause, error,
 // resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) dialect.Query {
 	if f.NewestFirst {
-		return s.newestLetters.With(f.args())
+		return s.own.Query("DeadLetters", f.args(), "newest")
 	}
-	return s.deadLetters.With(f.args())
+	return s.query("DeadLetters", f.args())
 }
 
 // DeadLetterErrors returns the newest dead letters that a filter selects, the latest first: id,
 // died at, name of the spool, consumer, topic, the beginning of the error.
 func (s *Statements) DeadLetterErrors(f DeadLetterFilter) dialect.Query {
-	return s.deadLetterErrors.With(f.args())
+	return s.query("DeadLetterErrors", f.args())
 }
 
 // args returns the arguments of both.
@@ -135,7 +90,7 @@ func (f DeadLetterFilter) upTo() int64 { return cmp.Or(f.UpTo, math.MaxInt64) }
 // on, in its order, and the id of the last of these.
 func (s *Statements) LetterSearchEnd(f DeadLetterFilter, among int) dialect.Query {
 	if f.NewestFirst {
-		return s.newestSearchEnd.With(args{"up_to": f.upTo(), "among": among})
+		return s.query("NewestSearchEnd", args{"up_to": f.upTo(), "among": among})
 	}
-	return s.letterSearchEnd.With(args{"after": f.After, "among": among})
+	return s.query("LetterSearchEnd", args{"after": f.After, "among": among})
 }

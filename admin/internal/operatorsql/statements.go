@@ -1,39 +1,36 @@
 // Package operatorsql has the statements that only operators execute: with which they look for
-// messages, dead letters and stuck keys, count them, and act on what they have found. Those of the
-// engine are in package dialect.
+// messages, dead letters and stuck keys, count them, and act on what they have found. The folder
+// statements has them as they run on each database. Those of the engine are in package dialect.
 package operatorsql
 
-import "github.com/postbox-go/watermill-postbox/internal/dialect"
+import (
+	"embed"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+//go:embed statements/*.sql
+var files embed.FS
+
+var texts = sync.OnceValue(func() dialect.Texts { return dialect.ReadTexts(files) })
 
 // Statements are those of one database and one set of tables.
 type Statements struct {
-	*dialect.Statements
+	*dialect.Statements                     // of the engine
+	own                 *dialect.Statements // of operators
 
-	// pauses.go
-	pauseSpool, pauseKey, resumeKey, pauseTopic, replaceTopicPause, resumeTopic dialect.Named
-	// one.go
 	Account            string // spool → pending, done, dead, resolved
 	LaneHolders        string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
 	ChangeSpool        string // spool: lets its drainers notice
 	LockSettings       string // spool; locks its row
 	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
 	DeadLetter         string // id → the columns of DeadLetters, payload, metadata, source, carried id
+	InboxLetters       string // limit → consumer, number of its dead letters that are not resolved, among the latest ones of inboxes
 
-	setSettings, pendingMessage, doneMessage, lockListed, setDue, buryWaiting, removeMessage dialect.Named
-	letterBehind, deleteDeadLetter, resolve, failures                                        dialect.Named
-	// audit.go
-	auditRows, auditSearchEnd dialect.Named
-	// messages.go, and mariadb.go for the second and third
-	searchPending, searchEnd, searchUpTo, retryingOfKey dialect.Named
-	doneMessages, doneInOrder                           dialect.Named
-	// letters.go
-	deadLetters, newestLetters, deadLetterErrors, letterSearchEnd, newestSearchEnd dialect.Named
-	// stuck.go
-	stuckHeads, readyHeads, waitingOfKeys dialect.Named
-	countStuck, countFewStuck             string
-	// count.go
-	countUpTo, countFew string
-	InboxLetters        string // limit → consumer, number of its dead letters that are not resolved, among the latest ones of inboxes
+	stuckHeads, waitingOfKeys dialect.Named // which MariaDB has for each lane
 }
 
 // args are arguments by their names.
@@ -41,13 +38,24 @@ type args = map[string]any
 
 // New returns the statements beside others of the same tables.
 func New(others *dialect.Statements) *Statements {
-	s := &Statements{Statements: others}
-	s.pauses()
-	s.one()
-	s.audit()
-	s.messages()
-	s.letters()
-	s.stuck()
-	s.count()
+	s := &Statements{Statements: others, own: others.With(texts())}
+	for name, text := range map[string]*string{
+		"Account": &s.Account, "LaneHolders": &s.LaneHolders, "ChangeSpool": &s.ChangeSpool, "LockSettings": &s.LockSettings,
+		"MessageOfUniqueKey": &s.MessageOfUniqueKey, "DeadLetter": &s.DeadLetter, "InboxLetters": &s.InboxLetters,
+	} {
+		*text = s.Named(s.own.Raw(name)).Text()
+	}
+	s.stuckHeads, s.waitingOfKeys = s.ofLanes("StuckHeads", "StuckHeadsOfLane"), s.ofLanes("WaitingOfKeys", "WaitingOfLane")
 	return s
 }
+
+// ofLanes puts a part for each lane into the place of {lanes}, if there is one.
+func (s *Statements) ofLanes(name, ofLane string) dialect.Named {
+	lanes, part := make([]string, dialect.Lanes), s.own.Raw(ofLane)
+	for lane := range lanes {
+		lanes[lane] = strings.ReplaceAll(part, "{lane}", strconv.Itoa(lane))
+	}
+	return s.Named(strings.Replace(s.own.Raw(name), "{lanes}", "\t"+strings.Join(lanes, " UNION ALL\n\t"), 1))
+}
+
+func (s *Statements) query(name string, values args) dialect.Query { return s.own.Query(name, values) }

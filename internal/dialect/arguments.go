@@ -1,45 +1,10 @@
 package dialect
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// replacer replaces {name} by a text. A name without a text stays. A space before the brace may
-// belong to the name. {int :page} is the text of {int ?}, of the argument :page.
-type replacer map[string]string
-
-var inBraces = regexp.MustCompile(` ?\{[^{}]*\}`)
-
-// newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does.
-func newReplacer(pairs ...string) replacer {
-	r := make(replacer, len(pairs)/2)
-	for pair := range slices.Chunk(pairs, 2) {
-		r[pair[0]] = pair[1]
-	}
-	return r
-}
-
-// Replace returns the text with each name replaced once.
-func (r replacer) Replace(text string) string {
-	return inBraces.ReplaceAllStringFunc(text, func(found string) string {
-		if with, known := r[found]; known {
-			return with
-		}
-		name := strings.TrimPrefix(found, " ")
-		gap := found[:len(found)-len(name)]
-		if with, known := r[name]; known {
-			return gap + with
-		}
-		word, argument, _ := strings.Cut(name, " :")
-		if with, known := r[word+" ?}"]; known {
-			return gap + strings.Replace(with, "?", ":"+strings.TrimSuffix(argument, "}"), 1)
-		}
-		return found
-	})
-}
 
 // statement is a text with the names of its arguments.
 type statement struct {

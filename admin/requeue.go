@@ -128,8 +128,9 @@ func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLett
 	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
 		return nil
 	}
-	failures, err := readFailures(ctx, tx, l.statements, letter.Subject, maxHistory)
-	if err == nil && (len(failures) == 0 || letter.DiedAt.Sub(failures[0].At) < claimsDiffer) {
+	first, query := letter.DiedAt.UnixMicro(), l.statements.FirstFailure(letter.Subject)
+	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&first)
+	if (err == nil || errors.Is(err, sql.ErrNoRows)) && letter.DiedAt.Sub(time.UnixMicro(first)) < claimsDiffer {
 		err = tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(new(int))
 		if err == nil {
 			return nil

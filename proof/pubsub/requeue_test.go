@@ -350,5 +350,23 @@ func TestRequeue_G4_of_a_letter_that_died_twice_counts_from_its_first_death(t *t
 	})
 }
 
+// Its own claim is as old as its death, and those of other consumers are as old as its first
+// failure, however many came after that.
+func TestRequeue_G4_of_a_letter_counts_from_the_first_of_many_failures(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := consume(t, database, newGoChannels(), newTestTopic(), nil)
+		c.send("the-uuid")
+		letter := c.letter()
+		c.database.Exec(t, "UPDATE postbox_failures SET failed_at = failed_at - ?", (3 * 24 * time.Hour).Microseconds())
+		for range 101 {
+			c.database.Exec(t, "INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) SELECT subject, 1, died_at, '', '' FROM postbox_dead_letters")
+		}
+		_, err := c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
+		require.ErrorContains(t, err, "older than the claims")
+		require.Len(t, lettersOf(t, c.operator, 1), 1)
+	})
+}
+
 // errorOf is the error of an action, whatever it has changed.
 func errorOf(_ int, err error) error { return err }

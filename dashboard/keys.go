@@ -16,9 +16,7 @@ type keysView struct {
 
 // keysOf are the keys of an outbox or a queue.
 type keysOf struct {
-	Kind     string
 	Target   admin.Target
-	Link     link
 	Stuck    []stuckKey
 	More     bool // there are more stuck keys than are shown
 	Paused   []pausedKey
@@ -58,8 +56,7 @@ func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
 	var view keysView
 	for _, info := range chosen[:min(len(chosen), maxSampled)] {
 		of := keysOf{
-			Kind: kindOf(info.Target), Target: info.Target, Link: toTarget(queuePage, info.Target),
-			PauseKey: toTarget("pause-key", info.Target), PauseTopic: toTarget("pause-topic", info.Target),
+			Target: info.Target, PauseKey: toTarget("pause-key", info.Target), PauseTopic: toTarget("pause-topic", info.Target),
 		}
 		if one || held(info) > 0 {
 			if err := errors.Join(h.addStuck(ctx, &of), h.addPaused(ctx, &of)); err != nil {

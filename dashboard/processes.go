@@ -12,21 +12,13 @@ type processesView struct {
 }
 
 type processesOf struct {
-	Kind    string
 	Target  admin.Target
-	Link    link
 	Lanes   int
-	Members []member
+	Members []admin.Member
 	// Free is the number of lanes that no process holds, and Left are those of them that a process
 	// did not hand back.
 	Free, Held int
 	Left       []admin.Lane
-}
-
-// member is a process that shares an outbox or a queue.
-type member struct {
-	admin.Member
-	CallLink link // the message of its longest call
 }
 
 // maxProcesses is how many processes, and how many lanes, of an outbox or a queue the page shows.
@@ -47,7 +39,7 @@ func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		of := processesOf{Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target), Lanes: len(lanes)}
+		of := processesOf{Target: target, Lanes: len(lanes), Members: members[:min(len(members), maxProcesses)]}
 		for _, lane := range lanes {
 			switch {
 			case lane.Held:
@@ -57,13 +49,6 @@ func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
 			}
 		}
 		of.Free = len(lanes) - of.Held
-		for _, m := range members[:min(len(members), maxProcesses)] {
-			row := member{Member: m}
-			if m.LongCall != nil {
-				row.CallLink = toMessage(target, m.LongCall.ID)
-			}
-			of.Members = append(of.Members, row)
-		}
 		view.Queues = append(view.Queues, of)
 	}
 	return view, nil

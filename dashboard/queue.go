@@ -16,7 +16,6 @@ type queueView struct {
 	Settings      []fact
 	InForce       []fact // limits
 	ProcessesLink link
-	CallLink      link // the message of the call that has not returned for longest
 	Away          []outageView
 	Needs         []need
 	Activity      activity
@@ -41,9 +40,6 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 		PauseIt: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
 	}
 	view.Needs = needs(now.queues[i : i+1])
-	if view.LongCall != nil {
-		view.CallLink = toMessage(target, view.LongCall.ID)
-	}
 	if view.Activity, err = h.activityOf(ctx, q, target); err != nil {
 		return nil, err
 	}

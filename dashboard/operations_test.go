@@ -81,6 +81,32 @@ func TestOverview_has_one_line_for_an_outage(t *testing.T) {
 	require.Less(t, strings.Index(page.text(), "cannot reach"), strings.Index(page.text(), "has 1 dead letter"))
 }
 
+// Its attempts are not counted.
+func TestFailing_is_not_0_where_a_message_waits_in_an_outage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	all, err := dashboard.Several(dashboard.Board{Name: "shop", Handler: b.board})
+	require.NoError(t, err)
+	b.Publish("orders", dashboardtest.Message("m-0", "", "{}"))
+	for _, page := range []string{"", "queue?outbox=outbox"} {
+		require.Contains(t, b.page(page).text(), "Failing 0 ")
+	}
+	b.Delay("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	b.board.Forget()
+	for _, page := range []string{"", "queue?outbox=outbox"} { // no process tells of an outage any more
+		require.Contains(t, b.page(page).text(), "Failing none counted ")
+	}
+	b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Outages: map[string]time.Time{"orders": time.Now()}})
+	b.board.Forget()
+	for _, page := range []string{"", "queue?outbox=outbox"} {
+		require.Contains(t, b.page(page).text(), "Failing outage ")
+	}
+	require.Regexp(t, ` outage 0 1 0 All together .* outage 0 1 0 `, ask(t, all, http.MethodGet, "/").text())
+	b.Database.Exec(t, "UPDATE postbox_messages SET attempts = 1")
+	b.board.Forget()
+	require.Contains(t, b.page("").text(), "Failing 2 ", "they had failed before the outage")
+}
+
 func TestKeys_pause_and_resume_a_topic(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -77,10 +77,6 @@ func kindOf(target admin.Target) string {
 	}
 }
 
-// Outage says that messages wait for the end of an outage: right after it, the last heartbeats
-// still tell of it.
-func (c queueCard) Outage() bool { return len(c.Outages) > 0 && c.Pending > 0 }
-
 // needs lists what an operator should look at, the most urgent first, with the page that helps.
 func needs(queues []admin.QueueInfo) []need {
 	all := make([]need, 0, len(queues))

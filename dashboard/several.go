@@ -166,6 +166,9 @@ func (l *databaseLine) add(other admin.QueueInfo) {
 	l.Pending += other.Pending
 	l.Due += other.Due
 	l.Failing += other.Failing
+	if other.Pending > 0 {
+		l.Outages = append(l.Outages, other.Outages...)
+	}
 	l.Parked += other.Parked
 	l.StuckKeys += other.StuckKeys
 	l.Dead += other.Dead

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ type activity struct {
 	Problem             string // it could not be read
 }
 
-// activityChart has one or two lines over the same time.
+// activityChart has two lines over the same time.
 type activityChart struct {
 	Title, Highest, Label string
 	Lines                 []activityLine
@@ -42,19 +43,17 @@ type activityChart struct {
 	Started               int
 }
 
-type activityLine struct{ Name, Path string }
+type activityLine struct {
+	drawing
+
+	Name string
+}
 
 // activityShare is the part of the time of a page that the charts may take, one in so many.
 const activityShare = 4
 
 // lateRows is how long after a minute its rows may come.
 const lateRows = 5 * time.Second
-
-// The size of such a chart, in its own units.
-const (
-	activityWidth  = 720
-	activityHeight = 80
-)
 
 // activityOf reads what processes have written of their minutes. Older charts do not depend on
 // whether a page was open.
@@ -89,32 +88,34 @@ func (h *Handler) activityOf(ctx context.Context, q *request, target admin.Targe
 	return view, nil
 }
 
-// chartsOf draws the parts, of which those are missing in which nothing was done.
+// chartsOf draws the parts. One that is missing was idle if no process has started in the next one,
+// and otherwise it has no samples.
 func chartsOf(parts []admin.Minutes, from time.Time, s spanOf) []activityChart {
-	all := make([]admin.Minutes, s.long/s.step)
+	over, next := axis{from, s.long - s.step, s.step}, from
+	var all []admin.Minutes
+	var marks strings.Builder
 	started := 0
 	for _, part := range parts {
-		if n := int(part.From.Sub(from) / s.step); n >= 0 && n < len(all) {
-			all[n] = part
-			started += part.Started
+		for ; part.Started == 0 && next.Before(part.From); next = next.Add(s.step) {
+			all = append(all, admin.Minutes{From: next})
 		}
-	}
-	a := func(text string) string { return text + " in " + s.part }
-	charts := []activityChart{
-		drawn("Messages", func(n float64) string { return a(amount(int(n))) }, all,
-			curve{"stored", func(m admin.Minutes) float64 { return float64(m.Stored) }}, curve{"done", func(m admin.Minutes) float64 { return float64(m.Done) }}),
-		drawn("Failures", func(n float64) string { return a(amount(int(n))) }, all,
-			curve{"tried again", func(m admin.Minutes) float64 { return float64(m.Failed) }}, curve{"dead", func(m admin.Minutes) float64 { return float64(m.Dead) }}),
-		drawn("Waiting", seconds, all,
-			curve{"95 % are done within", func(m admin.Minutes) float64 { return m.WaitSlow.Seconds() }}, curve{"half", func(m admin.Minutes) float64 { return m.WaitMedian.Seconds() }}),
-		drawn("Calls", seconds, all,
-			curve{"95 % take at most", func(m admin.Minutes) float64 { return m.CallSlow.Seconds() }}, curve{"half", func(m admin.Minutes) float64 { return m.CallMedian.Seconds() }}),
-	}
-	var marks strings.Builder
-	for n, part := range all {
 		if part.Started > 0 {
-			fmt.Fprintf(&marks, "M%d 0V%d", xOf(n, len(all)), activityHeight)
+			fmt.Fprintf(&marks, "M%d 0V%d", over.x(part.From), chartHeight)
 		}
+		all, next, started = append(all, part), part.From.Add(s.step), started+part.Started
+	}
+	messages := func(n float64) string { return amount(int(n)) + " in " + s.part }
+	waits := slices.DeleteFunc(slices.Clone(all), func(m admin.Minutes) bool { return m.WaitSlow == 0 })
+	calls := slices.DeleteFunc(slices.Clone(all), func(m admin.Minutes) bool { return m.CallSlow == 0 })
+	charts := []activityChart{
+		over.drawn("Messages", messages, all,
+			curve{"stored", func(m admin.Minutes) float64 { return float64(m.Stored) }}, curve{"done", func(m admin.Minutes) float64 { return float64(m.Done) }}),
+		over.drawn("Failures", messages, all,
+			curve{"tried again", func(m admin.Minutes) float64 { return float64(m.Failed) }}, curve{"dead", func(m admin.Minutes) float64 { return float64(m.Dead) }}),
+		over.drawn("Waiting", seconds, waits,
+			curve{"95 % are done within", func(m admin.Minutes) float64 { return m.WaitSlow.Seconds() }}, curve{"half", func(m admin.Minutes) float64 { return m.WaitMedian.Seconds() }}),
+		over.drawn("Calls", seconds, calls,
+			curve{"95 % take at most", func(m admin.Minutes) float64 { return m.CallSlow.Seconds() }}, curve{"half", func(m admin.Minutes) float64 { return m.CallMedian.Seconds() }}),
 	}
 	for n := range charts {
 		charts[n].Marks, charts[n].Started = marks.String(), started
@@ -130,30 +131,24 @@ type curve struct {
 	of   func(admin.Minutes) float64
 }
 
-func xOf(n, of int) int { return n * activityWidth / max(1, of-1) }
-
-func drawn(title string, text func(float64) string, parts []admin.Minutes, curves ...curve) activityChart {
+func (a axis) drawn(title string, text func(float64) string, parts []admin.Minutes, curves ...curve) activityChart {
+	chart := activityChart{Title: title, Label: title + ": no samples"}
 	highest := 0.0
 	for _, part := range parts {
 		for _, c := range curves {
 			highest = max(highest, c.of(part))
 		}
 	}
-	chart := activityChart{Title: title, Highest: text(highest)}
-	scale := max(highest, 1e-9)
-	var names []string
 	for _, c := range curves {
-		var path strings.Builder
+		points := make([]point, len(parts))
 		for n, part := range parts {
-			how := "L"
-			if n == 0 {
-				how = "M"
-			}
-			fmt.Fprintf(&path, "%s%d %.1f", how, xOf(n, len(parts)), activityHeight*(1-c.of(part)/scale))
+			points[n] = point{part.From, c.of(part)}
 		}
-		chart.Lines = append(chart.Lines, activityLine{c.name, path.String()})
-		names = append(names, c.name)
+		chart.Lines = append(chart.Lines, activityLine{a.draw(points, highest), c.name})
 	}
-	chart.Label = fmt.Sprintf("%s: %s, at most %s", title, strings.Join(names, " and "), chart.Highest)
+	if len(parts) > 0 {
+		chart.Highest = text(highest)
+		chart.Label = fmt.Sprintf("%s: %s and %s, at most %s", title, curves[0].name, curves[1].name, chart.Highest)
+	}
 	return chart
 }

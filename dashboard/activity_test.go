@@ -2,6 +2,8 @@ package dashboard_test
 
 import (
 	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,39 @@ func TestQueue_shows_what_was_done_in_an_hour_a_day_and_a_week(t *testing.T) {
 			require.Contains(t, text, "2 starts of processes")
 		}
 		require.Equal(t, http.StatusBadRequest, b.get("queue?outbox=outbox&span=year").status)
+	})
+}
+
+// A time in which nothing is known is a gap, and one in which a process had nothing to do is not.
+func TestQueue_shows_where_its_charts_have_no_samples(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+		now := time.Now().Unix() / 60
+		write := func(minute int64, starts, wait int) {
+			database.Exec(t, `INSERT INTO postbox_minutes (minute, arrived, done, failed, dead, wait_p50, wait_p95, call_p50, call_p95, starts, kind, name, process)
+				VALUES (?, 3, 1, 0, 0, ?, ?, 0, 0, ?, 'outbox', 'outbox', 'a')`, minute, wait, wait, starts)
+		}
+		charts := func() (said []string) {
+			for _, chart := range regexp.MustCompile(`(?s)<figure class="chart past">.*?</figure>`).FindAllString(b.page("queue?outbox=outbox").body, -1) {
+				said = append(said, answer{body: chart}.text())
+			}
+			require.Len(t, said, 4)
+			return said
+		}
+		const none = "no samples"
+		write(now-30, 1, 1000)
+		messages, failures, calls := charts()[0], charts()[1], charts()[3]
+		require.Equal(t, 2, strings.Count(messages, none), "before and after: %s", messages)
+		require.Contains(t, failures, "highest 0 in a minute", "none has failed")
+		require.Equal(t, 1, strings.Count(calls, none), "all the time: %s", calls)
+		require.NotContains(t, calls, "highest")
+
+		write(now-3, 0, 1000)
+		messages, waiting := charts()[0], charts()[2]
+		require.Equal(t, 1, strings.Count(messages, none), "the process was there between: %s", messages)
+		require.Equal(t, 2, strings.Count(waiting, none), "nothing had to wait between: %s", waiting)
 	})
 }
 

@@ -17,52 +17,100 @@ const (
 	chartLeast = 5 * time.Minute
 	// chartGap is the time without samples at which the line is interrupted: no page was open.
 	chartGap = 90 * time.Second
+	// emptyLeast is from which part of the width on, in percent, a gap is marked.
+	emptyLeast = 5
 )
 
 // chart is the backlog of the last hour as a line. The page draws it as SVG.
 type chart struct {
-	Line, Area string // paths
-	Highest    int
-	Points     int
-	From       string // how long ago the left end is
-	Label      string // for a screen reader
+	drawing
+
+	Highest int
+	Points  int
+	From    string // how long ago the left end is
+	Label   string // for a screen reader
 }
 
-// point is a sample of one outbox or queue in the chart.
+// drawing has paths, of a line and of the area below it, and the gaps between samples.
+type drawing struct {
+	Line, Area string
+	Gaps       []gap
+}
+
+// gap is a part of the width without samples, in percent.
+type gap struct{ X, Width int }
+
+// point is a sample in a chart.
 type point struct {
-	x     float64
 	at    time.Time
-	value int
+	value float64
+}
+
+// axis is the time that a chart shows. A line is interrupted where no sample was for longer than
+// apart.
+type axis struct {
+	from  time.Time
+	long  time.Duration
+	apart time.Duration
+}
+
+// x is where a time is. There are at most as many places as the chart is wide.
+func (a axis) x(at time.Time) int {
+	return int(chartWidth * at.Sub(a.from).Seconds() / a.long.Seconds())
+}
+
+func (a axis) draw(points []point, highest float64) (d drawing) {
+	var line, area strings.Builder
+	end := 0
+	for i, p := range points {
+		x, y := a.x(p.at), chartHeight*(1-p.value/max(highest, 1e-9))
+		if i > 0 && p.at.Sub(points[i-1].at) <= a.apart {
+			fmt.Fprintf(&line, "L%d %.1f", x, y)
+			fmt.Fprintf(&area, "L%d %.1f", x, y)
+		} else {
+			d.leave(end, x)
+			// A point that stands alone is a short line.
+			fmt.Fprintf(&line, "M%d %.1fh3m-3 0", x, y)
+			fmt.Fprintf(&area, "M%d %dV%.1f", x, chartHeight, y)
+		}
+		if end = x; i == len(points)-1 || points[i+1].at.Sub(p.at) > a.apart {
+			fmt.Fprintf(&area, "V%dZ", chartHeight)
+		}
+	}
+	d.leave(end, chartWidth)
+	d.Line, d.Area = line.String(), area.String()
+	return d
+}
+
+// leave marks a gap that is wide enough.
+func (d *drawing) leave(from, until int) {
+	if width := (until - from) * 100 / chartWidth; width >= emptyLeast {
+		d.Gaps = append(d.Gaps, gap{from * 100 / chartWidth, width})
+	}
 }
 
 // chartOf draws the highest value of each step of the width, so the page has at most as many points
 // as the chart is wide.
 func chartOf(c counted, target admin.Target) chart {
-	width := c.span()
-	points, highest := pointsOf(c, target, width)
-	drawn := chart{Highest: highest, Points: len(points), From: spanText(width)}
-	if len(points) == 0 {
-		return drawn
-	}
-	var line, area strings.Builder
-	for i, p := range points {
-		y := chartHeight - chartHeight*float64(p.value)/float64(max(1, highest))
-		switch {
-		case i > 0 && p.at.Sub(points[i-1].at) <= chartGap:
-			fmt.Fprintf(&line, "L%.1f %.1f", p.x, y)
-			fmt.Fprintf(&area, "L%.1f %.1f", p.x, y)
-		default:
-			if i > 0 {
-				fmt.Fprintf(&area, "V%dZ", chartHeight)
-			}
-			// A point that stands alone is a short line.
-			fmt.Fprintf(&line, "M%.1f %.1fh1", p.x, y)
-			fmt.Fprintf(&area, "M%.1f %dV%.1f", p.x, chartHeight, y)
+	over := axis{c.at.Add(-c.span()), c.span(), chartGap}
+	drawn := chart{From: spanText(over.long)}
+	var points []point
+	for _, s := range c.kept {
+		value, sampled := s.pending[target]
+		if !sampled {
+			continue
 		}
+		drawn.Highest = max(drawn.Highest, value)
+		p := point{s.at, float64(value)}
+		if n := len(points) - 1; n >= 0 && over.x(points[n].at) == over.x(s.at) {
+			p.value, points = max(p.value, points[n].value), points[:n]
+		}
+		points = append(points, p)
 	}
-	fmt.Fprintf(&area, "V%dZ", chartHeight)
-	drawn.Line, drawn.Area = line.String(), area.String()
-	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", drawn.From, amount(points[len(points)-1].value), amount(highest))
+	if drawn.Points = len(points); drawn.Points > 0 {
+		drawn.drawing = over.draw(points, float64(drawn.Highest))
+		drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", drawn.From, amount(int(points[len(points)-1].value)), amount(drawn.Highest))
+	}
 	return drawn
 }
 
@@ -80,21 +128,4 @@ func spanText(d time.Duration) string {
 		return "1 hour"
 	}
 	return plural(int(d.Minutes()), "minute")
-}
-
-func pointsOf(c counted, target admin.Target, width time.Duration) (points []point, highest int) {
-	for _, s := range c.kept {
-		value, sampled := s.pending[target]
-		if !sampled {
-			continue
-		}
-		highest = max(highest, value)
-		x := float64(int(chartWidth * (1 - c.at.Sub(s.at).Seconds()/width.Seconds())))
-		if n := len(points); n > 0 && points[n-1].x == x {
-			points[n-1].value, points[n-1].at = max(points[n-1].value, value), s.at
-			continue
-		}
-		points = append(points, point{x, s.at, value})
-	}
-	return points, highest
 }

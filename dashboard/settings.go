@@ -25,8 +25,12 @@ type settingsView struct {
 	Run, Back link
 }
 
-// settingField is a field of the form.
-type settingField struct{ Name, Label, About, Value string }
+// settingField is a field of the form. Otherwise holds while it is empty.
+type settingField struct {
+	Name, Label, About, Value, Otherwise string
+
+	read func(text string) error // into the settings
+}
 
 // Words in place of a number or a time.
 const (
@@ -38,49 +42,52 @@ const (
 
 // settingFields are the fields, with the values that settings have. No message waits for an inbox,
 // so only its history has an effect.
-func settingFields(target admin.Target, s admin.Settings) []settingField {
-	history := settingField{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)}
-	if target.Kind == inboxField {
+func settingFields(info admin.QueueInfo, s *admin.Settings) []settingField {
+	history := settingField{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord), "off by default", readSpan(&s.History, offWord, spool.MinKept, maxDays*day)}
+	if info.Target.Kind == inboxField {
 		return []settingField{history}
 	}
-	return []settingField{
-		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize, "")},
-		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency, "")},
-		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, "")},
-		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord)},
-		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction from 0.00001 on, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
-		{"max-concurrent", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.MaxConcurrent, noneWord)},
-		history,
-		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
+	concurrency, attempts, total := "64 by default", "10 by default", info.Limits.Total
+	if info.Target.Kind == queueField {
+		concurrency, attempts = "16 by default, 1 for batches", "15 by default"
 	}
+	return []settingField{
+		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize, ""), "2000 by default", readNumber(&s.PageSize, "", spool.MaxPageSize)},
+		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency, ""), concurrency, readNumber(&s.Concurrency, "", spool.MaxConcurrency)},
+		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, ""), "1s by default", readSpan(&s.PollMax, "", spool.MinPollMax, spool.MaxPollMax)},
+		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord), attempts, readNumber(&s.Attempts, unlimitedWord, math.MaxInt32)},
+		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction from 0.00001 on, or " + noneWord + " for no limit.", rateText(s.PerSecond), configured(rateText(total.PerSecond), info), readRate(&s.PerSecond)},
+		{"max-concurrent", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.MaxConcurrent, noneWord), configured(numberText(total.MaxConcurrent, ""), info), readNumber(&s.MaxConcurrent, noneWord, math.MaxInt32)},
+		history,
+		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord), "30d by default", readSpan(&s.Retention, foreverWord, spool.MinKept, maxDays*day)},
+	}
+}
+
+// configured says which limit holds without a stored one. Processes tell it.
+func configured(limit string, info admin.QueueInfo) string {
+	if limit == "" {
+		return "no limit" + kept(info.Processes > 0, "", " by default")
+	}
+	return limit + kept(info.LimitsDiffer, " or more", "") + ", as configured"
 }
 
 func (h *Handler) settings(ctx context.Context, q *request) (any, error) {
-	target, stored, err := h.stored(ctx, q)
+	target, err := q.target()
 	if err != nil {
 		return nil, err
 	}
-	return settingsView{
-		Target: target, Kind: kindOf(target), Fields: settingFields(target, stored), Was: settingsText(stored),
-		Run: toTarget("settings-run", target), Back: toOverviewOf(target),
-	}, nil
-}
-
-// stored returns the outbox, the queue or the inbox of the address, and its settings.
-func (h *Handler) stored(ctx context.Context, q *request) (admin.Target, admin.Settings, error) {
-	target, err := q.target()
-	if err != nil {
-		return target, admin.Settings{}, err
-	}
 	queues, err := h.admin.Queues(ctx)
 	if err != nil {
-		return target, admin.Settings{}, err
+		return nil, err
 	}
 	i := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return info.Target == target })
 	if i < 0 || target.Kind == inboxField && !queues[i].HasHistory {
-		return target, admin.Settings{}, notThere(target)
+		return nil, notThere(target)
 	}
-	return target, queues[i].Settings, nil
+	return settingsView{
+		Target: target, Kind: kindOf(target), Fields: settingFields(queues[i], &queues[i].Settings), Was: settingsText(queues[i].Settings),
+		Run: toTarget("settings-run", target), Back: toOverviewOf(target),
+	}, nil
 }
 
 // settingsText writes settings so that they can be compared.
@@ -93,42 +100,30 @@ func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	_, err = h.admin.ChangeSettings(ctx, target, func(stored *admin.Settings) (err error) {
+	_, err = h.admin.ChangeSettings(ctx, target, func(stored *admin.Settings) error {
 		if q.PostForm.Get("was") != settingsText(*stored) {
 			return errOthersChanged
 		}
-		*stored, err = q.readSettings(settingFields(target, *stored), *stored)
-		return err
+		return q.readSettings(settingFields(admin.QueueInfo{Target: target}, stored))
 	})
 	return toOverviewOf(target, noticeField, "set"), err
 }
 
-// readSettings reads these fields of the form. A setting for which the form has no field stays as
-// it is stored.
-func (q *request) readSettings(fields []settingField, stored admin.Settings) (admin.Settings, error) {
-	s := stored
+// readSettings reads these fields. A setting for which the form has no field stays as it is stored.
+func (q *request) readSettings(fields []settingField) error {
 	var problems []error
-	read := func(name string, into func(text string) error) {
-		known := slices.ContainsFunc(fields, func(field settingField) bool { return field.Name == name })
-		if !known || !q.PostForm.Has(name) {
-			return
+	for _, field := range fields {
+		if !q.PostForm.Has(field.Name) {
+			continue
 		}
-		if err := into(strings.TrimSpace(q.PostForm.Get(name))); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		if err := field.read(strings.TrimSpace(q.PostForm.Get(field.Name))); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", field.Name, err))
 		}
 	}
-	read("page-size", readNumber(&s.PageSize, "", spool.MaxPageSize))
-	read("concurrency", readNumber(&s.Concurrency, "", spool.MaxConcurrency))
-	read("poll-max", readSpan(&s.PollMax, "", spool.MinPollMax, spool.MaxPollMax))
-	read("attempts", readNumber(&s.Attempts, unlimitedWord, math.MaxInt32))
-	read("per-second", readRate(&s.PerSecond))
-	read("max-concurrent", readNumber(&s.MaxConcurrent, noneWord, math.MaxInt32))
-	read("history", readSpan(&s.History, offWord, spool.MinKept, maxDays*day))
-	read("retention", readSpan(&s.Retention, foreverWord, spool.MinKept, maxDays*day))
 	if err := errors.Join(problems...); err != nil {
-		return s, mistakeError{err}
+		return mistakeError{err}
 	}
-	return s, nil
+	return nil
 }
 
 // reads reads a value, the word for a negative one, or nothing, which is 0. The errors of package

@@ -5,17 +5,21 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 	"github.com/postbox-go/watermill-postbox/dashboard/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -73,6 +77,47 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, acts, 2)
 	require.Contains(t, acts[1].Note, `"concurrency":32`)
+}
+
+// An empty field says what holds. The documents of the packages have the same defaults.
+func TestSettings_show_what_is_in_force(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	b.Enqueue("m-2", "", "{}")
+	shown := func(page string) map[string]string {
+		said := map[string]string{}
+		for _, field := range regexp.MustCompile(`<input name="([^"]+)" value="[^"]*"(?: placeholder="([^"]*)")?`).FindAllStringSubmatch(b.page(page).body, -1) {
+			said[field[1]] = field[2]
+		}
+		return said
+	}
+	require.Equal(t, map[string]string{
+		"page-size": "2000 by default", "concurrency": "64 by default", "poll-max": "1s by default", "attempts": "10 by default", "per-second": "no limit by default",
+		"max-concurrent": "no limit by default", "history": "off by default", "retention": "30d by default",
+	}, shown("settings?outbox=outbox"))
+	queue := shown("settings?queue=fraud+checks")
+	require.Equal(t, []string{"16 by default, 1 for batches", "15 by default"}, []string{queue["concurrency"], queue["attempts"]})
+
+	b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Limits: postbox.Limits{Total: postbox.Limit{PerSecond: 0.5}}})
+	require.NoError(t, storeSettings(t.Context(), b.Admin, admin.Outbox("outbox"), admin.Settings{Concurrency: 8}))
+	outbox := shown("settings?outbox=outbox")
+	require.Equal(t, []string{"", "0.5, as configured", "no limit"}, []string{outbox["concurrency"], outbox["per-second"], outbox["max-concurrent"]})
+	b.Beat("host 43", spool.Heartbeat{InFlight: map[string]int{}, Limits: postbox.Limits{Total: postbox.Limit{PerSecond: 2}}})
+	require.Equal(t, "0.5 or more, as configured", shown("settings?outbox=outbox")["per-second"])
+
+	for file, defaults := range map[string][]string{
+		"../tuning.go":            {"Default to 5 ms and 1 s.", "Defaults to 2000, for"},
+		"../forwarder/config.go":  {"Defaults to 64.", "Defaults to 10 attempts", "Defaults to 30 days."},
+		"../queue/config.go":      {"Defaults to 16, for batches to 1.", "Defaults to 15 attempts", "Defaults to not at all."},
+		"../inboxstore/config.go": {"Defaults to 30 days; negative"},
+	} {
+		content, err := os.ReadFile(file) //nolint:gosec // a file of the project
+		require.NoError(t, err)
+		for _, text := range defaults {
+			require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(content), "//", "")), " "), text, file)
+		}
+	}
 }
 
 func TestSettings_that_another_operator_has_changed_meanwhile_are_not_lost(t *testing.T) {

@@ -135,6 +135,29 @@ func TestBulk_asks_with_the_exact_number_and_examples(t *testing.T) {
 	})
 }
 
+// The form asks for what concerns messages of inboxes only if there are some.
+func TestBulk_asks_for_a_topic_where_there_are_letters_of_inboxes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	asks := func(filter string) bool {
+		page := b.page("bulk?do=requeue" + filter).body
+		require.Equal(t, strings.Contains(page, `name="to-topic"`), strings.Contains(page, `name="older-than-claims"`))
+		return strings.Contains(page, `name="to-topic"`)
+	}
+	b.DieMany("orders", 2)
+	require.False(t, asks(""))
+	require.False(t, asks("&outbox=outbox"))
+	b.BuryInbox("m-1", "orders", "billing", "declined")
+	require.True(t, asks(""))
+	require.True(t, asks("&consumer=billing"))
+	require.False(t, asks("&outbox=outbox"))
+	b.Database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, metadata, created_at, died_at, attempts, error)
+		WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 11000)
+		SELECT origin, subject, spool, consumer, topic, message_id, metadata, created_at, died_at, attempts, error FROM postbox_dead_letters, r WHERE id = 1`)
+	require.True(t, asks("&topic=orders"), "there may be some among the rest")
+	require.False(t, asks("&topic=orders&outbox=outbox"))
+}
+
 // A filter that the list knows and the action did not would change more than the operator saw.
 func TestBulk_names_each_field_of_the_filter(t *testing.T) {
 	t.Parallel()

@@ -88,21 +88,6 @@ func TestBulk_asks_for_what_applies_to_inboxes_only_with_letters_of_inboxes(t *t
 	})
 }
 
-// Of more letters than are counted, those that were not looked at may be of inboxes.
-func TestBulk_asks_for_what_applies_to_inboxes_if_not_all_letters_are_counted(t *testing.T) {
-	t.Parallel()
-	database := testdb.SQLite(t)
-	b := newBench(t, database, dashboard.Config{})
-	b.DieMany("orders", 1)
-	for range 14 { // together 16,384
-		database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error)
-			SELECT origin, subject, consumer, topic, message_id, metadata, created_at, died_at, attempts, error FROM postbox_dead_letters ORDER BY id`)
-	}
-	require.Contains(t, b.page("bulk?do=requeue").text(), "At least 10,000 dead letters")
-	require.Contains(t, b.page("bulk?do=requeue").body, "older-than-claims")
-	require.NotContains(t, b.page("bulk?do=requeue&outbox=outbox").body, "older-than-claims")
-}
-
 // The question has the exact number and three of the letters, and letters that die after it are
 // left alone.
 func TestBulk_asks_with_the_exact_number_and_examples(t *testing.T) {

@@ -67,8 +67,8 @@ func resultOf(result any) sql.Result {
 // messages by polling, and [AfterCommit] takes no hooks. Call Announce of the forwarder.Publisher
 // after the commit to wake them at once. postbox.InTx commits, wakes them, and runs the hooks.
 //
-// An inbox records failures in this transaction too. So commit it after an error of the inbox as
-// well: if it is rolled back, no attempt is counted, and the message never becomes a dead letter.
+// An inbox records failures in this transaction too: commit it after its error as well, or no
+// attempt counts, but not after a deadlock of MySQL or MariaDB (1213), which undoes all of it.
 //
 // The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx, bun and gorm do.
 // Messages can also be published in a transaction of another library, in any way in which that

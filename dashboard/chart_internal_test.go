@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// Nobody looked for half an hour.
+// No page was open for half an hour.
 func TestChart_has_a_gap_where_it_has_no_samples(t *testing.T) {
 	t.Parallel()
 	target, now := admin.Outbox("outbox"), time.Now()

@@ -27,7 +27,7 @@ func newMySQL(names Names) *Statements {
 	return s
 }
 
-// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the
-// current 25 ms. So a row becomes free when its 25 ms are over and the last transaction that locked
-// it has ended.
+// WriterGroups is the number of rows in the table writers. A transaction locks the row that belongs
+// to the current 25 ms. So a row becomes free when its 25 ms are over and the last transaction that
+// locked it has ended.
 const WriterGroups = 64

@@ -31,22 +31,21 @@ func (p postgres) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], afters[i], upTos[i] = int64(c.Lane), c.After, c.upTo()
 	}
-	condition := "unordered"
-	if f.LeavesOut() {
-		condition = "some"
-	} else if !f.Unordered {
-		condition = "ordered"
+	var conditions []string
+	switch {
+	case f.LeavesOut():
+		conditions = []string{"some"}
+	case !f.Unordered:
+		conditions = []string{"ordered"}
 	}
-	return p.of("Fetch", condition).with(args{
+	return p.of("Fetch", conditions...).with(args{
 		"spool": f.Spool, "lanes": lanes, "after": afters, "up_to": upTos, "page": f.PerLane, "due": f.Due, "inline": f.Inline, "mark": f.Mark,
 		"known": pq.Int64Array(signedNames(f.known())), "excluded": append(pq.StringArray{}, f.Excluded...), "held": append(pq.Int64Array{}, f.Held...),
 		"unordered": f.Unordered, "paused": f.PausedKeys,
 	})
 }
 
-func (p postgres) keep(spool int64, refs []Ref) Query {
-	return p.query("Keep", p.refs(spool, refs))
-}
+func (p postgres) keep(spool int64, refs []Ref) Query { return p.query("Keep", p.refs(spool, refs)) }
 
 // refs returns states, lanes, tokens, ids and times.
 func (postgres) refs(spool int64, refs []Ref) args {

@@ -34,22 +34,22 @@ func ReadTexts(files embed.FS) Texts {
 	return texts
 }
 
-// With returns statements of the same tables whose texts are those of another package.
-func (s *Statements) With(texts Texts) *Statements {
+// WithTexts returns the statements of another package, for the same tables.
+func (s *Statements) WithTexts(texts Texts) *Statements {
 	own := *s
 	own.texts, own.made = texts[s.Kind], new(sync.Map)
 	return &own
 }
 
-// Query returns a statement of [Statements.With] with its arguments, and with the parts for these
-// conditions.
+// Query returns a statement of [Statements.WithTexts] with its arguments. Conditions choose parts
+// of its text, see [Statements.Raw].
 func (s *Statements) Query(name string, values map[string]any, conditions ...string) Query {
 	return s.of(name, conditions...).with(values)
 }
 
-// Raw returns a text with :name for each argument, without its comments, and without what stands
-// between "-- if" and "-- end" for other conditions than these. It is empty where the database does
-// without the statement.
+// Raw returns the text of a statement. Each argument is written as :name. Comments are left out. A
+// part between "-- if WORD" and "-- end" is left out unless the word is one of the conditions. The
+// text is empty if the database has no such statement.
 func (s *Statements) Raw(name string, conditions ...string) string {
 	var kept []string
 	left := false

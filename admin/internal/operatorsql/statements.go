@@ -38,7 +38,7 @@ type args = map[string]any
 
 // New returns the statements beside others of the same tables.
 func New(others *dialect.Statements) *Statements {
-	s := &Statements{Statements: others, own: others.With(texts())}
+	s := &Statements{Statements: others, own: others.WithTexts(texts())}
 	for name, text := range map[string]*string{
 		"Account": &s.Account, "LaneHolders": &s.LaneHolders, "ChangeSpool": &s.ChangeSpool, "LockSettings": &s.LockSettings,
 		"MessageOfUniqueKey": &s.MessageOfUniqueKey, "DeadLetter": &s.DeadLetter, "InboxLetters": &s.InboxLetters,

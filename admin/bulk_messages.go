@@ -293,7 +293,7 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *stor
 	if filter.ErrorText == "" {
 		return true, nil
 	}
-	failures, err := readFailures(ctx, tx, b.operator.statements, spool.MessageSubject(found.ref.ID, found.ref.CreatedAt), 1)
+	failures, err := readFailures(ctx, tx, b.operator.statements, spool.MessageSubject(found.ref.ID, found.ref.CreatedAt), nil, 1)
 	return len(failures) == 1 && strings.Contains(failures[0].Error, filter.ErrorText), err
 }
 

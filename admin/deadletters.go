@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -240,7 +241,7 @@ func (l *letterStore) Get(ctx context.Context, id int64) (*storedLetter, []Failu
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
 	}
-	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, maxHistory)
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, requeuedSubject(letter.Target, letter.MessageID), maxHistory)
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
 	}
@@ -333,9 +334,17 @@ func (l *letterStore) taken(ctx context.Context, db rowQuerier, id int64) error 
 	return ErrResolved // it exists and is not open, and a resolved letter is never opened again
 }
 
-// readFailures returns the latest failures of a subject, oldest first.
-func readFailures(ctx context.Context, db spool.Querier, statements *operatorsql.Statements, subject []byte, most int) (failures []Failure, err error) {
-	err = spool.Each(ctx, db, statements.Failures(subject, most), func(scan spool.Scan) error {
+// requeuedSubject is the subject of what failed of a message before it was requeued: then its dead
+// letter is gone, and it has another number.
+func requeuedSubject(target Target, messageID string) []byte {
+	sum := sha256.Sum256([]byte(target.stored() + "\x00" + messageID))
+	return append([]byte{'r'}, sum[:]...)
+}
+
+// readFailures returns the latest failures of a subject, and those before a requeue if that is not
+// nil, oldest first.
+func readFailures(ctx context.Context, db spool.Querier, statements *operatorsql.Statements, subject, before []byte, most int) (failures []Failure, err error) {
+	err = spool.Each(ctx, db, statements.Failures(subject, before, most), func(scan spool.Scan) error {
 		var failure Failure
 		var at int64
 		err := scan(&failure.Attempt, &at, &failure.Error, &failure.Process)

@@ -160,7 +160,7 @@ func (l *storedLetter) keepKey(metadata map[string]string) error {
 // The claims of other consumers absorb it.
 func (l *letterStore) release(ctx context.Context, tx *sql.Tx, letter *storedLetter, text string) error {
 	if letter.Origin != dialect.OriginInbox {
-		return nil // the new message has a new id, and so a history of its own
+		return nil // the new message has a new number, and the failures stay with the letter
 	}
 	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
 		return fmt.Errorf("remove claim: %w", err)

@@ -322,6 +322,9 @@ func doneText(target Target, m *storedMessage) string {
 	if m.Process != "" { // its lane was handed back meanwhile
 		text += ", in " + m.Process
 	}
+	if m.Took > 0 {
+		text += fmt.Sprintf(", which took %s", m.Took.Round(10*time.Microsecond))
+	}
 	return text
 }
 
@@ -338,9 +341,15 @@ func (f *finder) add(about Event, at time.Time, text string) {
 	f.found.Events = append(f.found.Events, about)
 }
 
-// failures adds the failed attempts of a subject, and returns when the last of them was.
+// failures adds the failed attempts of a message, and returns when the last of them was. Those
+// before it was requeued are the same for each message with its id.
 func (f *finder) failures(ctx context.Context, about Event, subject []byte) (last time.Time, err error) {
-	failures, err := readFailures(ctx, f.db, f.statements, subject, maxHistory)
+	before := requeuedSubject(about.Target, about.MessageID)
+	if f.seen[string(before)] {
+		before = nil
+	}
+	f.seen[string(before)] = true
+	failures, err := readFailures(ctx, f.db, f.statements, subject, before, maxHistory)
 	for _, failure := range failures {
 		text := "note"
 		if failure.Attempt > 0 {

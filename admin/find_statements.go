@@ -19,10 +19,10 @@ ORDER BY s.id`
 
 	// The columns of [storedMessage.scan], after the id of a spool.
 	pendingFound = `
-SELECT m.spool, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END, 0, 0, ''
+SELECT m.spool, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END, 0, 0, 0, ''
 FROM `
 	doneFound = `
-SELECT m.spool, 3, 0, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.done_at, 0, 0, COALESCE(m.process, '')
+SELECT m.spool, 3, 0, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.done_at, 0, 0, m.took, COALESCE(m.process, '')
 FROM `
 
 	matches = `m.message_id = ? OR m.ordering_key = ? OR m.id = ? OR {metadata has}`

@@ -94,15 +94,19 @@ func (o *operator) Message(ctx context.Context, name string, id int64) (*storedM
 	if kind, _ := spool.Named(name); kind != spool.KindInbox {
 		m.UUID = "" // it is the id
 	}
-	failures, err := o.failuresOf(ctx, m)
+	failures, err := o.historyOf(ctx, name, m)
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
 	return m, failures, nil
 }
 
+func (o *operator) historyOf(ctx context.Context, name string, m *storedMessage) ([]Failure, error) {
+	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), requeuedSubject(targetOf(name), m.MessageID), maxHistory)
+}
+
 func (o *operator) failuresOf(ctx context.Context, m *storedMessage) ([]Failure, error) {
-	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), maxHistory)
+	return readFailures(ctx, o.db, o.statements, spool.MessageSubject(m.Place.ID, m.CreatedAt.UnixMicro()), nil, maxHistory)
 }
 
 func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query) (*storedMessage, error) {
@@ -127,10 +131,10 @@ func (o *operator) read(ctx context.Context, db rowQuerier, query dialect.Query)
 // scan reads the columns of a listed message, and the columns after them into more.
 func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	var messageID, key []byte
-	var createdAt, at int64
+	var createdAt, at, took int64
 	var holder string
 	targets := []any{
-		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size, &m.Omitted, &holder,
+		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size, &m.Omitted, &took, &holder,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err
@@ -139,7 +143,7 @@ func (m *storedMessage) scan(scan func(...any) error, more ...any) error {
 	switch m.Status = statusOf(m.Place.State, at); m.Status {
 	case Parked:
 	case Done:
-		m.DoneAt, m.Place.Lane = time.UnixMicro(at), at
+		m.DoneAt, m.Place.Lane, m.Took = time.UnixMicro(at), at, time.Duration(took)*time.Microsecond
 		m.Process, _, _ = strings.Cut(holder, " ") // behind it stands which one of the process
 	default:
 		m.DueAt = time.UnixMicro(at)

@@ -59,6 +59,10 @@ type Message struct {
 	// DoneAt is when the message was done; it is zero for a pending one. All times are of the
 	// database's clock.
 	DoneAt time.Time
+	// Took is how long a message that is done was handled by the attempt that succeeded: from the
+	// call of the handler or publisher until it was settled, and for an inbox until its handler had
+	// returned. 0: that is not known.
+	Took time.Duration
 	// Process has handled a message that is done, as host and process id.
 	Process string
 	// Size of payload and metadata as they are stored, in bytes.

@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// requeueNote is the failure entry, with attempt 0, from which attempts count again.
+// requeueNote begins the failure entry, with attempt 0, from which attempts count again.
 const requeueNote = "requeued"
 
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same
@@ -158,5 +158,17 @@ func (l *letterStore) take(ctx context.Context, tx *sql.Tx, letter *storedLetter
 	if removed == 0 {
 		return l.taken(ctx, tx, letter.ID)
 	}
+	if letter.Origin != dialect.OriginInbox {
+		return l.renumber(ctx, tx, letter)
+	}
 	return l.release(ctx, tx, letter, requeueNote)
+}
+
+// renumber keeps what failed of a message that gets a new number, under its message id.
+func (l *letterStore) renumber(ctx context.Context, tx *sql.Tx, letter *storedLetter) error {
+	subject := requeuedSubject(letter.Target, letter.MessageID)
+	if err := spool.Run(ctx, tx, l.statements.RenameFailures(letter.Subject, subject)); err != nil {
+		return fmt.Errorf("keep the failures: %w", err)
+	}
+	return note(ctx, tx, l.statements.Statements, subject, fmt.Sprintf("%s from dead letter %d", requeueNote, letter.ID))
 }

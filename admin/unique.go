@@ -23,7 +23,7 @@ func (o *operator) UniqueMessage(ctx context.Context, name, topic, key string) (
 		return nil, nil, failedTo(what, name, err)
 	}
 	m.UniqueKey = key
-	failures, err := o.failuresOf(ctx, m)
+	failures, err := o.historyOf(ctx, name, m)
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 // Kind names a database.
@@ -89,6 +90,17 @@ type Ref struct {
 	Token     int64
 	ID        int64
 	CreatedAt int64 // the row's created_at
+	// Began is when the message was handed to its handler, by the clock of the process; zero: it
+	// was not. The history has how long it took.
+	Began time.Time
+}
+
+// took is how long ago the message was handed to its handler, in microseconds.
+func (r Ref) took() int64 {
+	if r.Began.IsZero() {
+		return 0
+	}
+	return max(time.Since(r.Began).Microseconds(), 1)
 }
 
 // Cursor is the id after which a lane is read, and the one up to which. 0: up to its end.

@@ -45,7 +45,14 @@ func (p postgres) fetch(f FetchParams) Query {
 	})
 }
 
-func (p postgres) keep(spool int64, refs []Ref) Query { return p.query("Keep", p.refs(spool, refs)) }
+func (p postgres) keep(spool int64, refs []Ref) Query {
+	values, took := p.refs(spool, refs), make(pq.Int64Array, len(refs))
+	for i, r := range refs {
+		took[i] = r.took()
+	}
+	values["took"] = took
+	return p.query("Keep", values)
+}
 
 // refs returns states, lanes, tokens, ids and times.
 func (postgres) refs(spool int64, refs []Ref) args {

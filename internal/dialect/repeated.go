@@ -62,7 +62,14 @@ func (r repeated) insert(text rowsText, n int, values func(i int) []any) []Query
 	return queries
 }
 
-func (r repeated) keep(spool int64, refs []Ref) Query { return r.query("Keep", r.refs(spool, refs)) }
+// keep lists how long the handler took after the columns of refs.
+func (r repeated) keep(spool int64, refs []Ref) Query {
+	tuples := make([][5]int64, len(refs))
+	for i, ref := range refs {
+		tuples[i] = [5]int64{int64(ref.Lane), ref.Token, ref.ID, ref.CreatedAt, ref.took()}
+	}
+	return r.query("Keep", args{"spool": spool, "refs": List(tuples)})
+}
 
 // asRead lists state, attempts, and the bounds of the starts after the columns of refs.
 func (repeated) asRead(spool int64, messages []AsRead) args {

@@ -85,7 +85,7 @@ func unlocked(entries []*schedule.Entry, locked map[int64]bool) []*schedule.Entr
 func refsOf(entries []*schedule.Entry) []dialect.Ref {
 	refs := make([]dialect.Ref, len(entries))
 	for i, e := range entries {
-		refs[i] = e.Message.Ref
+		refs[i] = e.Message.Handled()
 	}
 	return refs
 }

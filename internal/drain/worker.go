@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -152,6 +153,10 @@ func (w *workers) prepare(ctx context.Context, m *spool.Message, uncounted error
 
 // protect runs the handler. If the handler panics, the batch has failed.
 func (w *workers) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
+	began := time.Now()
+	for _, m := range messages {
+		m.Began = began
+	}
 	err := spool.Recovered(func() error {
 		handled := w.handler.Handle(ctx, messages)
 		if len(handled) != len(messages) {

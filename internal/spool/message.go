@@ -37,6 +37,8 @@ type Message struct {
 	Started int
 	Doomed  error
 	Counted bool
+	// Began is when the handler was called with the message.
+	Began time.Time
 	// Apart is set for a message that must be handled by itself, since it had a setback.
 	Apart bool
 	// Spool is the spool that stores the message. Keep is set if the message goes to the history
@@ -48,6 +50,13 @@ type Message struct {
 	// for never. Last is set for the messages of the last batch of a scheduled time.
 	Due  time.Time
 	Last bool
+}
+
+// Handled returns the Ref of a message that is to be settled.
+func (m *Message) Handled() dialect.Ref {
+	ref := m.Ref
+	ref.Began = m.Began
+	return ref
 }
 
 // Unload releases payload and metadata, which are read again when they are needed.

@@ -51,7 +51,7 @@ func NoticesEnd(messages []*Message) bool { return len(messages) > 0 && messages
 func refsOfMessages(messages []*Message) []dialect.Ref {
 	refs := make([]dialect.Ref, len(messages))
 	for i, m := range messages {
-		refs[i] = m.Ref
+		refs[i] = m.Handled()
 	}
 	return refs
 }

@@ -105,13 +105,18 @@ func (s *Statements) LetterBehind(later int) dialect.Query {
 	return s.query("LetterBehind", args{"later": later})
 }
 
+// RenameFailures gives the entries of a subject to another one.
+func (s *Statements) RenameFailures(subject, renamed []byte) dialect.Query {
+	return s.query("RenameFailures", args{"subject": subject, "renamed": renamed})
+}
+
 // FirstFailure returns when a subject failed first, or no row.
 func (s *Statements) FirstFailure(subject []byte) dialect.Query {
 	return s.query("FirstFailure", args{"subject": subject})
 }
 
-// Failures returns attempt, time, error and process of the latest entries of a subject, oldest
-// first.
-func (s *Statements) Failures(subject []byte, most int) dialect.Query {
-	return s.query("Failures", args{"subject": subject, "most": most})
+// Failures returns attempt, time, error and process of the latest entries of a subject, and of what
+// it was before, oldest first.
+func (s *Statements) Failures(subject, before []byte, most int) dialect.Query {
+	return s.query("Failures", args{"subject": subject, "before": before, "most": most})
 }

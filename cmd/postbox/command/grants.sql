@@ -61,7 +61,7 @@ GRANT SELECT, INSERT, UPDATE (attempts, starts, available_at), DELETE ON postbox
 GRANT SELECT ON postbox_waiting TO :role;
 GRANT SELECT ON postbox_writers TO :role;
 GRANT SELECT ON postbox_history TO :role;
-GRANT SELECT, INSERT ON postbox_failures TO :role;
+GRANT SELECT, INSERT, UPDATE (subject) ON postbox_failures TO :role;
 GRANT SELECT, INSERT, UPDATE (resolved_at, resolution), DELETE ON postbox_dead_letters TO :role;
 GRANT SELECT (claim_key), DELETE ON postbox_claims TO :role;
 GRANT SELECT, INSERT, DELETE ON postbox_pauses TO :role;

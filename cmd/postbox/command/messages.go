@@ -28,6 +28,7 @@ type messageRecord struct {
 	DoneAt          time.Time `json:"done_at,omitzero"`
 	Size            int       `json:"size"`
 	Process         string    `json:"process,omitempty"`
+	Took            float64   `json:"took_seconds,omitempty"`
 	Omitted         int       `json:"omitted,omitempty"` // bytes that the history has not kept
 	Cursor          string    `json:"cursor,omitempty"`
 	*contentRecord
@@ -37,7 +38,7 @@ func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
 		UniqueKey: m.UniqueKey, UniqueKeyBase64: binary(m.UniqueKey),
-		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Process: m.Process, Size: m.Size, Omitted: m.Omitted, Cursor: m.Cursor,
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Process: m.Process, Took: m.Took.Seconds(), Size: m.Size, Omitted: m.Omitted, Cursor: m.Cursor,
 	}
 }
 
@@ -203,7 +204,7 @@ set another one.`,
 			return s.one(record, fields(
 				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", nameCell(m.Topic)}, field{"Message ID", nameCell(m.MessageID)},
 				field{"Key", nameCell(m.Key)}, field{"Unique key", nameCell(m.UniqueKey)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
-				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"By process", m.Process}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
+				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Took", took(m.Took)}, field{"By process", m.Process}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
 			)+record.text())
 		}),
 	}
@@ -233,6 +234,14 @@ func (s *session) shown(target targetFlags, ids []string, topic, uniqueKey strin
 		return nil, err
 	}
 	return a.Message(s.cmd.Context(), admin.Filter{Target: target.one(), Topic: topic, UniqueKey: uniqueKey})
+}
+
+// took says how long a message was handled, and is empty if that is not known.
+func took(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.Round(10 * time.Microsecond).String()
 }
 
 // leftOut says how much of a message the history has not kept, and is empty if it has kept all.

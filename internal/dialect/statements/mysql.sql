@@ -493,10 +493,10 @@ WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at AND /
 
 -- name: Keep
 -- Copies messages that are done to the history. Run it before the removal.
-INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1, l.holder
+INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, took, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1, s.took, l.holder
 FROM JSON_TABLE(:refs, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	created_at BIGINT PATH '$[3]')) s
+	created_at BIGINT PATH '$[3]', took BIGINT PATH '$[4]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = :spool AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
@@ -737,8 +737,8 @@ UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
 --
 -- The row is made only where the transaction has claimed the message. If the transaction has ended
 -- without the knowledge of the driver, the claim is gone, and the statement keeps nothing.
-INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
-SELECT n.clock - :since, :spool, :topic, :message_id, :source, :carried_id, :key, :payload, :metadata, n.clock - :since, n.clock, 0, :omitted, :process
+INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, took, process)
+SELECT n.clock - :since, :spool, :topic, :message_id, :source, :carried_id, :key, :payload, :metadata, n.clock - :since, n.clock, 0, :omitted, :since, :process
 FROM (SELECT CASE WHEN :clock > 0 THEN :clock ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END AS clock FROM postbox_claims WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 
 -- name: AddToAct

@@ -620,11 +620,11 @@ SELECT FROM (SELECT generate_series(1, CASE WHEN (SELECT :servers::text IS NULL 
 
 -- name: Keep
 -- Copies messages that are done to the history. Run it before the removal.
-INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1,
+INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, took, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1, s.took,
        (SELECT l.holder FROM postbox_lanes l WHERE l.spool = :spool AND l.lane = m.lane)
-FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]))
-	AS s(state, lane, token, id, created_at)
+FROM unnest((SELECT :states::smallint[]), (SELECT :lanes::smallint[]), (SELECT :tokens::bigint[]), (SELECT :ids::bigint[]), (SELECT :times::bigint[]),
+	(SELECT :took::bigint[])) AS s(state, lane, token, id, created_at, took)
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
@@ -908,8 +908,8 @@ UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
 --
 -- The row is made only where the transaction has claimed the message. If the transaction has ended
 -- without the knowledge of the driver, the claim is gone, and the statement keeps nothing.
-INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
-SELECT n.clock - :since::bigint, :spool::bigint, :topic::text, :message_id::bytea, :source::text, :carried_id::bytea, :key::bytea, :payload::bytea, :metadata::bytea, n.clock - :since::bigint, n.clock, 0, :omitted::bigint, :process::text
+INSERT INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, took, process)
+SELECT n.clock - :since::bigint, :spool::bigint, :topic::text, :message_id::bytea, :source::text, :carried_id::bytea, :key::bytea, :payload::bytea, :metadata::bytea, n.clock - :since::bigint, n.clock, 0, :omitted::bigint, :since::bigint, :process::text
 FROM (SELECT CASE WHEN :clock::bigint > 0 THEN :clock::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 

@@ -291,8 +291,8 @@ DELETE FROM postbox_messages WHERE id IN (
 
 -- name: Keep
 -- Copies messages that are done to the history. Run it before the removal.
-INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, process)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1, l.holder
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, took, process)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1, s.value ->> 4, l.holder
 FROM json_each(:refs) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
@@ -542,8 +542,8 @@ UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
 --
 -- The row is made only where the transaction has claimed the message. If the transaction has ended
 -- without the knowledge of the driver, the claim is gone, and the statement keeps nothing.
-INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, process)
-SELECT n.clock - :since, :spool, :topic, :message_id, :source, :carried_id, :key, :payload, :metadata, n.clock - :since, n.clock, 0, :omitted, :process
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, carried_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted, took, process)
+SELECT n.clock - :since, :spool, :topic, :message_id, :source, :carried_id, :key, :payload, :metadata, n.clock - :since, n.clock, 0, :omitted, :since, :process
 FROM (SELECT CASE WHEN :clock > 0 THEN :clock ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END AS clock FROM postbox_claims WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 
 -- name: AddToAct

@@ -82,7 +82,7 @@ LIMIT 1
 -- The size would be read of all messages that are looked at if it were a column of m.
 SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	(SELECT COALESCE(OCTET_LENGTH(b.payload), 0) + OCTET_LENGTH(b.metadata) FROM postbox_messages b FORCE INDEX (PRIMARY) WHERE b.id = m.id) AS size,
-	0 AS omitted, '' AS process
+	0 AS omitted, 0 AS took, '' AS process
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = :spool AND (m.state > :state OR (m.state = :state AND m.lane > :lane) OR (m.state = :state AND m.lane = :lane AND m.id > :id))
   AND (m.state < :last_state OR (m.state = :last_state AND m.lane < :last_lane) OR (m.state = :last_state AND m.lane = :last_lane AND m.id <= :last_id))
@@ -99,7 +99,7 @@ LIMIT :most
 -- Those of a key that failed are few, and side by side in an index. SQLite without statistics, and
 -- PostgreSQL with them, would read all that failed, so a limit keeps conditions outside.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process
 FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id LIMIT 1000000000) m
 WHERE (m.state > :state OR (m.state = :state AND m.lane > :lane) OR (m.state = :state AND m.lane = :lane AND m.id > :id))
   AND m.state <= :last_state AND m.available_at >= CAST(JSON_VALUE(CAST(:bounds AS CHAR), '$.due_from') AS SIGNED) AND m.available_at < CAST(JSON_VALUE(CAST(:bounds AS CHAR), '$.due_before') AS SIGNED)
@@ -114,7 +114,7 @@ LIMIT :most
 -- name: DoneMessages
 -- Walks the index on spool and time backwards.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :last_id)
   AND h.done_at >= :done_from AND h.done_at < :done_before
@@ -128,7 +128,7 @@ LIMIT :most
 -- Walks the primary key, because messages of a key were written in the order of their ids. Rows
 -- that the filter leaves out are still read.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at > :last)
   AND h.done_at >= :done_from AND h.done_at < :done_before
@@ -143,14 +143,14 @@ LIMIT :most
 -- name: PendingMessage
 -- With a descent of the primary key for each state and lane, where the id is its last column.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.payload, m.metadata, '', m.message_id
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = :spool AND m.id = :id
 
 -- name: DoneMessage
 -- The latest one, if the database has issued the id again, unless a time is given.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+	COALESCE(OCTET_LENGTH(h.payload), 0) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = :spool AND h.id = :id AND (:created_at = 0 OR h.created_at = :created_at)
 ORDER BY h.created_at DESC
@@ -189,10 +189,17 @@ DELETE FROM postbox_messages WHERE spool = :spool AND state = :state AND lane = 
 SELECT id, created_at FROM postbox_unique_keys WHERE digest = :digest
 
 -- name: Failures
--- The latest entries of a subject, oldest first.
+-- The latest entries of a subject and of what it was before, oldest first.
 SELECT attempt, failed_at, error, process
-FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT :most) f
+FROM (
+	SELECT * FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT :most) s
+	UNION ALL
+	SELECT * FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :before ORDER BY id DESC LIMIT :most) b) f
 ORDER BY id
+
+-- name: RenameFailures
+-- When a message of an outbox or a queue is requeued, and so gets another number.
+UPDATE postbox_failures SET subject = :renamed WHERE subject = :subject
 
 -- name: FirstFailure
 -- When a subject failed first.
@@ -287,7 +294,7 @@ ORDER BY m.id
 -- name: StuckHeadsOfLane
 -- StuckHeads has this for each lane, with UNION ALL between, because MariaDB has no LATERAL.
 (SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.key_hash
 	FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = :spool AND m.lane = {lane} AND m.id > CAST(JSON_VALUE(CAST(:after AS CHAR), '$[{lane}]') AS SIGNED) AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.ordering_key = m.ordering_key AND b.id < m.id))
@@ -296,7 +303,7 @@ ORDER BY m.id
 -- name: ReadyHeads
 -- The same columns of those of these messages that are ready.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(OCTET_LENGTH(m.payload), 0) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) c STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = c.id
 WHERE m.spool = :spool AND m.state = 0
 

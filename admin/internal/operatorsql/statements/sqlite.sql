@@ -76,7 +76,7 @@ WITH p AS (
 	LIMIT :among)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = :spool AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
-	0 AS omitted, '' AS process
+	0 AS omitted, 0 AS took, '' AS process
 FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
 	FROM p m WHERE m.available_at >= (:bounds ->> 'due_from') AND m.available_at < (:bounds ->> 'due_before')
@@ -87,14 +87,14 @@ FROM (
   AND (octet_length(:message_id) = 0 OR m.message_id = :message_id) ORDER BY m.state, m.lane, m.id LIMIT :most) f
 UNION ALL
 SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, '' AS process
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted, 0 AS took, '' AS process
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
 -- name: RetryingOfKey
 -- Those of a key that failed are few, and side by side in an index. SQLite without statistics, and
 -- PostgreSQL with them, would read all that failed, so a limit keeps conditions outside.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process
 FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = :spool AND r.state = 2 AND r.key_hash = :hash ORDER BY r.id LIMIT 1000000000) m
 WHERE (m.state, m.lane, m.id) > (:state, :lane, :id)
   AND m.state <= :last_state AND m.available_at >= (:bounds ->> 'due_from') AND m.available_at < (:bounds ->> 'due_before')
@@ -109,7 +109,7 @@ LIMIT :most
 -- name: DoneMessages
 -- Walks the index on spool and time backwards.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = :spool AND h.done_at <= :last AND (h.done_at < :last OR h.id < :last_id)
   AND h.done_at >= :done_from AND h.done_at < :done_before
@@ -123,7 +123,7 @@ LIMIT :most
 -- Walks the primary key, because messages of a key were written in the order of their ids. Rows
 -- that the filter leaves out are still read.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, '')
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, '')
 FROM postbox_history h
 WHERE h.spool = :spool AND h.id >= :last_id AND (h.id > :last_id OR h.created_at > :last)
   AND h.done_at >= :done_from AND h.done_at < :done_before
@@ -138,14 +138,14 @@ LIMIT :most
 -- name: PendingMessage
 -- With a descent of the primary key for each state and lane, where the id is its last column.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.payload, m.metadata, '', m.message_id
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.payload, m.metadata, '', m.message_id
 FROM postbox_messages m
 WHERE m.spool = :spool AND m.id = :id
 
 -- name: DoneMessage
 -- The latest one, if the database has issued the id again, unless a time is given.
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
+	COALESCE(octet_length(h.payload), 0) + octet_length(h.metadata) AS size, h.omitted, h.took, COALESCE(h.process, ''), h.payload, h.metadata, COALESCE(h.source_topic, ''), COALESCE(h.carried_id, h.message_id)
 FROM postbox_history h
 WHERE h.spool = :spool AND h.id = :id AND (:created_at = 0 OR h.created_at = :created_at)
 ORDER BY h.created_at DESC
@@ -184,10 +184,17 @@ DELETE FROM postbox_messages WHERE spool = :spool AND state = :state AND lane = 
 SELECT id, created_at FROM postbox_unique_keys WHERE digest = :digest
 
 -- name: Failures
--- The latest entries of a subject, oldest first.
+-- The latest entries of a subject and of what it was before, oldest first.
 SELECT attempt, failed_at, error, process
-FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT :most) f
+FROM (
+	SELECT * FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT :most) s
+	UNION ALL
+	SELECT * FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = :before ORDER BY id DESC LIMIT :most) b) f
 ORDER BY id
+
+-- name: RenameFailures
+-- When a message of an outbox or a queue is requeued, and so gets another number.
+UPDATE postbox_failures SET subject = :renamed WHERE subject = :subject
 
 -- name: FirstFailure
 -- When a subject failed first.
@@ -276,7 +283,7 @@ SELECT m.*, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject
 FROM (
 	SELECT * FROM (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash FROM json_each(:after) c CROSS JOIN postbox_messages m ON m.id IN (
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.key_hash FROM json_each(:after) c CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id
 	FROM postbox_messages m
 	WHERE m.spool = :spool AND m.lane = c.key AND m.id > c.value AND m.state = 2 AND m.key_hash IS NOT NULL AND (m.key_hash IS NULL OR NOT EXISTS (
@@ -288,7 +295,7 @@ ORDER BY m.id
 -- name: ReadyHeads
 -- The same columns of those of these messages that are ready.
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
+	COALESCE(octet_length(m.payload), 0) + octet_length(m.metadata) AS size, 0 AS omitted, 0 AS took, '' AS process, m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject, f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.subject DESC, f.id DESC LIMIT 1), '')
 FROM postbox_messages m JOIN json_each(:ids) c ON m.id = c.value
 WHERE m.spool = :spool AND m.state = 0
 

@@ -193,7 +193,8 @@ CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no
 -- message by itself: after a failover, or with a counter that was set back, the database gives
 -- out ids again. omitted is how many bytes of payload and metadata were too large to be kept.
--- process is who has handled the message.
+-- took is the time from the call of its handler or publisher until it was settled, in
+-- microseconds, and 0 where that is not known. process is who has handled the message.
 CREATE TABLE {history} (
 	id           bigint NOT NULL,
 	spool        integer NOT NULL,
@@ -208,6 +209,7 @@ CREATE TABLE {history} (
 	done_at      bigint NOT NULL,
 	attempts     integer NOT NULL,
 	omitted      bigint NOT NULL DEFAULT 0,
+	took         bigint NOT NULL DEFAULT 0,
 	process      text,
 	PRIMARY KEY (id, created_at)
 );

@@ -164,7 +164,8 @@ CREATE INDEX {prefix}pauses_key ON {pauses} (spool, key_hash);
 -- Messages that were done, of spools that keep them. The id is that of the message. It names no
 -- message by itself: after a failover, or with a counter that was set back, the database gives
 -- out ids again. omitted is how many bytes of payload and metadata were too large to be kept.
--- process is who has handled the message.
+-- took is the time from the call of its handler or publisher until it was settled, in
+-- microseconds, and 0 where that is not known. process is who has handled the message.
 CREATE TABLE {history} (
 	id           INTEGER NOT NULL,
 	spool        INTEGER NOT NULL,
@@ -179,6 +180,7 @@ CREATE TABLE {history} (
 	done_at      INTEGER NOT NULL,
 	attempts     INTEGER NOT NULL,
 	omitted      INTEGER NOT NULL DEFAULT 0,
+	took         INTEGER NOT NULL DEFAULT 0,
 	process      TEXT,
 	PRIMARY KEY (id, created_at)
 );

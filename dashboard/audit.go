@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -27,8 +28,10 @@ type auditRow struct {
 	Link link
 	// About is the thing, or the filter, that the action was about.
 	About string
-	// Resume leads to the question whether the same action does the rest, if it has one.
+	// Resume leads to the question whether the same action does the rest, if it has one, and Left is
+	// how many that would change.
 	Resume link
+	Left   tally
 }
 
 // auditFields are the fields of an address that choose actions.
@@ -54,15 +57,21 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 		Targets: append([]option{{Text: "all", Chosen: !isChosen}}, targetOptions(targets, target)...),
 		Form:    q.query, Filtered: len(chosen.query) > 0, Running: h.bulks.all(),
 	}
+	until := h.searchUntil()
 	for _, entry := range found.Rows {
-		view.Rows = append(view.Rows, h.rowOf(entry)) //nolint:contextcheck // it runs nothing
+		row, rest := h.rowOf(entry) //nolint:contextcheck // it runs nothing
+		if row.Resume.page != "" && time.Now().Before(until) {
+			row.Left, _ = rest.count(ctx, &request{Request: q.Request, access: q.access, query: row.Resume.query}) // its question says what is wrong
+		}
+		view.Rows = append(view.Rows, row)
 	}
 	view.paging = pagingOf(q, chosen, "before", found)
 	return view, nil
 }
 
-func (h *Handler) rowOf(entry admin.AuditEntry) auditRow {
-	row := auditRow{AuditEntry: entry, About: entry.Subject}
+// rowOf returns the row of an entry, and how the action chooses its rest.
+func (h *Handler) rowOf(entry admin.AuditEntry) (row auditRow, rest choice) {
+	row = auditRow{AuditEntry: entry, About: entry.Subject}
 	if entry.Filter != "" {
 		row.About = entry.Filter
 	}
@@ -71,7 +80,7 @@ func (h *Handler) rowOf(entry admin.AuditEntry) auditRow {
 	}
 	do := strings.ReplaceAll(entry.Action, " ", "-")
 	if kind, exists := h.bulkKinds()[do]; exists && entry.Rest.All && entry.Rest.Limit == 0 {
-		row.Resume = toBulk(do, choosing(entry.Rest, kind.of.fields))
+		row.Resume, rest = toBulk(do, choosing(entry.Rest, kind.of.fields)), kind.of
 	}
-	return row
+	return row, rest
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/audit"
 	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/internal/audit"
+	"github.com/postbox-go/watermill-postbox/admin/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )

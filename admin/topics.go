@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postbox-go/watermill-postbox/admin/internal/audit"
 	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 

@@ -28,8 +28,8 @@ type auditRow struct {
 	Link link
 	// About is the thing, or the filter, that the action was about.
 	About string
-	// Resume leads to the question whether the same action does the rest, if it has one, and Left is
-	// how many that would change.
+	// Resume leads to the question whether the same action does the rest, if it has one, and Left
+	// is how many that would change.
 	Resume link
 	Left   tally
 }
@@ -59,19 +59,15 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	}
 	until := h.searchUntil()
 	for _, entry := range found.Rows {
-		row, rest := h.rowOf(entry) //nolint:contextcheck // it runs nothing
-		if row.Resume.page != "" && time.Now().Before(until) {
-			row.Left, _ = rest.count(ctx, &request{Request: q.Request, access: q.access, query: row.Resume.query}) // its question says what is wrong
-		}
-		view.Rows = append(view.Rows, row)
+		view.Rows = append(view.Rows, h.rowOf(ctx, q, entry, until))
 	}
 	view.paging = pagingOf(q, chosen, "before", found)
 	return view, nil
 }
 
-// rowOf returns the row of an entry, and how the action chooses its rest.
-func (h *Handler) rowOf(entry admin.AuditEntry) (row auditRow, rest choice) {
-	row = auditRow{AuditEntry: entry, About: entry.Subject}
+// rowOf counts what an action has left, if there is still time for it.
+func (h *Handler) rowOf(ctx context.Context, q *request, entry admin.AuditEntry, until time.Time) auditRow {
+	row := auditRow{AuditEntry: entry, About: entry.Subject}
 	if entry.Filter != "" {
 		row.About = entry.Filter
 	}
@@ -79,8 +75,11 @@ func (h *Handler) rowOf(entry admin.AuditEntry) (row auditRow, rest choice) {
 		row.In, row.Link = kindOf(entry.Target)+" "+escaped(entry.Target.Name), toOverviewOf(entry.Target)
 	}
 	do := strings.ReplaceAll(entry.Action, " ", "-")
-	if kind, exists := h.bulkKinds()[do]; exists && entry.Rest.All && entry.Rest.Limit == 0 {
-		row.Resume, rest = toBulk(do, choosing(entry.Rest, kind.of.fields)), kind.of
+	if kind, exists := h.bulkKinds()[do]; exists && entry.Rest.All && entry.Rest.Limit == 0 { //nolint:contextcheck // it runs nothing
+		row.Resume = toBulk(do, choosing(entry.Rest, kind.of.fields))
+		if time.Now().Before(until) {
+			row.Left, _ = kind.of.count(ctx, &request{q.Request, q.access, row.Resume.query}) // the question says what is wrong
+		}
 	}
-	return row, rest
+	return row
 }

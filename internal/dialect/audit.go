@@ -12,11 +12,6 @@ type AuditRow struct {
 	Note      string
 }
 
-// AddToAct adds to the number of an operation that has a row, and replaces its note.
-func (s *Statements) AddToAct(r AuditRow) Query {
-	return s.query("AddToAct", args{"affected": r.Affected, "note": r.Note, "operation": r.Operation})
-}
-
 // RecordAct adds a row to the audit log, unless the operation has one.
 func (s *Statements) RecordAct(r AuditRow) Query {
 	return s.query("RecordAct", args{"operation": r.Operation, "actor": r.Actor, "action": r.Action, "target": r.Target, "subject": r.Subject, "filter": r.Filter, "affected": r.Affected, "note": r.Note})

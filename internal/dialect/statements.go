@@ -42,7 +42,7 @@ type Statements struct {
 	Deployment, NameDeployment, Identity, FindSpool, FindNewSpool, DatabaseFile                     string
 	Claim, FindClaim, LockClaim, RemoveClaim, LastAttempt, Writers, FreeWriters                     string
 	AddChore, ChoreCursor, NextOfLetters, NextOfHistory                                             string
-	Members, Clock, Fullness, Ages, SettingsOf, PausedKeys, PausedTopics, LockAct, NoteOfAct        string
+	Members, Clock, Fullness, Ages, SettingsOf, PausedKeys, PausedTopics                            string
 	MigrateLock, MigrateUnlock, CreateVersion                                                       string
 
 	// Impatient begins a statement, see [Statements.Impatiently]. ServerIn is an expression, see

@@ -3,6 +3,7 @@ package spool
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"runtime/debug"
 )
 
@@ -17,6 +18,16 @@ func Program() string {
 // ProcessName returns host and process id, so that people who read failures and leases can tell
 // processes apart.
 func ProcessName() string { return fmt.Sprintf("%s:%d", HostName(), os.Getpid()) }
+
+// UserName returns the user and the host of this process, for people. A process in a container may
+// have no user with a name.
+func UserName() string {
+	name := "unknown user"
+	if current, err := user.Current(); err == nil {
+		name = current.Username
+	}
+	return name + "@" + HostName()
+}
 
 // HostName returns the name of the machine, for people.
 func HostName() string {

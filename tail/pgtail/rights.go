@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postbox-go/watermill-postbox/internal/audit"
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -37,13 +37,14 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 	return errors.Join(lacks...)
 }
 
-// audited calls do in a transaction that also writes the row of the action.
-func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, act *audit.Act, do func(tx *sql.Tx) error) error {
-	act.Affected = 1
+// audited executes a statement in a transaction that also writes the row of the action to the audit
+// log.
+func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, action, publication, text string) error {
+	act := dialect.AuditRow{Operation: postbox.NewMessageID(), Actor: spool.UserName(), Action: action, Subject: "publication " + publication, Affected: 1}
 	return spool.InTx(ctx, db, statements, func(tx *sql.Tx) error {
-		if err := do(tx); err != nil {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return err
 		}
-		return audit.NewAuditor(statements, "").Record(ctx, tx, act)
+		return spool.Run(ctx, tx, statements.RecordAct(act))
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -47,7 +46,7 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (made bool, err error) {
 	has, err := published(ctx, db, statements, publication)
 	missing := has.missing()
-	text := ""
+	var text string
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		if err := mayPublish(ctx, db, statements); err != nil {
@@ -61,10 +60,7 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 	default:
 		text = addToPublication(statements.Names, publication, missing)
 	}
-	err = audited(ctx, db, statements, audit.NewAct(audit.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, text)
-		return err
-	})
+	err = audited(ctx, db, statements, "log setup", publication, text)
 	if err != nil {
 		return false, fmt.Errorf("make the publication %s, as the owner of the table and with CREATE on the database: %w", publication, err)
 	}
@@ -91,10 +87,7 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if has.tables > len(ours) {
 		text = dropFromPublication(statements.Names, publication, ours)
 	}
-	err = audited(ctx, db.DB, statements, audit.NewAct(audit.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, text)
-		return err
-	})
+	err = audited(ctx, db.DB, statements, "log remove", publication, text)
 	if err != nil {
 		return fmt.Errorf("pgtail: remove the publication %s, as its owner: %w", publication, err)
 	}

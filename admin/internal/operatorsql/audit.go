@@ -16,6 +16,11 @@ type AuditFilter struct {
 	Limit                 int
 }
 
+// AddToAct adds to the number of an operation that has a row, and replaces its note.
+func (s *Statements) AddToAct(r dialect.AuditRow) dialect.Query {
+	return s.query("AddToAct", args{"affected": r.Affected, "note": r.Note, "operation": r.Operation})
+}
+
 // AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action,
 // target, subject, filter, number, note.
 func (s *Statements) AuditRows(f AuditFilter) dialect.Query {

@@ -27,6 +27,7 @@ type Statements struct {
 	ChangeSpool        string // spool: lets its drainers notice
 	LockSettings       string // spool; locks its row
 	MessageOfUniqueKey string // digest → id and time of the message that was stored last under it, which may be gone
+	LockAct, NoteOfAct string // operation
 	DeadLetter         string // id → the columns of DeadLetters, payload, metadata, source, carried id
 	InboxLetters       string // limit → consumer, number of its dead letters that are not resolved, among the latest ones of inboxes
 
@@ -41,7 +42,7 @@ func New(others *dialect.Statements) *Statements {
 	s := &Statements{Statements: others, own: others.WithTexts(texts())}
 	for name, text := range map[string]*string{
 		"Account": &s.Account, "LaneHolders": &s.LaneHolders, "ChangeSpool": &s.ChangeSpool, "LockSettings": &s.LockSettings,
-		"MessageOfUniqueKey": &s.MessageOfUniqueKey, "DeadLetter": &s.DeadLetter, "InboxLetters": &s.InboxLetters,
+		"MessageOfUniqueKey": &s.MessageOfUniqueKey, "LockAct": &s.LockAct, "NoteOfAct": &s.NoteOfAct, "DeadLetter": &s.DeadLetter, "InboxLetters": &s.InboxLetters,
 	} {
 		*text = s.Named(s.own.Raw(name)).Text()
 	}

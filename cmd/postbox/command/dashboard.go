@@ -27,8 +27,8 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/internal/audit"
 	"github.com/postbox-go/watermill-postbox/internal/refusal"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 const (
@@ -190,7 +190,7 @@ func (s *session) board(flags dashboardFlags, named bool, logger watermill.Logge
 	if err != nil {
 		return nil, err
 	}
-	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser(cmp.Or(s.actor, audit.DefaultActor()), flags.allowEdit)}
+	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser(cmp.Or(s.actor, spool.UserName()), flags.allowEdit)}
 	if named {
 		config.Authorise = namedUser(flags.allowEdit)
 	}

@@ -741,22 +741,9 @@ INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, source_topic, 
 SELECT n.clock - :since, :spool, :topic, :message_id, :source, :carried_id, :key, :payload, :metadata, n.clock - :since, n.clock, 0, :omitted, :since, :process
 FROM (SELECT CASE WHEN :clock > 0 THEN :clock ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END AS clock FROM postbox_claims WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 
--- name: AddToAct
--- Two statements, because for one that inserts or updates MariaDB requires the right to update
--- every column.
-UPDATE postbox_audit SET affected = affected + :affected, note = :note WHERE operation = :operation
-
 -- name: RecordAct
 INSERT IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (:operation, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), :actor, :action, :target, :subject, :filter, :affected, :note)
-
--- name: LockAct
--- Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE
--- needs on MySQL.
-UPDATE postbox_audit SET affected = affected WHERE operation = :operation
-
--- name: NoteOfAct
-SELECT note FROM postbox_audit WHERE operation = :operation
 
 -- Receipts ----------------------------------------------------------------------------------------
 

@@ -913,22 +913,9 @@ SELECT n.clock - :since::bigint, :spool::bigint, :topic::text, :message_id::byte
 FROM (SELECT CASE WHEN :clock::bigint > 0 THEN :clock::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = :claim ORDER BY claim_key LIMIT 1) n
 ON CONFLICT DO NOTHING
 
--- name: AddToAct
--- Two statements, because for one that inserts or updates MariaDB requires the right to update
--- every column.
-UPDATE postbox_audit SET affected = affected + :affected, note = :note WHERE operation = :operation
-
 -- name: RecordAct
 INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (:operation, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, :actor, :action, :target, :subject, :filter, :affected, :note) ON CONFLICT DO NOTHING
-
--- name: LockAct
--- Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE
--- needs on MySQL.
-UPDATE postbox_audit SET affected = affected WHERE operation = :operation
-
--- name: NoteOfAct
-SELECT note FROM postbox_audit WHERE operation = :operation
 
 -- Receipts ----------------------------------------------------------------------------------------
 

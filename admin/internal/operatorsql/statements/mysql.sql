@@ -384,6 +384,19 @@ GROUP BY p.consumer
 
 -- The audit log -----------------------------------------------------------------------------------
 
+-- name: AddToAct
+-- Beside RecordAct of the engine, because for one statement that inserts or updates MariaDB
+-- requires the right to update every column.
+UPDATE postbox_audit SET affected = affected + :affected, note = :note WHERE operation = :operation
+
+-- name: LockAct
+-- Waits for a transaction that has changed the row, without the rights that SELECT … FOR UPDATE
+-- needs on MySQL.
+UPDATE postbox_audit SET affected = affected WHERE operation = :operation
+
+-- name: NoteOfAct
+SELECT note FROM postbox_audit WHERE operation = :operation
+
 -- name: AuditRows
 -- Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out are
 -- still read. The sums keep databases from reading all rows of a span by the index on the time, and

@@ -7,11 +7,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os/user"
 	"strings"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin/internal/operatorsql"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -34,17 +34,14 @@ const (
 	ActEdit        = "edit"
 	ActReplay      = "replay"
 	ActDownload    = "download"
-
-	// The actions on the log of PostgreSQL, which package pgtail records.
-	ActSetUpLog  = "log setup"
-	ActRemoveLog = "log remove"
 )
 
 // Actions returns the names of all actions.
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActDownload, ActSetUpLog, ActRemoveLog,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActDownload,
+		"log setup", "log remove", // which package pgtail records
 	}
 }
 
@@ -102,17 +99,17 @@ func (a *Act) Changed(result sql.Result, err error) (bool, error) {
 
 // Auditor writes the audit log of one set of tables. It is safe for concurrent use.
 type Auditor struct {
-	statements *dialect.Statements
+	statements *operatorsql.Statements
 	actor      string
 }
 
 // NewAuditor returns an auditor. The actor is who acts if a context names no other one; empty means
-// [DefaultActor].
+// [spool.UserName].
 func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 	if actor == "" {
-		actor = DefaultActor()
+		actor = spool.UserName()
 	}
-	return &Auditor{statements: statements, actor: actor}
+	return &Auditor{statements: operatorsql.New(statements), actor: actor}
 }
 
 // Record writes the row of an action, in the transaction of its effect. Each action of an operator
@@ -181,7 +178,7 @@ func (a *Auditor) End(ctx context.Context, db *sql.DB, act *Act, err error) erro
 	if err != nil {
 		note = unfinished(note, "stopped before its end")
 	}
-	return spool.InTx(ctx, db, a.statements, func(tx *sql.Tx) error {
+	return spool.InTx(ctx, db, a.statements.Statements, func(tx *sql.Tx) error {
 		return spool.Run(ctx, tx, a.statements.AddToAct(dialect.AuditRow{Operation: act.operation, Note: textOf(note)}))
 	})
 }
@@ -200,7 +197,7 @@ func (a *Auditor) Committed(ctx context.Context, db *sql.DB, act *Act) (committe
 	defer cancel()
 	for {
 		var note string
-		err := spool.InTx(ctx, db, a.statements, func(tx *sql.Tx) error {
+		err := spool.InTx(ctx, db, a.statements.Statements, func(tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, a.statements.LockAct, act.operation); err != nil {
 				return err
 			}
@@ -239,14 +236,4 @@ func ContextWithActor(ctx context.Context, actor string) context.Context {
 func actorOf(ctx context.Context) string {
 	actor, _ := ctx.Value(actorKey{}).(string)
 	return actor
-}
-
-// DefaultActor returns the user and the host of this process. A process in a container may have no
-// user with a name.
-func DefaultActor() string {
-	name := "unknown user"
-	if current, err := user.Current(); err == nil {
-		name = current.Username
-	}
-	return name + "@" + spool.HostName()
 }

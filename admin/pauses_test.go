@@ -282,6 +282,13 @@ func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *test
 		b.eventually(func() bool { return b.pending() == 0 }, "all messages are handled")
 		require.Zero(t, b.info().PausedKeys)
 		ids := handled.ids()
+		times := map[string]int{}
+		for _, id := range ids {
+			times[id]++
+		}
+		for _, m := range numbered(messages) {
+			require.Equal(t, 1, times[m.MessageID], "so many times message %s was handled", m.MessageID)
+		}
 		require.Len(t, ids, messages)
 		last := map[int]string{}
 		for _, id := range ids {

@@ -29,9 +29,9 @@ type AuditEntry struct {
 	At time.Time `json:"at"`
 	// Actor is who acted: see [ContextWithActor].
 	Actor string `json:"actor"`
-	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume
-	// key", "pause topic", "resume topic", "run now", "reschedule", "bury", "requeue", "resolve",
-	// "delete", "edit" or "replay"; and "log setup" or "log remove" of package pgtail.
+	// Action is what was done: "pause", "resume", "set", "pause key", "resume key", "pause topic",
+	// "resume topic", "run now", "reschedule", "bury", "requeue", "resolve", "delete", "edit",
+	// "replay" or "download"; and "log setup" or "log remove" of package pgtail.
 	Action string `json:"action"`
 	// Target is the outbox or the queue, and the zero value if the action has none or several.
 	Target Target `json:"target,omitzero"`

@@ -18,9 +18,9 @@ import (
 
 // RunNow makes messages due that are scheduled, retrying or parked: the one with the filter's ID,
 // or those that match. It returns their number. A parked message gets all its attempts again.
-// RunNow does not change a ready message, since that is handled as soon as possible, nor one that
-// an operator has paused. The messages of a key are still handled one after the other, in their
-// order.
+// RunNow does not change a ready message, since that is handled as soon as possible. A paused one
+// still waits for its resumption. The messages of a key are still handled one after the other, in
+// their order.
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
 // been handled at the same moment.

@@ -72,9 +72,8 @@ type DeadLetter struct {
 	// them. Metadata stays nil if it cannot be decoded; then Error says so.
 	Payload  message.Payload
 	Metadata message.Metadata
-	// Failures is the history, oldest first, at most the 100 latest; only [Admin.DeadLetter] reads
-	// it. A message of an outbox starts a new history when it is requeued; a message of an inbox
-	// continues its own.
+	// Failures is the history, oldest first, at most the 100 latest, and as many from before a
+	// requeue. Only [Admin.DeadLetter] reads it.
 	Failures []Failure
 }
 

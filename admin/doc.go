@@ -14,8 +14,8 @@
 // Each action of an operator is stored in the database and committed before the method returns.
 // Every process applies it within about a second, also after a crash or a restart. The calling
 // process and those that LISTEN are woken, and the others read the settings once a second. Each
-// action can be repeated, and several operators can act at once. When the answer to a commit is
-// lost, the error is [postbox.ErrCommitUnknown]: repeat the call.
+// action but [Admin.Replay] can be repeated, and several operators can act at once. When the answer
+// to a commit is lost, the error is [postbox.ErrCommitUnknown]: repeat the call, but for a replay.
 //
 // # Dead letters
 //

@@ -79,7 +79,8 @@ type Message struct {
 	// cannot be decoded.
 	Payload  message.Payload
 	Metadata message.Metadata
-	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
+	// Failures is the history, oldest first, at most the 100 latest, and as many from before a
+	// requeue. Only [Admin.Message] reads it.
 	Failures []Failure
 	// SourceTopic and UUID are those with which a message of an inbox is replayed: see
 	// [DeadLetter.SourceTopic]. Only [Admin.Message] reads them.

@@ -23,9 +23,9 @@ const atATime = 8
 // Handler serves the dashboard. It is safe for concurrent use. Close ends its bulk actions.
 //
 // It serves paths such as "/messages", and all its links are relative. So it works under any prefix
-// that ends with a slash, if [net/http.StripPrefix] takes the prefix away. Nothing on its pages
-// depends on the process that serves them, except the chart and the rates: several processes behind
-// a load balancer can serve it.
+// that ends with a slash, if [net/http.StripPrefix] takes the prefix away. Several processes can
+// serve it behind a load balancer that keeps a user at one of them: the chart, the rates, and the
+// progress and the end of bulk actions are those of a process.
 type Handler struct {
 	admin     *admin.Admin
 	config    Config

@@ -127,6 +127,7 @@ func (s *session) rights() []right {
 		{"INSERT", "dead_letters", s.statements.InsertDeadLetter(dialect.InboxLetter{
 			Letter: dialect.Letter{Subject: []byte{0}, MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}},
 		})},
+		update("failures", "subject"),
 		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
 		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
 		update("audit", "affected", "note"),

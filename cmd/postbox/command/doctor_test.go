@@ -278,7 +278,7 @@ func TestDoctor_names_each_right_that_a_role_lacks(t *testing.T) {
 		"UPDATE (paused_at, paused_by, pause_reason, pause_ends_at) ON postbox_spools", "UPDATE (version) ON postbox_spools", "UPDATE (settings) ON postbox_spools",
 		"INSERT ON postbox_pauses", "DELETE ON postbox_pauses", "INSERT ON postbox_topic_pauses", "DELETE ON postbox_topic_pauses",
 		"INSERT ON postbox_dead_letters", "UPDATE (resolved_at, resolution) ON postbox_dead_letters", "DELETE ON postbox_dead_letters",
-		"INSERT ON postbox_failures", "INSERT ON postbox_audit", "UPDATE (affected, note) ON postbox_audit", "DELETE ON postbox_claims",
+		"INSERT ON postbox_failures", "UPDATE (subject) ON postbox_failures", "INSERT ON postbox_audit", "UPDATE (affected, note) ON postbox_audit", "DELETE ON postbox_claims",
 	}, named)
 }
 

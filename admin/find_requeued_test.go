@@ -54,5 +54,14 @@ func TestFind_tells_what_failed_before_a_message_was_requeued(t *testing.T) {
 		lines, _ := b.found(letter.MessageID)
 		require.Len(t, withoutSpans(lines), 8, "%q: written, three times of dying and trying, and done", lines)
 		require.Subset(t, lines, failed)
+
+		other := admin.Outbox("other")
+		require.NoError(t, spool.New(b.statements, other.Name).Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft(letter.MessageID, "orders", "a")}))
+		waits, _, err = b.admin.Messages(t.Context(), admin.Filter{Target: other})
+		require.NoError(t, err)
+		require.Len(t, waits, 1)
+		whole, err := b.admin.Message(t.Context(), admin.Filter{Target: other, ID: waits[0].ID})
+		require.NoError(t, err)
+		require.Empty(t, whole.Failures)
 	})
 }

@@ -45,12 +45,12 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 		require.NoError(t, b.admin.Resume(ctx, admin.Filter{Target: b.target, Topic: "orders"}))
 		require.NoError(t, storeSettings(ctx, b.admin, b.target, admin.Settings{PageSize: 10}))
 		first := b.messages(admin.Filter{Target: b.target})[0].ID
-		require.NoError(t, errorOf(b.admin.RunNow(ctx, admin.Filter{Target: b.target, ID: first})))
+		require.NoError(t, errorOf(b.admin.Reschedule(ctx, admin.Filter{Target: b.target, ID: first}, time.Now())))
 		require.NoError(t, errorOf(b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: first}, "a test")))
 		require.ErrorIs(t, errorOf(b.admin.Bury(ctx, admin.Filter{Target: b.target, ID: first}, "a test")), admin.ErrNotFound)
 		letter := b.only(admin.Filter{}).ID
 		require.NoError(t, errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "paid by hand")))
-		require.ErrorIs(t, errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "paid by hand")), admin.ErrResolved)
+		require.ErrorIs(t, errorOf(b.admin.Resolve(ctx, admin.Filter{ID: letter}, "paid by hand")), admin.ErrRefused)
 		require.NoError(t, errorOf(b.admin.Delete(ctx, admin.Filter{ID: letter})))
 		require.Equal(t, []string{
 			"ada@office: pause of the outbox [] {} 1 ",

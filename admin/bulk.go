@@ -26,13 +26,12 @@ import (
 // handled the first version, ignore it as long as they have claims. It names the letter in its
 // metadata "postbox_edited_from". The letter keeps the first payload and metadata, and is resolved:
 // [DeadLetter.Resolution] says that it was edited and by whom. So one of several operators who edit
-// the same letter succeeds. The others get [ErrResolved], and their changes are dropped. If the
+// the same letter succeeds. The others get [ErrRefused], and their changes are dropped. If the
 // edited message dies, edit its own letter.
 //
-// With an ID, Requeue is one transaction, and fails with [ErrNotFound], [ErrResolved] or
-// [ErrCannotRequeue]; then it changes nothing. After [postbox.ErrCommitUnknown] it may or may not
-// have happened. Call it again: [ErrNotFound], or [ErrResolved] of an edit, then means that it had
-// happened.
+// With an ID, Requeue is one transaction, and fails with [ErrNotFound] or [ErrRefused]; then it
+// changes nothing. After [postbox.ErrCommitUnknown] it may or may not have happened. Call it again:
+// [ErrNotFound] then means that it had happened; of an edit, a letter that is resolved means it.
 //
 // Otherwise it works in transactions of at most 100 letters and, unless a single letter is larger,
 // 4 MiB. After each of them it reports the progress. The counted letters stay requeued when a later
@@ -42,9 +41,12 @@ import (
 // requeued for ever. It skips letters that another operator takes meanwhile: of several operators
 // who requeue the same letters at once, one requeues each letter, and messages of a key come in the
 // order of their letters. It also skips letters that cannot be requeued; the error, which is
-// [ErrCannotRequeue], names up to ten of them. Any other error ends it. It fails with [ErrNotFound]
+// [ErrRefused], names up to ten of them. Any other error ends it. It fails with [ErrNotFound]
 // if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progress ...func(Progress)) (int, error) {
+	if again.To != (Target{}) || again.NewIDs || again.DryRun {
+		return 0, failed(invalid(errors.New("requeue dead letters: to, new ids and dry run are for a replay: leave them out")))
+	}
 	if again.edits() && !a.config.AllowEdit {
 		return 0, failed(fmt.Errorf("edit dead letter %d: %w", filter.ID, errEditNotAllowed))
 	}
@@ -68,7 +70,7 @@ func (a *Admin) Requeue(ctx context.Context, filter Filter, again Again, progres
 // takes the one with the filter's ID, or the unresolved ones that match, and returns their number.
 // The reason is required, and is cut off at 4096 bytes. A resolved letter cannot be requeued.
 //
-// With an ID it fails with [ErrNotFound], or with [ErrResolved] if another operator was faster;
+// With an ID it fails with [ErrNotFound], or with [ErrRefused] if another operator was faster;
 // that operator's reason is then kept. Otherwise transactions, progress, limit and errors are those
 // of [Admin.Requeue].
 func (a *Admin) Resolve(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {
@@ -141,7 +143,7 @@ func (a *Admin) onLetters(
 // with them.
 func (f Filter) open(done string) error {
 	if resolutions[f.Resolved] != operatorsql.ResolvedNo {
-		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", ErrResolved, done)
+		return fmt.Errorf("resolved: %w: leave it out, since only a letter that is not resolved can be %s", errResolved, done)
 	}
 	return nil
 }
@@ -270,9 +272,9 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 			c.woken[s] = struct{}{}
 		}
 		return nil
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrResolved): // another operator was faster
+	case errors.Is(err, ErrNotFound), errors.Is(err, errResolved): // another operator was faster
 		return nil
-	case errors.Is(err, ErrCannotRequeue):
+	case errors.Is(err, ErrRefused):
 		c.stuck = append(c.stuck, err)
 		return nil
 	default:

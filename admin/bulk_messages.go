@@ -16,55 +16,44 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// RunNow makes messages due that are scheduled, retrying or parked: the one with the filter's ID,
-// or those that match. It returns their number. A parked message gets all its attempts again.
-// RunNow does not change a ready message, since that is handled as soon as possible. A paused one
+// Reschedule lets messages that are scheduled, retrying or parked wait until another time, by the
+// database's clock. A time that has passed, such as [time.Now], makes them due at once. It takes
+// the one with the filter's ID, or those that match, and returns their number; those that wait
+// until that time already do not count. A parked message gets all its attempts again. A paused one
 // still waits for its resumption. The messages of a key are still handled one after the other, in
-// their order.
+// their order. A message whose time has come may be in a handler already, which then ends as usual:
+// call [Admin.Pause] first if that matters.
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
-// been handled at the same moment.
+// been handled at the same moment. A ready message is handled as soon as possible: it does not
+// count if it shall be due at once, and cannot wait, which is an [ErrRefused].
 //
 // Otherwise it works in transactions of at most 100 messages and, unless a single message is
 // larger, 4 MiB. After each of them it reports the progress. The counted messages stay changed when
 // a later transaction fails. Call it again to go on after an error or a crash. When ctx ends, it
 // finishes the running transaction, within five seconds, and returns the error of ctx. It ignores
 // messages that are written after it began, and skips those that a handler or another operator
-// takes meanwhile, and those that are due already. A message that it has made due, and that fails
-// again, may be made due once more. A filter that asks for ready messages is an error.
-func (a *Admin) RunNow(ctx context.Context, filter Filter, progress ...func(Progress)) (int, error) {
-	if filter.ID != 0 {
-		return a.onMessage(filter, "An operator made a message due now", nil, func(name string, id int64) (int, error) {
-			return a.operator.RunNow(ctx, name, id)
-		})
-	}
-	return a.onMessages(filter, "run", "An operator made messages due now", filter.waits(), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
-		return a.operator.RunAllNow(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), reporting(progress))
-	})
-}
-
-// Reschedule lets messages that are scheduled, retrying or parked wait until another time, by the
-// database's clock; a time in the past means now. It takes the one with the filter's ID, or those
-// that match, and returns their number; those that wait until that time already do not count. A
-// parked message gets all its attempts again. A message whose time has come may be in a handler
-// already, which then ends as usual: call [Admin.Pause] first if that matters.
-//
-// With an ID it fails with [ErrInHandler] if the message is ready, and with [ErrNotFound] if it is
-// not pending, or no longer. Otherwise transactions, progress, limit and errors are those of
-// [Admin.RunNow].
+// takes meanwhile. A message that it has made due, and that fails again, may be made due once more.
+// A filter that asks for ready messages is an error.
 func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, progress ...func(Progress)) (int, error) {
 	wrong := checkDue(at)
-	if filter.ID != 0 {
-		if wrong != nil {
-			return 0, fmt.Errorf("admin: reschedule message %d of %s: %w", filter.ID, filter.Target, invalid(wrong))
-		}
-		fields := watermill.LogFields{"at": at.UTC().Format(time.RFC3339)}
-		return a.onMessage(filter, "An operator rescheduled a message", fields, func(name string, id int64) (int, error) {
-			return 1, a.operator.Reschedule(ctx, name, id, at)
+	if !at.After(time.Now()) {
+		at = time.Time{}
+	}
+	if filter.ID == 0 {
+		return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
+			return a.operator.RescheduleAll(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), at, reporting(progress))
 		})
 	}
-	return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
-		return a.operator.RescheduleAll(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), at, reporting(progress))
+	if wrong != nil {
+		return 0, fmt.Errorf("admin: reschedule message %d of %s: %w", filter.ID, filter.Target, invalid(wrong))
+	}
+	fields := watermill.LogFields{"at": "now"}
+	if !at.IsZero() {
+		fields["at"] = at.UTC().Format(time.RFC3339)
+	}
+	return a.onMessage(filter, "An operator rescheduled a message", fields, func(name string, id int64) (int, error) {
+		return a.operator.Reschedule(ctx, name, id, at)
 	})
 }
 
@@ -79,8 +68,8 @@ func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, pro
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: a handler, or
 // another operator, was faster. Otherwise transactions, progress, limit and errors are those of
-// [Admin.RunNow]. Failed messages are buried first, then ready ones, and scheduled ones last. So
-// the dead letters of a key are in the order of its messages, apart from scheduled ones, and
+// [Admin.Reschedule]. Failed messages are buried first, then ready ones, and scheduled ones last.
+// So the dead letters of a key are in the order of its messages, apart from scheduled ones, and
 // [Admin.Requeue] brings them back in that order. But as soon as the failed message of a key is
 // buried, the ready ones behind it may be handled.
 func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress ...func(Progress)) (int, error) {
@@ -100,8 +89,8 @@ func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress
 
 // checkDue refuses a time until which no message can wait.
 func checkDue(at time.Time) error {
-	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
-		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, or RunNow", at)
+	if at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
+		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, such as time.Now()", at)
 	}
 	return nil
 }
@@ -109,7 +98,7 @@ func checkDue(at time.Time) error {
 // waits refuses a filter that asks for ready messages.
 func (f Filter) waits() error {
 	if f.Status == Ready {
-		return fmt.Errorf("status: %w: use %s, %s or %s, or leave it out for all of them", ErrInHandler, Scheduled, Retrying, Parked)
+		return fmt.Errorf("status: %w: ready messages are handled as soon as possible: use %s, %s or %s, or leave it out for all of them", ErrRefused, Scheduled, Retrying, Parked)
 	}
 	return nil
 }
@@ -297,27 +286,15 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *stor
 	return len(failures) == 1 && strings.Contains(failures[0].Error, filter.ErrorText), err
 }
 
-// RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no
-// limit). The filter must select no ready ones.
-func (o *operator) RunAllNow(ctx context.Context, name string, filter operatorsql.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
-	b := &pendingBulk{operator: o, act: audit.NewAct(audit.ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
-	b.has = func(found locked) bool { return found.due }
-	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
-		return false, o.due(ctx, tx, s, found, 0)
-	}
-	return b.run(ctx)
-}
-
-// RescheduleAll makes the waiting messages that a filter selects due at the given time. The filter
-// must select no ready ones.
+// RescheduleAll makes the waiting messages that a filter selects due at the given time, the zero
+// time for now; at most the given number (0: no limit). The filter must select no ready ones.
 func (o *operator) RescheduleAll(
 	ctx context.Context, name string, filter operatorsql.MessageFilter, most int, chosen string, at time.Time, report func(Progress),
 ) (Progress, error) {
-	act := audit.NewAct(audit.ActReschedule, name).Choosing(chosen).Noting("at " + at.UTC().Format(time.RFC3339))
-	b := &pendingBulk{operator: o, act: act, what: "reschedule messages of", most: most, report: report, filter: filter}
-	b.has = func(found locked) bool { return found.at == at.UnixMicro() }
+	b := &pendingBulk{operator: o, act: rescheduling(name, at).Choosing(chosen), what: "reschedule messages of", most: most, report: report, filter: filter}
+	b.has = func(found locked) bool { return found.at == micros(at) || found.due && at.IsZero() }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
-		return found.due, o.due(ctx, tx, s, found, at.UnixMicro())
+		return o.reschedule(ctx, tx, s, found, at)
 	}
 	return b.run(ctx)
 }

@@ -175,7 +175,7 @@ func TestBulk_ResolveAll_and_DeleteAll_check_their_filter(t *testing.T) {
 	_, err := b.admin.Resolve(t.Context(), admin.Filter{All: true}, " ")
 	require.ErrorContains(t, err, "the reason is empty")
 	_, err = b.admin.Resolve(t.Context(), admin.Filter{Resolved: "yes"}, "why")
-	require.ErrorIs(t, err, admin.ErrResolved)
+	require.ErrorIs(t, err, admin.ErrRefused)
 	did, err := b.admin.Resolve(t.Context(), admin.Filter{All: true, Limit: 4}, "why")
 	require.NoError(t, err)
 	require.Equal(t, 4, did)

@@ -149,16 +149,21 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	return &found.DeadLetter, nil
 }
 
-// Again says how messages are requeued. The zero value requeues them as they were.
+// Again says how messages are handled again: those of dead letters by [Admin.Requeue], those of the
+// history by [Admin.Replay]. With the zero value they are what they were. A field that has no
+// meaning there is an [ErrInvalid].
 type Again struct {
-	// Topic is the topic on which a message that came from a broker to an inbox is published again.
-	// Defaults to [DeadLetter.SourceTopic]; without one, the error is [ErrCannotRequeue]. Messages
-	// of outboxes and queues keep their topic.
+	// Topic is the topic on which a message is published again. For the dead letter of an inbox it
+	// defaults to [DeadLetter.SourceTopic]; without one, the error is [ErrRefused]. Other dead
+	// letters keep their topic. For a replay it defaults to the topic that a message of an outbox
+	// had, and to the one from which a message of a queue or an inbox came: its metadata
+	// [postbox.MetadataSourceTopic], or [Message.SourceTopic].
 	Topic string
+
 	// OlderThanClaims says that consumers that have handled a message of an inbox may handle it
-	// again. Without it, a letter is refused with [ErrCannotRequeue] whose own claim has been
-	// deleted, or that died a day or more after its first failure: the claims of other consumers
-	// may have ended.
+	// again. Without it, a letter is refused with [ErrRefused] whose own claim has been deleted, or
+	// that died a day or more after its first failure: the claims of other consumers may have
+	// ended.
 	OlderThanClaims bool
 	// Payload replaces the payload of the one dead letter with the filter's ID; nil keeps it. An
 	// empty payload that is not nil is a new payload. It needs [Config.AllowEdit].
@@ -168,6 +173,15 @@ type Again struct {
 	// decoded has to be replaced. An edited message has no unique key, so the metadata of
 	// unique keys is refused with [ErrInvalid]. It needs [Config.AllowEdit].
 	Metadata message.Metadata
+
+	// To is the outbox that publishes what is replayed. The zero value is for the outbox or the
+	// queue itself. Messages of an inbox need one, or a queue whose handler works on them.
+	To Target
+	// NewIDs gives each message that is replayed a new id. With the old one, inboxes ignore a
+	// message that they have handled, as long as they remember it.
+	NewIDs bool
+	// DryRun looks whether a replay could begin, and changes nothing.
+	DryRun bool
 }
 
 // maxHistory limits the failures that are read with a message or a dead letter to the newest ones.
@@ -330,7 +344,7 @@ func (l *letterStore) taken(ctx context.Context, db rowQuerier, id int64) error 
 	if err != nil {
 		return err
 	}
-	return ErrResolved // it exists and is not open, and a resolved letter is never opened again
+	return errResolved // it exists and is not open, and a resolved letter is never opened again
 }
 
 // requeuedSubject is the subject of what failed of a message before it was requeued: then its dead

@@ -127,8 +127,8 @@ func TestAdmin_resolves_with_a_reason(t *testing.T) {
 		id := b.only(admin.Filter{}).ID
 		require.ErrorContains(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "  ")), "reason")
 		require.NoError(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "refunded by hand \x00\xff"+strings.Repeat("!", 10_000))))
-		require.ErrorIs(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "too late")), admin.ErrResolved)
-		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{})), admin.ErrResolved)
+		require.ErrorIs(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id}, "too late")), admin.ErrRefused)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{})), admin.ErrRefused)
 		require.ErrorIs(t, errorOf(b.admin.Resolve(t.Context(), admin.Filter{ID: id + 1}, "no such letter")), admin.ErrNotFound)
 
 		letter := b.only(admin.Filter{Resolved: "yes"})

@@ -6,10 +6,10 @@
 //
 // [Admin.Queues] shows the state of each outbox and queue. [Admin.Pause] stops one in all
 // processes, or the messages with one ordering key or topic. [Admin.ChangeSettings] changes how
-// fast, how often and for how long, without a restart. [Admin.Messages] lists pending messages, and
-// handled ones if they are kept. [Admin.RunNow], [Admin.Reschedule] and [Admin.Bury] act on a
-// message that waits: for its time, its next attempt, or an operator. [Admin.Account] shows whether
-// every written message is accounted for.
+// fast, how often and for how long, without a restart. [Admin.Messages] lists pending messages,
+// and handled ones if they are kept. [Admin.Reschedule] and [Admin.Bury] act on a message that
+// waits: for its time, its next attempt, or an operator. [Admin.Account] shows whether every
+// written message is accounted for.
 //
 // Each action of an operator is stored in the database and committed before the method returns.
 // Every process applies it within about a second, also after a crash or a restart. The calling
@@ -36,7 +36,7 @@
 // [Admin.Audit], in the transaction of its effect.
 //
 // Several operators may act on the same dead letter at the same moment: it is requeued, resolved or
-// deleted once. The other operators get [ErrNotFound] or [ErrResolved]. Requeueing is one
+// deleted once. The other operators get [ErrNotFound] or [ErrRefused]. Requeueing is one
 // transaction, so a crash leaves either the letter or the message, and never both.
 //
 // Dead letters are kept for the retention in the configuration of forwarders and inboxes, by

@@ -24,9 +24,9 @@ const editedFrom = "postbox_edited_from"
 func (a Again) edits() bool { return a.Payload != nil || a.Metadata != nil }
 
 var (
-	errEditNotAllowed = fmt.Errorf("%w: editing is not allowed: set AllowEdit of admin.Config", ErrCannotRequeue)
-	errKeyChanged     = fmt.Errorf("%w: the ordering key cannot be changed, since the order of its messages would be lost", ErrCannotRequeue)
-	errEdited         = fmt.Errorf("dead letter has been edited and requeued: %w", ErrResolved)
+	errEditNotAllowed = fmt.Errorf("%w: editing is not allowed: set AllowEdit of admin.Config", ErrRefused)
+	errKeyChanged     = fmt.Errorf("%w: the ordering key cannot be changed, since the order of its messages would be lost", ErrRefused)
+	errEdited         = fmt.Errorf("dead letter has been edited and requeued: %w", errResolved)
 	errEditsMany      = errors.New("payload and metadata: they are those of one message: name its dead letter by ID")
 )
 
@@ -59,7 +59,7 @@ func (l *letterStore) edit(ctx context.Context, id int64, again Again) error {
 			return err
 		}
 		err = l.resolve(ctx, tx, id, editResolution+l.audit.ActorIn(ctx))
-		if errors.Is(err, ErrResolved) { // by another operator, since it was read
+		if errors.Is(err, errResolved) { // by another operator, since it was read
 			if letter, readErr := l.read(ctx, tx, id); readErr == nil {
 				err = letter.whyResolved()
 			}
@@ -94,7 +94,7 @@ func (l *storedLetter) whyResolved() error {
 	if strings.HasPrefix(l.Resolution, editResolution) {
 		return errEdited
 	}
-	return ErrResolved
+	return errResolved
 }
 
 // edited returns the message with what the operator replaces. It keeps its id, so that inboxes that
@@ -104,7 +104,7 @@ func (l *storedLetter) edited(again Again) (spool.Draft, error) {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if again.Metadata == nil && l.broken != nil {
-		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrCannotRequeue, l.broken)
+		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrRefused, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: maps.Clone(l.Metadata)}
 	if err := l.address(&draft, again); err != nil {

@@ -96,13 +96,13 @@ func TestEdit_G9_one_of_many_operators_wins(t *testing.T) {
 				winner = i
 				continue
 			}
-			require.ErrorIs(t, err, admin.ErrResolved)
+			require.ErrorIs(t, err, admin.ErrRefused)
 			require.ErrorContains(t, err, "has been edited and requeued")
-			require.ErrorIs(t, err, admin.ErrResolved)
+			require.ErrorIs(t, err, admin.ErrRefused)
 			require.ErrorContains(t, err, "has been edited and requeued")
 		}
 		require.Equal(t, fmt.Sprint("version ", winner), string(b.pendingMessage().Payload))
-		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})), admin.ErrResolved)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})), admin.ErrRefused)
 		require.Len(t, b.acts(admin.Filter{Action: "edit"}), 1)
 	})
 }
@@ -116,14 +116,14 @@ func TestEdit_is_refused(t *testing.T) {
 		b.append(keyed)
 		b.bury()
 		id, edit := b.only(admin.Filter{}).ID, admin.Again{Payload: message.Payload("new")}
-		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrCannotRequeue)
+		require.ErrorIs(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrRefused)
 		require.ErrorContains(t, errorOf(b.admin.Requeue(t.Context(), admin.Filter{ID: id}, edit)), "set AllowEdit of admin.Config")
 		many := errorOf(b.editor().Requeue(t.Context(), admin.Filter{All: true}, edit))
 		require.ErrorIs(t, many, admin.ErrInvalid)
 		require.ErrorContains(t, many, "they are those of one message")
 		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id + 1}, edit)), admin.ErrNotFound)
 		other := admin.Again{Metadata: message.Metadata{postbox.MetadataOrderingKey: "other"}}
-		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), admin.ErrCannotRequeue)
+		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), admin.ErrRefused)
 		require.ErrorContains(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, other)), "the ordering key cannot be changed")
 		for _, name := range []string{unique.Key, unique.Mode} {
 			err := errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, admin.Again{Metadata: message.Metadata{name: unique.Skip}}))
@@ -134,7 +134,7 @@ func TestEdit_is_refused(t *testing.T) {
 		require.Empty(t, b.acts(admin.Filter{}))
 
 		database.Exec(t, "UPDATE postbox_dead_letters SET metadata = ?", []byte{0xff})
-		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrCannotRequeue, "the metadata cannot be decoded")
+		require.ErrorIs(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)), admin.ErrRefused, "the metadata cannot be decoded")
 		edit.Metadata = message.Metadata{"mended": "yes"}
 		require.NoError(t, errorOf(b.editor().Requeue(t.Context(), admin.Filter{ID: id}, edit)))
 		require.Equal(t, message.Metadata{"mended": "yes", postbox.MetadataOrderingKey: "key", "postbox_edited_from": fmt.Sprint(id)}, b.pendingMessage().Metadata)

@@ -63,7 +63,7 @@ func TestReplay_refuses_a_topic_that_no_message_can_have(t *testing.T) {
 		b := newBench(t, database)
 		b.history(b.outbox, 1, nil)
 		for _, topic := range []string{"orders ", "a\x00", "a\xff", strings.Repeat("x", 256)} {
-			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{Topic: topic})
+			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.Again{Topic: topic})
 			require.ErrorIs(t, err, admin.ErrInvalid, "%.10q", topic)
 		}
 		require.Zero(t, b.pending())

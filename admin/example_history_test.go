@@ -58,7 +58,7 @@ func ExampleAdmin_Replay_history() {
 		must(err)
 		fmt.Printf("%s %s: %s\n", whole.Status, whole.MessageID, whole.Payload)
 	}
-	did, err := operator.Replay(ctx, admin.Filter{Target: received, MessageID: "1"}, admin.ReplayParams{To: admin.Outbox("outbox"), Topic: "orders", NewIDs: true})
+	did, err := operator.Replay(ctx, admin.Filter{Target: received, MessageID: "1"}, admin.Again{To: admin.Outbox("outbox"), Topic: "orders", NewIDs: true})
 	must(err)
 	fmt.Println(did.Done, "replayed")
 	// Output:

@@ -57,7 +57,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 		return err
 	}
 	_, err = operator.Requeue(ctx, admin.Filter{ID: letters[0].ID}, admin.Again{})
-	fmt.Println("resolved for good:", errors.Is(err, admin.ErrResolved))
+	fmt.Println("resolved for good:", errors.Is(err, admin.ErrRefused))
 
 	requeued, err := operator.Requeue(ctx, admin.Filter{Topic: "orders"}, admin.Again{})
 	if err != nil {

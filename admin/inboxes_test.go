@@ -46,9 +46,9 @@ func TestReplay_G4_publishes_what_an_inbox_has_received(t *testing.T) {
 		list, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: inbox, Status: admin.Done, Key: "key 0"})
 		require.NoError(t, err)
 		require.Len(t, list, 3)
-		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: b.target, Limit: 2})
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true, Limit: 2}, admin.Again{To: b.target})
 		require.NoError(t, err)
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: b.target, After: did.Cursor})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: inbox, All: true, After: did.Cursor}, admin.Again{To: b.target})
 		require.NoError(t, err)
 		require.Equal(t, []int{2, 1}, []int{did.Done, did.Skipped}, "a message without its payload is not replayed")
 		copies := b.messages(admin.Filter{})
@@ -72,7 +72,7 @@ func TestReplay_puts_what_an_inbox_has_received_into_a_queue(t *testing.T) {
 	require.NoError(t, err)
 	b.received("1", "2")
 	target := admin.Queue("repair")
-	did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, MessageID: "2"}, admin.ReplayParams{To: target, NewIDs: true})
+	did, err := b.admin.Replay(t.Context(), admin.Filter{Target: inbox, MessageID: "2"}, admin.Again{To: target, NewIDs: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, did.Done)
 	found, _, err := b.admin.Messages(t.Context(), admin.Filter{Target: target})
@@ -92,13 +92,13 @@ func TestInbox_refuses_what_only_messages_that_wait_can_have(t *testing.T) {
 		"pause":     b.admin.Pause(ctx, admin.Filter{Target: inbox, All: true}),
 		"pause key": b.admin.Pause(ctx, admin.Filter{Target: inbox, Key: "key 0"}),
 		"topic":     b.admin.Pause(ctx, admin.Filter{Target: inbox, Topic: "orders"}),
-		"run":       errorOf(b.admin.RunNow(ctx, admin.Filter{Target: inbox, ID: 1})),
+		"run":       errorOf(b.admin.Reschedule(ctx, admin.Filter{Target: inbox, ID: 1}, time.Now())),
 	} {
 		require.ErrorIs(t, err, admin.ErrInvalid, name)
 		require.ErrorContains(t, err, `inbox "billing"`, name)
 	}
 	for name, to := range map[string]admin.Target{"itself": {}, "another": admin.Inbox("shipping")} {
-		_, err := b.admin.Replay(ctx, admin.Filter{Target: inbox, All: true}, admin.ReplayParams{To: to})
+		_, err := b.admin.Replay(ctx, admin.Filter{Target: inbox, All: true}, admin.Again{To: to})
 		require.ErrorContains(t, err, "use an outbox that publishes the messages, or a queue", name)
 	}
 	_, _, err := b.admin.DeadLetters(ctx, admin.Filter{Target: inbox})

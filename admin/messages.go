@@ -233,33 +233,40 @@ func statusOf(state int, at int64) Status {
 	}
 }
 
-// RunNow makes a waiting message due. It leaves a ready message unchanged.
-func (o *operator) RunNow(ctx context.Context, name string, id int64) (changed int, err error) {
-	act := audit.NewAct(audit.ActRunNow, name).On("message %d", id)
-	err = o.change(ctx, fmt.Sprintf("run message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+// Reschedule makes a waiting message due at the given time, the zero time for now, and returns how
+// many it has changed. If its drainer may have the message in memory, the drainer is notified.
+func (o *operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) (changed int, err error) {
+	act := rescheduling(name, at).On("message %d", id)
+	err = o.change(ctx, fmt.Sprintf("reschedule message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		act.Affected = 0
 		found, err := o.lock(ctx, tx, s, id)
-		if err != nil || found.ref.State == dialect.StateReady {
+		switch {
+		case err != nil:
 			return false, err
+		case found.ref.State == dialect.StateReady && at.IsZero():
+			return false, nil
+		case found.ref.State == dialect.StateReady:
+			return false, fmt.Errorf("%w: it is ready, so it is handled as soon as possible, and may be running now; only a message that is scheduled, retrying or parked can be rescheduled",
+				ErrRefused)
 		}
 		act.Affected = 1
-		return false, o.due(ctx, tx, s, found, 0)
+		return o.reschedule(ctx, tx, s, found, at)
 	})
 	return act.Affected, err
 }
 
-// Reschedule makes a waiting message due at the given time. If its drainer may have the message in
-// memory, the drainer is notified.
-func (o *operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
-	act := audit.NewAct(audit.ActReschedule, name).On("message %d", id).Noting("at " + at.UTC().Format(time.RFC3339))
-	act.Affected = 1
-	return o.change(ctx, fmt.Sprintf("reschedule message %d of", id), act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		found, err := o.lockWaiting(ctx, tx, s, id)
-		if err != nil {
-			return false, err
-		}
-		return found.due, o.due(ctx, tx, s, found, at.UnixMicro())
-	})
+// rescheduling is the action of an operator for whom no time means now.
+func rescheduling(name string, at time.Time) *audit.Act {
+	if at.IsZero() {
+		return audit.NewAct(audit.ActRunNow, name)
+	}
+	return audit.NewAct(audit.ActReschedule, name).Noting("at " + at.UTC().Format(time.RFC3339))
+}
+
+// reschedule sets the time of a locked message, and reports whether its drainer should notice: one
+// that has a due message in memory may go on with it if it is due now.
+func (o *operator) reschedule(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked, at time.Time) (notice bool, err error) {
+	return found.due && !at.IsZero(), o.due(ctx, tx, s, found, micros(at))
 }
 
 // Bury makes a ready or waiting message a dead letter. The transaction that removes the message
@@ -338,16 +345,6 @@ func (o *operator) lockAt(ctx context.Context, tx *sql.Tx, s *spool.Spool, at op
 		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.at, &found.attempts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return found, ErrNotFound
-	}
-	return found, err
-}
-
-// lockWaiting locks a message that is not ready.
-func (o *operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
-	found, err := o.lock(ctx, tx, s, id)
-	if err == nil && found.ref.State == dialect.StateReady {
-		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only a message that is scheduled, retrying or parked can be rescheduled",
-			ErrInHandler)
 	}
 	return found, err
 }

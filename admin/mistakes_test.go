@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,11 +23,11 @@ func TestTarget_that_was_forgotten_is_named_in_the_error(t *testing.T) {
 		_, pausedErr := a.Paused(ctx, target)
 		_, _, lanesErr := a.Lanes(ctx, target)
 		_, accountErr := a.Account(ctx, target)
-		_, replayErr := a.Replay(ctx, admin.Filter{Target: target, All: true}, admin.ReplayParams{})
+		_, replayErr := a.Replay(ctx, admin.Filter{Target: target, All: true}, admin.Again{})
 		_, settingsErr := a.ChangeSettings(ctx, target, func(*admin.Settings) error { return nil })
 		for name, err := range map[string]error{
 			"pause": a.Pause(ctx, admin.Filter{Target: target, All: true}), "pause topic": a.Pause(ctx, admin.Filter{Target: target, Topic: "orders"}),
-			"resume key": a.Resume(ctx, admin.Filter{Target: target, Key: "a"}), "run": errorOf(a.RunNow(ctx, admin.Filter{Target: target, ID: 1})),
+			"resume key": a.Resume(ctx, admin.Filter{Target: target, Key: "a"}), "run": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())),
 			"bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, All: true}, "no")), "messages": messagesErr, "message": messageErr,
 			"stuck": stuckErr, "paused": pausedErr, "lanes": lanesErr, "account": accountErr, "replay": replayErr, "settings": settingsErr,
 		} {
@@ -125,7 +126,7 @@ func TestCursor_of_another_list_is_refused(t *testing.T) {
 			return next, err
 		},
 		"replay": func(after string) (string, error) {
-			did, err := b.admin.Replay(ctx, of(admin.Filter{Topic: "none"}), admin.ReplayParams{Limit: 1, After: after})
+			did, err := b.admin.Replay(ctx, of(admin.Filter{Topic: "none", Limit: 1, After: after}), admin.Again{})
 			return did.Cursor, err
 		},
 		"receipts": func(after string) (string, error) {

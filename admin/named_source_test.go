@@ -36,7 +36,7 @@ func TestReplay_a_producer_does_not_name_the_source_of_its_message(t *testing.T)
 		require.NoError(t, err)
 		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
-		did, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.ReplayParams{To: admin.Queue("work")})
+		did, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.Again{To: admin.Queue("work")})
 		require.NoError(t, err)
 		require.Equal(t, 1, did.Done)
 		var encoded []byte

@@ -84,7 +84,7 @@ func (q QueueInfo) needs() (all []Need) {
 		add("late", "tail", "See what is handled: if it is slow, start more processes or raise the concurrency.", "is late: its first message has been due for %s.", q.DueAge.Round(time.Second))
 	}
 	if paused {
-		add("paused", "resume", "", "has been paused since %s, with %s pending.", q.Pause, amountOf(q.Pending, "message"))
+		add("paused", "resume", "", "has been paused since %s, with %s pending.", q.Pause.text(), amountOf(q.Pending, "message"))
 	}
 	if q.PausedTopics > 0 {
 		add("topics", "topics list", "Resume them when their time is over.", "has %s.", amountOf(q.PausedTopics, "paused topic"))

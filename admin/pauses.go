@@ -128,7 +128,7 @@ func (f Filter) mistakesOfPause() error {
 	return err
 }
 
-var errNoKey = errors.New("the key and the topic are empty: name one of them, or set All for the whole outbox or queue; for a message without a key, use RunNow, Reschedule or Bury with its id")
+var errNoKey = errors.New("the key and the topic are empty: name one of them, or set All for the whole outbox or queue; for a message without a key, use Reschedule or Bury with its id")
 
 // Paused is an ordering key whose messages are not handled, or a topic of an outbox whose messages
 // are not published.
@@ -145,8 +145,8 @@ type Paused struct {
 	Until time.Time `json:"paused_until,omitzero"`
 }
 
-// String says since when and until when it is paused, by whom and why.
-func (p Paused) String() string {
+// text says since when and until when it is paused, by whom and why.
+func (p Paused) text() string {
 	text := utcText(p.Since)
 	if !p.Until.IsZero() {
 		text += ", until " + utcText(p.Until)

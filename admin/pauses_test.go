@@ -122,7 +122,7 @@ func TestPause_repeated_calls_change_nothing(t *testing.T) {
 		for _, err := range []error{
 			b.admin.Pause(t.Context(), admin.Filter{Target: b.target, Key: ""}), b.admin.Resume(t.Context(), admin.Filter{Target: b.target, Key: ""}),
 		} {
-			require.ErrorContains(t, err, "RunNow")
+			require.ErrorContains(t, err, "Reschedule")
 		}
 	})
 }

@@ -10,7 +10,7 @@ type Progress struct {
 	// another operator has changed meanwhile do not count. A replay skips messages whose metadata
 	// cannot be decoded, or whose retention ended.
 	Skipped int
-	// Cursor is the position of the last message of a replay. With it as [ReplayParams.After]
+	// Cursor is the position of the last message of a replay. With it as [Filter.After]
 	// another call goes on. It is empty with the error [postbox.ErrCommitUnknown]: the last
 	// transaction may have been committed, and the entry of [Admin.Audit] has the right cursor.
 	// Other actions have none.

@@ -23,63 +23,44 @@ const replayedFrom = "postbox_replayed_from"
 
 // errNoTopic is the error for a message of a queue or an inbox that is to be published again if
 // nothing says on which topic.
-var errNoTopic = fmt.Errorf("%w: the message does not say from which topic it came: name the topic", ErrCannotRequeue)
-
-// ReplayParams say what becomes of messages of the history.
-type ReplayParams struct {
-	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself.
-	// Messages of an inbox need one, or a queue whose handler works on them.
-	To Target
-	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of
-	// an outbox had, and to the topic from which a message of a queue or an inbox came: its
-	// metadata [postbox.MetadataSourceTopic], or [Message.SourceTopic].
-	Topic string
-	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have
-	// handled, as long as they remember it.
-	NewIDs bool
-	// After goes on with the replay that returned this [Progress.Cursor], after its last message.
-	// What is done since that replay began is ignored, and so are its copies.
-	After string
-	// Limit is the largest number of messages to replay, 0 for all.
-	Limit int
-}
+var errNoTopic = fmt.Errorf("%w: the message does not say from which topic it came: name the topic", ErrRefused)
 
 // Replay lets messages of the history be handled or published again: it appends copies of those
 // that match the filter, in the order in which they were written, and so in the order of each key.
-// [Filter.After] and [Filter.Limit] must be zero, and [Filter.Status] may be Done. It returns how
-// far it got, also with an error.
+// [Filter.Status] may be Done. It returns how far it got, also with an error.
 //
 // A queue handles a copy again, whatever its id: its handler must expect that, such as by being
 // written for it. With the id of the first time, an inbox behind an outbox recognises a copy as a
 // duplicate and ignores it, for as long as it keeps claims. So a replay through an outbox reaches
-// consumers without an inbox, and inboxes that never got the message; with [ReplayParams.NewIDs] it
+// consumers without an inbox, and inboxes that never got the message; with [Again.NewIDs] it
 // reaches every consumer. Each copy names its original in its metadata "postbox_replayed_from".
 //
 // It works in transactions of at most 100 messages and, unless a single one is larger, 4 MiB, and
 // reports the progress after each, if progress is not nil. Messages that are done after it began
-// are ignored. The originals stay in the history, so a second call replays them again: to go on
-// after an error or a crash, pass the last cursor as [ReplayParams.After]. The entry of
-// [Admin.Audit] has it, too. When ctx ends, Replay finishes the running transaction, within five
-// seconds, and returns the error of ctx. If the answer to a commit is lost, Replay looks in the
-// audit log whether the transaction was committed, and goes on. Only if the database does not
+// are ignored. The originals stay in the history, so a second call replays them again. To go on
+// after an error or a crash, pass the last [Progress.Cursor] as [Filter.After]: Replay goes on
+// after that message, and ignores what is done since the first call began. The entry of
+// [Admin.Audit] has the cursor, too. When ctx ends, Replay finishes the running transaction, within
+// five seconds, and returns the error of ctx. If the answer to a commit is lost, Replay looks in
+// the audit log whether the transaction was committed, and goes on. Only if the database does not
 // answer for 30 s, the error is [postbox.ErrCommitUnknown]. Several operators who replay the same
 // messages replay them several times.
 //
 // Replay reads the history in the order of ids: the cost grows with the messages that match and
 // with those that the filter leaves out.
-func (a *Admin) Replay(ctx context.Context, filter Filter, params ReplayParams, progress ...func(Progress)) (Progress, error) {
+func (a *Admin) Replay(ctx context.Context, filter Filter, again Again, progress ...func(Progress)) (Progress, error) {
 	target := filter.Target
-	chosen, after, err := params.check(filter)
+	chosen, after, err := again.replays(filter)
 	if err != nil {
 		return Progress{}, fmt.Errorf("admin: replay messages of %s: %w", target, invalid(err))
 	}
-	to := params.To
+	to := again.To
 	if to == (Target{}) {
 		to = target
 	}
 	report := reporting(progress)
 	did, err := a.operator.Replay(ctx, target.stored(), chosen, replayChoice{
-		To: to.stored(), Topic: params.Topic, NewIDs: params.NewIDs, After: after, Most: params.Limit, Chosen: params.describe(filter),
+		Again: again, into: to.stored(), after: after, most: filter.Limit, chosen: again.replay(filter),
 	}, func(p replayDone) { report(replayProgress(p)) })
 	if did.Done > 0 {
 		a.say("An operator replayed messages", target, watermill.LogFields{"count": did.Done, "to": to.String()})
@@ -98,40 +79,30 @@ func replayProgress(p replayDone) Progress {
 	return progress
 }
 
-// Validate returns all mistakes in a replay of the messages that the filter chooses, as far as they
-// can be found without the database: it does not look whether the targets exist. [Admin.Replay]
-// calls it.
-func (p ReplayParams) Validate(filter Filter) error {
-	_, _, err := p.check(filter)
-	return err
-}
-
-// check returns all mistakes, and what Replay needs otherwise.
-func (p ReplayParams) check(filter Filter) (operatorsql.MessageFilter, replayCursor, error) {
-	after, err := cursor(p.After).parseReplay()
+// replays returns all mistakes in a replay of the messages that the filter chooses, and what Replay
+// needs otherwise.
+func (a Again) replays(filter Filter) (operatorsql.MessageFilter, replayCursor, error) {
+	after, err := cursor(filter.After).parseReplay()
 	problems := []error{err}
-	if filter.After != "" || filter.Limit != 0 {
-		problems = append(problems, errors.New("filter: After and Limit are for lists: use those of ReplayParams"))
-	}
 	target := filter.Target
-	filter.After, filter.Limit = "", 0
+	filter.After = ""
 	if filter.Status != "" && filter.Status != Done {
 		problems = append(problems, fmt.Errorf("status: only messages that are %s can be replayed: leave it out", Done))
 	}
-	if p.Limit < 0 {
-		problems = append(problems, fmt.Errorf("limit: %d is negative: use a positive number, or 0 for all that match", p.Limit))
+	if a.OlderThanClaims || a.edits() {
+		problems = append(problems, errors.New("older than claims, payload and metadata: they are for dead letters: leave them out"))
 	}
 	switch {
-	case p.To.Kind == spool.KindInbox || p.To == (Target{}) && target.Kind == spool.KindInbox:
+	case a.To.Kind == spool.KindInbox || a.To == (Target{}) && target.Kind == spool.KindInbox:
 		problems = append(problems, errors.New("to: an inbox handles what a broker delivers: use an outbox that publishes the messages, or a queue"))
-	case p.To != (Target{}) && p.To != target && p.To.Kind == spool.KindQueue && target.Kind != spool.KindInbox:
-		problems = append(problems, fmt.Errorf("to: %s is another queue: use an outbox, or leave it empty for %s itself", p.To, target))
+	case a.To != (Target{}) && a.To != target && a.To.Kind == spool.KindQueue && target.Kind != spool.KindInbox:
+		problems = append(problems, fmt.Errorf("to: %s is another queue: use an outbox, or leave it empty for %s itself", a.To, target))
 	}
-	if p.Topic != "" && (p.To.Kind == spool.KindQueue || (p.To == (Target{}) && target.Kind == spool.KindQueue)) {
-		problems = append(problems, fmt.Errorf("topic: all messages of a queue have the same one: leave %.60q out, or replay to an outbox", p.Topic))
+	if a.Topic != "" && (a.To.Kind == spool.KindQueue || (a.To == (Target{}) && target.Kind == spool.KindQueue)) {
+		problems = append(problems, fmt.Errorf("topic: all messages of a queue have the same one: leave %.60q out, or replay to an outbox", a.Topic))
 	}
-	if p.Topic != "" {
-		problems = append(problems, spool.CheckTopic(p.Topic))
+	if a.Topic != "" {
+		problems = append(problems, spool.CheckTopic(a.Topic))
 	}
 	problems = append(problems, filter.acting(doneMessages))
 	return operatorsql.MessageFilter{
@@ -140,30 +111,31 @@ func (p ReplayParams) check(filter Filter) (operatorsql.MessageFilter, replayCur
 	}, after, errors.Join(problems...)
 }
 
-// describe names what was chosen and what becomes of it, for the audit log.
-func (p ReplayParams) describe(filter Filter) string {
-	parts := []string{strings.TrimSuffix("done, "+filter.describe(doneMessages), ", all")}
+// replay names what was chosen and what becomes of it, for the audit log.
+func (a Again) replay(filter Filter) string {
+	chosen := filter
+	chosen.After, chosen.Limit = "", 0
+	parts := []string{strings.TrimSuffix("done, "+chosen.describe(doneMessages), ", all")}
 	add := func(set bool, format string, value any) {
 		if set {
 			parts = append(parts, fmt.Sprintf(format, value))
 		}
 	}
-	add(p.After != "", "after cursor %s", p.After)
-	add(p.Limit != 0, "limit %d", p.Limit)
-	add(p.To != (Target{}), "to %s", p.To)
-	add(p.Topic != "", "on topic %.300q", p.Topic)
-	add(p.NewIDs, "with new ids%s", "")
+	add(filter.After != "", "after cursor %s", filter.After)
+	add(filter.Limit != 0, "limit %d", filter.Limit)
+	add(a.To != (Target{}), "to %s", a.To)
+	add(a.Topic != "", "on topic %.300q", a.Topic)
+	add(a.NewIDs, "with new ids%s", "")
 	return strings.Join(parts, ", ")
 }
 
-// replayChoice say what becomes of messages of the history.
+// replayChoice says what becomes of messages of the history.
 type replayChoice struct {
-	To     string // name of the spool
-	Topic  string // on which an outbox publishes them; empty for the topic that they had
-	NewIDs bool
-	After  replayCursor
-	Most   int // 0: no limit
-	Chosen string
+	Again
+	into   string // name of the spool
+	after  replayCursor
+	most   int // 0: no limit
+	chosen string
 }
 
 // replayCursor is the last message of a replay that may go on. Until is a time: messages that are
@@ -206,11 +178,11 @@ type replay struct {
 // written. It ignores messages that are done after it began, because copies may be among them. When
 // ctx ends, it finishes the running transaction.
 func (o *operator) Replay(
-	ctx context.Context, name string, filter operatorsql.MessageFilter, params replayChoice, report func(replayDone),
+	ctx context.Context, name string, filter operatorsql.MessageFilter, choice replayChoice, report func(replayDone),
 ) (replayDone, error) {
 	r := &replay{
-		operator: o, replayChoice: params, report: report, progress: replayDone{Cursor: params.After},
-		act: audit.NewAct(audit.ActReplay, name).Choosing(params.Chosen),
+		operator: o, replayChoice: choice, report: report, progress: replayDone{Cursor: choice.after},
+		act: audit.NewAct(audit.ActReplay, name).Choosing(choice.chosen),
 	}
 	err := r.run(ctx, name, filter)
 	if err != nil {
@@ -223,15 +195,18 @@ func (r *replay) run(ctx context.Context, name string, filter operatorsql.Messag
 	if r.from, err = r.find(ctx, name); err != nil {
 		return err
 	}
-	if r.to, err = r.find(ctx, r.To); err != nil {
-		return fmt.Errorf("%s: %w", described(r.To), err)
+	if r.to, err = r.find(ctx, r.into); err != nil {
+		return invalid(fmt.Errorf("to: %s: %w", described(r.into), err))
+	}
+	if r.DryRun {
+		return nil
 	}
 	var now int64
 	if err := r.db.QueryRowContext(ctx, r.statements.Clock).Scan(&now); err != nil {
 		return err
 	}
 	r.until = now
-	for _, bound := range []int64{filter.DoneBefore, r.After.Until} {
+	for _, bound := range []int64{filter.DoneBefore, r.after.Until} {
 		if bound != 0 {
 			r.until = min(r.until, bound)
 		}
@@ -252,7 +227,7 @@ func (r *replay) run(ctx context.Context, name string, filter operatorsql.Messag
 	}
 }
 
-func (r *replay) left() int { return left(r.Most, r.progress.Done) }
+func (r *replay) left() int { return left(r.most, r.progress.Done) }
 
 func (r *replay) page(ctx context.Context, page []*storedMessage) error {
 	return inParts(ctx, page, func(m *storedMessage) int { return m.Size }, r.left, func(messages []*storedMessage) error {

@@ -42,7 +42,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		b.history(b.outbox, n, map[string]string{"about": "history"})
 		ctx, stop := context.WithCancel(t.Context())
 		var seen []int
-		did, err := b.admin.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.ReplayParams{}, func(p admin.Progress) {
+		did, err := b.admin.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.Again{}, func(p admin.Progress) {
 			if seen = append(seen, p.Done); p.Done >= 200 {
 				stop()
 			}
@@ -55,7 +55,7 @@ func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []any{200, "up to cursor " + did.Cursor}, []any{entries[0].Affected, entries[0].Note})
 
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true, After: did.Cursor}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 50, did.Done)
 		b.inOrder(n)
@@ -74,23 +74,23 @@ func TestReplay_G4_goes_on_without_its_own_copies(t *testing.T) {
 		b := newBench(t, database)
 		const n, first = 130, 100
 		b.history(b.outbox, n, nil)
-		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{Limit: first})
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true, Limit: first}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, first, did.Done)
 		database.Exec(t, `INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 			SELECT id + 1000, spool, topic, message_id, ordering_key, payload, metadata, created_at, created_at + 1, 1 FROM postbox_messages`)
 		database.Exec(t, "DELETE FROM postbox_messages")
 
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true, After: did.Cursor}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, n-first, did.Done)
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{After: did.Cursor})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true, After: did.Cursor}, admin.Again{})
 		require.NoError(t, err)
 		require.Zero(t, did.Done)
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, n+first, did.Done, "a new replay has them, too")
-		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Until: time.UnixMicro(2_000_000)}, admin.ReplayParams{})
+		did, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Until: time.UnixMicro(2_000_000)}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, n, did.Done, "but not one of what was done before the first replay")
 	})
@@ -103,15 +103,15 @@ func TestReplay_chooses_by_filter_and_limit(t *testing.T) {
 		b.history(b.outbox, 30, nil)
 		for name, test := range map[string]struct {
 			filter admin.Filter
-			params admin.ReplayParams
+			params admin.Again
 			want   int
 		}{
-			"topic":   {admin.Filter{Topic: "other"}, admin.ReplayParams{}, 0},
-			"key":     {admin.Filter{Key: "key 3"}, admin.ReplayParams{}, 4},
-			"id":      {admin.Filter{MessageID: "00003"}, admin.ReplayParams{}, 1},
-			"time":    {admin.Filter{From: time.UnixMicro(2_000_000 - 5), Until: time.UnixMicro(2_000_000 - 2)}, admin.ReplayParams{}, 3},
-			"limit":   {admin.Filter{}, admin.ReplayParams{Limit: 7}, 7},
-			"new ids": {admin.Filter{Key: "key 3"}, admin.ReplayParams{NewIDs: true}, 4},
+			"topic":   {admin.Filter{Topic: "other"}, admin.Again{}, 0},
+			"key":     {admin.Filter{Key: "key 3"}, admin.Again{}, 4},
+			"id":      {admin.Filter{MessageID: "00003"}, admin.Again{}, 1},
+			"time":    {admin.Filter{From: time.UnixMicro(2_000_000 - 5), Until: time.UnixMicro(2_000_000 - 2)}, admin.Again{}, 3},
+			"limit":   {admin.Filter{Limit: 7}, admin.Again{}, 7},
+			"new ids": {admin.Filter{Key: "key 3"}, admin.Again{NewIDs: true}, 4},
 		} {
 			database.Exec(t, "DELETE FROM postbox_messages")
 			test.filter.Target, test.filter.All = b.target, true
@@ -127,7 +127,7 @@ func TestReplay_chooses_by_filter_and_limit(t *testing.T) {
 			}
 		}
 		database.Exec(t, "UPDATE postbox_history SET metadata = ? WHERE id = 3", []byte{0xff})
-		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Key: "key 3"}, admin.ReplayParams{})
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, Key: "key 3"}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 3, did.Done)
 		require.Equal(t, 1, did.Skipped)
@@ -142,7 +142,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 		b.outboxID()
 		from, target := spool.New(b.statements, spool.QueuePrefix+"mail"), admin.Queue("mail")
 		b.history(from, 2, map[string]string{postbox.MetadataSourceTopic: "events"})
-		topics := func(params admin.ReplayParams) (string, error) {
+		topics := func(params admin.Again) (string, error) {
 			database.Exec(t, "DELETE FROM postbox_messages")
 			_, err := b.admin.Replay(t.Context(), admin.Filter{Target: target, Key: "key 1"}, params)
 			to := params.To
@@ -160,7 +160,7 @@ func TestReplay_from_a_queue(t *testing.T) {
 			require.NoError(t, readErr)
 			return m.Topic + " " + m.Metadata[postbox.MetadataSourceTopic], err
 		}
-		for want, params := range map[string]admin.ReplayParams{
+		for want, params := range map[string]admin.Again{
 			"orders events": {},
 			"events ":       {To: b.target},
 			"other ":        {To: b.target, Topic: "other"},
@@ -172,8 +172,8 @@ func TestReplay_from_a_queue(t *testing.T) {
 		empty, err := spool.EncodeMetadata(nil)
 		require.NoError(t, err)
 		database.Exec(t, "UPDATE postbox_history SET metadata = ?", empty)
-		_, err = topics(admin.ReplayParams{To: b.target})
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		_, err = topics(admin.Again{To: b.target})
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "does not say from which topic it came")
 	})
 }
@@ -186,7 +186,7 @@ func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
 		b.history(b.outbox, 120, nil)
 		require.NoError(t, storeSettings(t.Context(), b.admin, b.target, admin.Settings{History: time.Hour}))
 		h, stop := b.drain(func(*spool.Message) error { return nil })
-		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{})
+		did, err := b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, 120, did.Done)
 		b.eventually(func() bool { return len(h.counts()) == 120 && b.pending() == 0 }, "all are handled again")
@@ -200,24 +200,42 @@ func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
 func TestReplay_names_all_mistakes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	_, err := b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true, Limit: 1},
-		admin.ReplayParams{To: admin.Queue("other"), Topic: "x", Limit: -1, After: "nonsense"})
+	_, err := b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true, Limit: -1, After: "nonsense"},
+		admin.Again{To: admin.Queue("other"), Topic: "x", OlderThanClaims: true})
 	for _, part := range []string{
-		`after: "nonsense" is not a cursor`, "filter: After and Limit are for lists", "limit: -1 is negative", `to: queue "other" is another queue`, "topic: all messages",
+		`after: "nonsense" is not a cursor`, "older than claims, payload and metadata: they are for dead letters", "limit: -1 is negative", `to: queue "other" is another queue`, "topic: all messages",
 	} {
 		require.ErrorContains(t, err, part)
 	}
 	b.outboxID()
-	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true}, admin.ReplayParams{})
+	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: admin.Queue("mail"), All: true}, admin.Again{})
 	require.ErrorIs(t, err, admin.ErrNotFound)
-	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{To: admin.Outbox("none")})
+	_, err = b.admin.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.Again{To: admin.Outbox("none")})
 	require.ErrorIs(t, err, admin.ErrNotFound)
 }
 
-func TestReplayParams_can_be_checked_without_a_database(t *testing.T) {
+func TestReplay_can_be_tried_before_it_begins(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, admin.ReplayParams{}.Validate(admin.Filter{Target: admin.Queue("mail"), All: true}))
-	err := admin.ReplayParams{Topic: "x"}.Validate(admin.Filter{Target: admin.Queue("mail"), From: time.UnixMicro(2), Until: time.UnixMicro(1)})
+	b := newBench(t, testdb.SQLite(t))
+	b.history(b.outbox, 3, nil)
+	try := func(filter admin.Filter, again admin.Again) error {
+		again.DryRun = true
+		did, err := b.admin.Replay(t.Context(), filter, again)
+		require.Zero(t, did)
+		return err
+	}
+	require.NoError(t, try(admin.Filter{Target: b.target, All: true}, admin.Again{}))
+	err := try(admin.Filter{Target: admin.Queue("mail"), From: time.UnixMicro(2), Until: time.UnixMicro(1)}, admin.Again{Topic: "x"})
+	require.ErrorIs(t, err, admin.ErrInvalid)
 	require.ErrorContains(t, err, "leave \"x\" out, or replay to an outbox")
 	require.ErrorContains(t, err, "the second time is before the first")
+	require.ErrorIs(t, try(admin.Filter{Target: admin.Queue("mail"), All: true}, admin.Again{}), admin.ErrNotFound)
+	require.ErrorIs(t, try(admin.Filter{Target: b.target, All: true}, admin.Again{To: admin.Outbox("none")}), admin.ErrNotFound)
+	require.Zero(t, b.pending())
+	entries, _, err := b.admin.Audit(t.Context(), admin.Filter{Action: "replay"})
+	require.NoError(t, err)
+	require.Empty(t, entries)
+
+	_, err = b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{DryRun: true})
+	require.ErrorIs(t, err, admin.ErrInvalid, "nothing is requeued by a trial")
 }

@@ -51,7 +51,7 @@ func TestReplay_G4_copies_messages_once_although_the_answer_to_a_commit_is_lost(
 					return driver.ErrBadConn
 				})
 				var seen []int
-				did, err := operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true}, func(p admin.Progress) {
+				did, err := operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.Again{NewIDs: true}, func(p admin.Progress) {
 					seen = append(seen, p.Done)
 				})
 				require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestReplay_G4_names_no_cursor_if_it_is_unknown_what_was_committed(t *testin
 			stop() // it asks for a few seconds more
 			return driver.ErrBadConn
 		})
-		did, err := operator.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true})
+		did, err := operator.Replay(ctx, admin.Filter{Target: b.target, All: true}, admin.Again{NewIDs: true})
 		require.ErrorIs(t, err, postbox.ErrCommitUnknown)
 		require.Equal(t, admin.Progress{Done: 100}, did)
 
@@ -92,7 +92,7 @@ func TestReplay_G4_names_no_cursor_if_it_is_unknown_what_was_committed(t *testin
 		require.NoError(t, err)
 		cursor, found := strings.CutPrefix(entries[0].Note, "up to cursor ")
 		require.True(t, found, entries[0].Note)
-		did, err = operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true}, admin.ReplayParams{NewIDs: true, After: cursor})
+		did, err = operator.Replay(t.Context(), admin.Filter{Target: b.target, All: true, After: cursor}, admin.Again{NewIDs: true})
 		require.NoError(t, err)
 		require.Equal(t, n-200, did.Done)
 		require.Equal(t, n, b.pending())

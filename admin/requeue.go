@@ -58,7 +58,7 @@ func (l *letterStore) requeue(ctx context.Context, tx *sql.Tx, id int64, again A
 }
 
 var errNoSource = fmt.Errorf("%w: the message does not say from which topic it came, since it did not come through a router: name the topic of the broker on which it is published again, as Topic of admin.Again, with --to-topic of postbox dead, or on its page",
-	ErrCannotRequeue)
+	ErrRefused)
 
 // address says where and with which id a message of an inbox is published again: as it came, and
 // not as its consumer knew it.
@@ -79,7 +79,7 @@ func (l *storedLetter) draft(again Again) (spool.Draft, error) {
 		return spool.Draft{}, l.whyResolved()
 	}
 	if l.broken != nil {
-		return spool.Draft{}, fmt.Errorf("%w: %w", ErrCannotRequeue, l.broken)
+		return spool.Draft{}, fmt.Errorf("%w: %w", ErrRefused, l.broken)
 	}
 	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}
 	return draft, l.address(&draft, again)
@@ -111,9 +111,9 @@ func (l *letterStore) spoolOf(ctx context.Context, tx *sql.Tx, letter *storedLet
 func (l *letterStore) noSpool(letter *storedLetter) error {
 	if letter.SpoolID == 0 {
 		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: name one that a forwarder drains, with --through or Outbox of admin.Config",
-			ErrCannotRequeue, letter.Consumer, l.outbox)
+			ErrRefused, letter.Consumer, l.outbox)
 	}
-	return fmt.Errorf("%w: its spool %d no longer exists", ErrCannotRequeue, letter.SpoolID)
+	return fmt.Errorf("%w: its spool %d no longer exists", ErrRefused, letter.SpoolID)
 }
 
 // claimsDiffer is how long before its death a letter may have failed first: the claims of other

@@ -89,7 +89,7 @@ func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 			"no outbox": `no outbox "never made"`, "lost outbox": "4711", "broken": "metadata",
 		} {
 			_, err := operator.Requeue(t.Context(), admin.Filter{ID: b.only(admin.Filter{MessageID: id}).ID}, admin.Again{})
-			require.ErrorIs(t, err, admin.ErrCannotRequeue)
+			require.ErrorIs(t, err, admin.ErrRefused)
 			require.ErrorContains(t, err, reason)
 		}
 		require.Equal(t, 4, b.dead())
@@ -100,7 +100,7 @@ func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 		require.Equal(t, "payload of broken", string(letter.Payload))
 
 		requeued, err := operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.Equal(t, 1, requeued, "the others do not wait for them")
 	})
 }
@@ -256,7 +256,7 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 			"messages without a key are spread")
 
 		_, err = b.admin.Requeue(t.Context(), admin.Filter{Resolved: "any"}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrResolved)
+		require.ErrorIs(t, err, admin.ErrRefused)
 	})
 }
 

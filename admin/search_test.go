@@ -150,7 +150,7 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 		require.NoError(t, err, name)
 	}
 	for name, act := range map[string]func(admin.Filter) (int, error){
-		"run now":    func(f admin.Filter) (int, error) { return b.admin.RunNow(ctx, f) },
+		"run now":    func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Now()) },
 		"reschedule": func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Now()) },
 		"bury":       func(f admin.Filter) (int, error) { return b.admin.Bury(ctx, f, "why") },
 	} {
@@ -161,7 +161,7 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 		_, err = act(admin.Filter{Target: b.target, ID: 1, Key: "a"})
 		require.ErrorContains(t, err, "id: it chooses one of the pending messages", name)
 	}
-	_, err = b.admin.Replay(ctx, admin.Filter{Target: b.target}, admin.ReplayParams{})
+	_, err = b.admin.Replay(ctx, admin.Filter{Target: b.target}, admin.Again{})
 	require.ErrorContains(t, err, "nothing is chosen")
 	for _, f := range []admin.Filter{{Target: b.target}, {Target: b.target, All: true, Key: "a"}, {Target: b.target, Key: "a", Topic: "orders"}, {Target: b.target, MessageID: "1"}} {
 		require.ErrorIs(t, b.admin.Pause(ctx, f), admin.ErrInvalid)

@@ -46,8 +46,8 @@ type StuckKey struct {
 // alone, stuck or not, in the outbox or queue where the letter is requeued, if a message of the key
 // is ready or has failed there. A requeued letter comes after the head and those behind it.
 //
-// Use it to find what to act on: [Admin.RunNow] or [Admin.Bury] for the head, and [Admin.Resume]
-// for a paused or parked key.
+// Use it to find what to act on: [Admin.Reschedule] or [Admin.Bury] for the head, and
+// [Admin.Resume] for a paused or parked key.
 //
 // The cost is bounded however many keys are stuck and however many messages wait: it takes
 // five statements, and one for each 100 paused keys, and looks at 20,000 messages at most to count

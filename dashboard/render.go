@@ -25,7 +25,7 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": visible, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "when": when, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
+		"escaped": visible, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "when": when, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "pausedAt": pausedAt, "nav": navOf, "filter": filterOf,
 		"kind": kindOf, "page": func(of admin.Target) link { return toOverviewOf(of) },
 		"find":     func(text string) link { return to(findPage, findField, text) },
 		"letterAt": toLetter, "messageAt": toMessage,

@@ -43,41 +43,28 @@ func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter.All = true // the page has said what would be replayed
-	target := filter.Target
-	params := admin.ReplayParams{
-		Topic: unescaped(q.PostFormValue("to-topic")), NewIDs: q.PostFormValue("new-ids") != "", After: q.PostFormValue(afterField),
-	}
+	filter.All, filter.After = true, q.PostFormValue(afterField) // the page has said what would be replayed
+	again := admin.Again{Topic: unescaped(q.PostFormValue("to-topic")), NewIDs: q.PostFormValue("new-ids") != ""}
 	if text := q.PostFormValue("to"); text != "" {
 		to, chosen := readTargetOption(text)
 		if !chosen {
 			return nil, badf("to: there is no outbox and no queue %q", text)
 		}
-		if to != target {
-			params.To = to
+		if to != filter.Target {
+			again.To = to
 		}
 	}
-	if err := params.Validate(filter); err != nil {
-		return nil, mistakeError{err}
+	try := again
+	try.DryRun = true
+	err = h.within(q.Context(), func(ctx context.Context) error { _, err := h.admin.Replay(ctx, filter, try); return err })
+	if errors.Is(err, admin.ErrNotFound) && errors.Is(err, admin.ErrInvalid) {
+		err = badf("to: there is no %s: choose one from the list", again.To)
 	}
-	if err := h.within(q.Context(), func(ctx context.Context) error { return h.canReplay(ctx, target, params.To) }); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, progress func(int)) (int, string, error) {
-		did, err := h.admin.Replay(ctx, filter, params, func(p admin.Progress) { progress(p.Done) })
+		did, err := h.admin.Replay(ctx, filter, again, func(p admin.Progress) { progress(p.Done) })
 		return did.Done, did.Cursor, err
 	}, nil
-}
-
-// canReplay returns an error unless there is a history of the first target, and the second one if
-// it is set.
-func (h *Handler) canReplay(ctx context.Context, from, to admin.Target) error {
-	if _, _, err := h.admin.Messages(ctx, admin.Filter{Target: from, Status: admin.Done, Limit: 1}); err != nil || to == (admin.Target{}) {
-		return err
-	}
-	_, _, err := h.admin.Messages(ctx, admin.Filter{Target: to, Limit: 1})
-	if errors.Is(err, admin.ErrNotFound) {
-		return badf("to: there is no %s: choose one from the list", to)
-	}
-	return err
 }

@@ -169,7 +169,7 @@ func problemOf(err error) problem {
 		return problem{Status: http.StatusBadRequest, Title: "This request has a mistake", Text: err.Error()}
 	case errors.Is(err, admin.ErrNotFound):
 		return problem{Status: http.StatusNotFound, Title: "It is not there", Text: "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
-	case errors.Is(err, errOthersChanged), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrCannotRequeue), errors.Is(err, admin.ErrInHandler):
+	case errors.Is(err, errOthersChanged), errors.Is(err, admin.ErrRefused):
 		return problem{Status: http.StatusConflict, Title: "This cannot be done now", Text: err.Error()}
 	default:
 		return problem{Status: http.StatusServiceUnavailable, Title: "The database does not answer", Text: err.Error()}

@@ -53,7 +53,7 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 // addQueue adds what holds up all messages of the outbox or queue.
 func (w *waiting) addQueue() {
 	if !w.queue.Pause.Since.IsZero() {
-		w.add("An operator paused the "+w.Target.Kind+" at "+saidShort(w.queue.Pause.String())+".", "Resume it", w.Queue)
+		w.add("An operator paused the "+w.Target.Kind+" at "+pausedAt(w.queue.Pause)+".", "Resume it", w.Queue)
 	}
 	if w.queue.Processes == 0 {
 		w.add("No process handles the "+w.Target.Kind+".", "See it", w.Queue)
@@ -76,16 +76,31 @@ func (w *waiting) addOwn() {
 	}
 }
 
+// pausedAt says since when and until when it is paused, by whom and why.
+func pausedAt(p admin.Paused) string {
+	text := utc(p.Since) + " UTC"
+	if !p.Until.IsZero() {
+		text += ", until " + utc(p.Until) + " UTC"
+	}
+	if p.By != "" {
+		text += ", by " + p.By
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	return saidShort(text)
+}
+
 // waitsForPauses finds pauses of its topic and of its key.
 func (h *Handler) waitsForPauses(ctx context.Context, w *waiting) error {
 	paused, err := h.admin.Paused(ctx, w.Target)
 	for _, p := range paused {
 		switch {
 		case p.Topic != "" && p.Topic == w.Topic:
-			w.add("An operator paused its topic at "+saidShort(p.String())+".", "See paused topics", toTarget(keysPage, w.Target))
+			w.add("An operator paused its topic at "+pausedAt(p)+".", "See paused topics", toTarget(keysPage, w.Target))
 		case p.Key != "" && p.Key == w.Key:
 			w.KeyPaused = true
-			w.add("An operator paused its key at "+saidShort(p.String())+".", "See paused keys", toTarget(keysPage, w.Target))
+			w.add("An operator paused its key at "+pausedAt(p)+".", "See paused keys", toTarget(keysPage, w.Target))
 		}
 	}
 	return err

@@ -40,7 +40,9 @@ func control(ctx context.Context, p *process) error {
 	return errors.Join(
 		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, All: true}) }),
 		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, Key: "k"}) }),
-		with("now", func(id int64) error { return errorOf(operator.RunNow(ctx, admin.Filter{Target: target, ID: id})) }),
+		with("now", func(id int64) error {
+			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Now()))
+		}),
 		with("soon", func(id int64) error {
 			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Unix(1, 0)))
 		}),

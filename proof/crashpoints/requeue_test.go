@@ -23,7 +23,7 @@ func insist(ctx context.Context, do func() error) error {
 	for range rounds {
 		err = do()
 		switch {
-		case err == nil, errors.Is(err, admin.ErrNotFound), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrInHandler):
+		case err == nil, errors.Is(err, admin.ErrNotFound), errors.Is(err, admin.ErrRefused):
 			return nil
 		case ctx.Err() != nil:
 			return err

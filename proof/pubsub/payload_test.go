@@ -155,7 +155,7 @@ func TestForwarder_G2_null_and_empty_payloads_stay_as_they_are(t *testing.T) {
 		require.Equal(t, len(payloads), requeued)
 		to.all(t)
 		requireHistory(t, operator, admin.Outbox("outbox"))
-		replayed, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}, admin.ReplayParams{})
+		replayed, err := operator.Replay(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}, admin.Again{})
 		require.NoError(t, err)
 		require.Equal(t, len(payloads), replayed.Done)
 		to.all(t)

@@ -195,7 +195,7 @@ func TestRequeue_G4_publishes_a_message_on_its_topic_and_with_its_id(t *testing.
 		c.handledAgain("the-uuid", 2)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
 
-		replayed, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.ReplayParams{To: admin.Outbox("outbox")})
+		replayed, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), All: true}, admin.Again{To: admin.Outbox("outbox")})
 		require.NoError(t, err)
 		require.Equal(t, 1, replayed.Done)
 		c.handledAgain("the-uuid", 3)
@@ -261,12 +261,12 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		c.mend()
 
 		_, err = c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "does not say from which topic it came")
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "--to-topic")
 		n, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "does not say from which topic it came")
 		require.Zero(t, n)
 		require.Zero(t, c.database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
@@ -279,9 +279,9 @@ func TestRequeue_asks_for_the_topic_of_a_message_that_came_through_no_router(t *
 		processed, err = inbox.Process(t.Context(), message.NewMessage("kept", nil), func(*message.Message) ([]*message.Message, error) { return nil, nil })
 		require.NoError(t, err)
 		require.True(t, processed)
-		replay := admin.ReplayParams{To: admin.Outbox("outbox")}
+		replay := admin.Again{To: admin.Outbox("outbox")}
 		_, err = c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "does not say from which topic it came")
 		replay.Topic = c.topic
 		done, err := c.operator.Replay(t.Context(), admin.Filter{Target: admin.Inbox("billing"), MessageID: "kept"}, replay)
@@ -304,7 +304,7 @@ func TestRequeue_G4_of_a_letter_that_is_older_than_the_claims_asks_first(t *test
 
 		_, err := c.operator.Requeue(t.Context(), admin.Filter{ID: letter.ID}, admin.Again{})
 		require.ErrorContains(t, err, "older than the claims")
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.ErrorContains(t, err, "--older-than-claims")
 		n, err := c.operator.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 		require.ErrorContains(t, err, "older than the claims")

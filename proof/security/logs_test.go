@@ -297,7 +297,7 @@ func (f *flows) operator(t *testing.T) {
 	require.NoError(t, errorOf(a.Delete(t.Context(), admin.Filter{ID: letters[1].ID})))
 	_, err = a.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 	if err != nil { // of those that cannot be read
-		require.ErrorIs(t, err, admin.ErrCannotRequeue)
+		require.ErrorIs(t, err, admin.ErrRefused)
 		require.NotContains(t, err.Error(), secretMark)
 	}
 }

@@ -111,13 +111,12 @@ func (o *outcomeRecord) print(s *session, what action) error {
 
 // count notes the outcome for one id, and returns an error that ends the action.
 func (o *outcomeRecord) count(s *session, far *howFar, what action, id int64, err error) error {
-	gone := errors.Is(err, admin.ErrNotFound) || errors.Is(err, admin.ErrResolved)
 	switch {
 	case err == nil:
 		o.Done++
 		far.say(o.Done, "%s %s so far.", count(o.Done, what.noun), what.done)
 		return nil
-	case gone, errors.Is(err, admin.ErrCannotRequeue), errors.Is(err, admin.ErrInHandler):
+	case errors.Is(err, admin.ErrNotFound), errors.Is(err, admin.ErrRefused):
 		o.Failed++
 		far.end()
 		s.progress("%s %d: %s", what.noun, id, lines(err.Error()))

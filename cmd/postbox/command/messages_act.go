@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,7 @@ left as it is.` + waitingHelp + chooseMessagesHelp,
 				question: func(n string) string { return "Let " + n + " be handled now?" },
 				waiting:  true,
 				act: func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
-					return a.RunNow(ctx, filter, progress...)
+					return a.Reschedule(ctx, filter, time.Now(), progress...)
 				},
 			})
 		}),

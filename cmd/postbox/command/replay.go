@@ -102,15 +102,17 @@ func (s *session) replay(flags replayFlags) error {
 		return err
 	}
 	from := flags.target.one()
-	filter := admin.Filter{Target: from, All: flags.all, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, From: after, Until: before}
-	params := flags.params()
-	if err := params.Validate(filter); err != nil {
-		return usage(err)
-	}
+	filter := admin.Filter{Target: from, All: flags.all, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, From: after, Until: before, After: flags.after, Limit: flags.limit}
 	a, err := s.admin("")
 	if err != nil {
 		return err
 	}
+	again := flags.again()
+	again.DryRun = true
+	if _, err := a.Replay(ctx, filter, again); err != nil {
+		return err
+	}
+	again.DryRun = false
 	if filter, err = s.until(ctx, filter); err != nil {
 		return err
 	}
@@ -119,24 +121,24 @@ func (s *session) replay(flags replayFlags) error {
 			return err
 		}
 	}
-	return s.runReplay(ctx, a, from, filter, params)
+	return s.runReplay(ctx, a, from, filter, again)
 }
 
-// params says what becomes of the messages.
-func (f *replayFlags) params() admin.ReplayParams {
-	params := admin.ReplayParams{Topic: f.toTopic, NewIDs: f.newIDs, After: f.after, Limit: f.limit}
+// again says what becomes of the messages.
+func (f *replayFlags) again() admin.Again {
+	again := admin.Again{Topic: f.toTopic, NewIDs: f.newIDs}
 	switch {
 	case f.to != "":
-		params.To = admin.Outbox(f.to)
+		again.To = admin.Outbox(f.to)
 	case f.toQueue != "":
-		params.To = admin.Queue(f.toQueue)
+		again.To = admin.Queue(f.toQueue)
 	}
-	return params
+	return again
 }
 
 // confirmReplay asks, unless no message matches.
 func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags replayFlags, filter admin.Filter) error {
-	from, to := flags.target.one(), flags.params().To
+	from, to := flags.target.one(), flags.again().To
 	if to == (admin.Target{}) {
 		to = from
 	}
@@ -145,7 +147,7 @@ func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags repla
 	question := ask("the messages that are left") // how many of all are, the cursor does not say
 	if flags.after == "" {
 		done := filter
-		done.Status, done.Limit = admin.Done, flags.limit
+		done.Status = admin.Done
 		found, err := countMessages(ctx, a, done, false)
 		if err != nil || found.n == 0 {
 			return err
@@ -174,10 +176,10 @@ func (f *replayFlags) described() (parts []string) {
 	return parts
 }
 
-func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.Filter, params admin.ReplayParams) error {
+func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.Filter, again admin.Again) error {
 	const noun = "message"
 	far := s.howFar()
-	did, err := a.Replay(ctx, filter, params, func(p admin.Progress) {
+	did, err := a.Replay(ctx, filter, again, func(p admin.Progress) {
 		far.say(p.Done, "%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
 	})
 	far.end()
@@ -200,7 +202,7 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		goOn = `, and perhaps up to 100 more: to go on, take the cursor from "postbox audit", and add it as --after`
 	}
-	if err == nil && did.Done+did.Skipped == 0 && params.After == "" {
+	if err == nil && did.Done+did.Skipped == 0 && filter.After == "" {
 		s.notInHistory(target)
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -188,7 +189,8 @@ func requeueTwice(ctx context.Context, operator *admin.Admin, letter int64) erro
 		panic(fmt.Sprintf("F22: two operators have both requeued letter %d", letter))
 	}
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, admin.ErrNotFound) && !errors.Is(err, admin.ErrResolved) {
+		resolved := errors.Is(err, admin.ErrRefused) && strings.Contains(err.Error(), "resolved already")
+		if err != nil && !errors.Is(err, admin.ErrNotFound) && !resolved {
 			return err
 		}
 	}

@@ -187,11 +187,11 @@ func (b *bulk) run(ctx context.Context, filter operatorsql.DeadLetterFilter) (Pr
 // all ignores letters that arrive after it began, because a requeued message may become
 // a dead letter again. When ctx ends, it finishes the running transaction.
 func (b *bulk) all(ctx context.Context, filter operatorsql.DeadLetterFilter) (Progress, error) {
-	last := b.letters.statements.LetterBehind(0)
-	err := b.letters.db.QueryRowContext(ctx, last.Text, last.Args...).Scan(&filter.UpTo)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	_, _, last, err := b.letters.ends(ctx, operatorsql.DeadLetterFilter{NewestFirst: true}, 1)
+	if err != nil {
 		return b.progress, spool.Wrap("find the last dead letter", err)
 	}
+	filter.UpTo = last
 	if err := b.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
 		return b.progress, err
 	}

@@ -194,6 +194,8 @@ type storedLetter struct {
 	Origin  int // dialect.OriginSpool or dialect.OriginInbox
 	Subject []byte
 	SpoolID int64 // 0 for none
+	// failedAt is when it failed first, or when it died; lists do not have it.
+	failedAt time.Time
 	// broken says why the metadata cannot be read.
 	broken error
 }
@@ -324,7 +326,8 @@ type rowQuerier interface {
 func (l *letterStore) read(ctx context.Context, db rowQuerier, id int64) (*storedLetter, error) {
 	letter := &storedLetter{}
 	var metadata, carried []byte
-	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.SourceTopic, &carried)
+	var failed int64
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, (*spool.Payload)(&letter.Payload), &metadata, &letter.SourceTopic, &carried, &failed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -334,6 +337,7 @@ func (l *letterStore) read(ctx context.Context, db rowQuerier, id int64) (*store
 	if letter.Origin == dialect.OriginInbox {
 		letter.UUID = string(carried)
 	}
+	letter.failedAt = time.UnixMicro(failed)
 	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
 	return letter, nil
 }

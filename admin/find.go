@@ -300,8 +300,13 @@ func (f *finder) inLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var last int64
-	_, err = f.end(ctx, fmt.Sprintf("keys, correlation ids and errors of the latest %d dead letters", findAmong), f.statements.LetterBehind(findAmong), &last)
+	looked, last := 0, int64(0)
+	ends := f.statements.LetterEnds(operatorsql.DeadLetterFilter{NewestFirst: true}, findAmong+1)
+	if err = f.db.QueryRowContext(ctx, ends.Text, ends.Args...).Scan(&looked, &last, new(int64)); looked <= findAmong {
+		last = 0
+	} else {
+		f.found.Parts = append(f.found.Parts, fmt.Sprintf("keys, correlation ids and errors of the latest %d dead letters", findAmong))
+	}
 	if err == nil {
 		err = f.lettersOf(ctx, f.query(findLetters, last, []byte(f.text), f.words, f.correlation))
 	}

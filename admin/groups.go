@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,17 +89,15 @@ type letterKin struct {
 // Groups returns the groups of the newest letters that the filter selects, the largest first. If it
 // is capped, there may be more letters.
 func (l *letterStore) Groups(ctx context.Context, filter operatorsql.DeadLetterFilter) (groups []Group, capped bool, err error) {
-	var before int64
-	query := l.statements.LetterBehind(maxLooked)
-	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	looked, before, _, err := l.ends(ctx, operatorsql.DeadLetterFilter{After: filter.After, NewestFirst: true}, maxLooked+1)
+	if err != nil {
 		return nil, false, spool.Wrap("group dead letters", err)
 	}
-	if capped = before > filter.After; capped {
+	if capped = looked > maxLooked; capped {
 		filter.After = before
 	}
 	filter.Limit = maxGrouped + 1
-	query = l.statements.DeadLetterErrors(filter)
+	query := l.statements.DeadLetterErrors(filter)
 	found, looked := map[letterKin]*Group{}, 0
 	err = spool.Each(ctx, l.db, query, func(scan spool.Scan) error {
 		if looked++; looked > maxGrouped {

@@ -128,16 +128,11 @@ func (l *letterStore) recent(ctx context.Context, tx *sql.Tx, letter *storedLett
 	if letter.Origin != dialect.OriginInbox || again.OlderThanClaims {
 		return nil
 	}
-	first, query := letter.DiedAt.UnixMicro(), l.statements.FirstFailure(letter.Subject)
-	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&first)
-	if (err == nil || errors.Is(err, sql.ErrNoRows)) && letter.DiedAt.Sub(time.UnixMicro(first)) < claimsDiffer {
-		err = tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(new(int))
-		if err == nil {
-			return nil
+	if letter.DiedAt.Sub(letter.failedAt) < claimsDiffer {
+		err := tx.QueryRowContext(ctx, l.statements.FindClaim, letter.Subject).Scan(new(int))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
 		}
-	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
 	}
 	now, err := l.read(ctx, tx, letter.ID)
 	switch {

@@ -84,26 +84,30 @@ const (
 	maxShaped = 1000
 )
 
+// ends returns how many of so many dead letters there are within the bounds of a filter, in its
+// order, and the lowest and the highest id of these.
+func (l *letterStore) ends(ctx context.Context, filter operatorsql.DeadLetterFilter, among int) (n int, low, high int64, err error) {
+	query := l.statements.LetterEnds(filter, among)
+	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&n, &low, &high)
+	return n, low, high, err
+}
+
 // Search looks at so many dead letters from the beginning of the filter on, in its order.
 func (l *letterStore) Search(ctx context.Context, filter operatorsql.DeadLetterFilter, among int) (found foundStoredLetters, err error) {
-	query := l.statements.LetterSearchEnd(filter, among)
-	var last int64
-	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found.Looked, &last)
-	if err != nil {
+	var low, last int64
+	if found.Looked, low, last, err = l.ends(ctx, filter, among); err != nil {
 		return foundStoredLetters{}, spool.Wrap("list dead letters", err)
 	}
 	if found.Looked == 0 {
 		return foundStoredLetters{}, nil
 	}
-	switch within := filter.UpTo == 0 || last < filter.UpTo; {
-	case filter.NewestFirst:
-		if filter.After = max(filter.After, last-1); found.Looked == among {
-			found.Next = last
-		}
-	case within:
-		if filter.UpTo = last; found.Looked == among {
-			found.Next = last
-		}
+	if filter.NewestFirst {
+		filter.After, last = low-1, low
+	} else {
+		filter.UpTo = last
+	}
+	if found.Looked == among {
+		found.Next = last
 	}
 	limit := filter.Limit
 	if filter.Shape != "" {

@@ -181,7 +181,7 @@ func (p *page) bury(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("row %d: %w", dead.row.id.Offset, err)
 		}
-		stored, err := spool.Affected(spool.Directly(ctx, p.tx, p.transfer.statements.BuryRow(letter)))
+		stored, err := spool.Affected(spool.Directly(ctx, p.tx, p.transfer.statements.InsertDeadLetter(dialect.InboxLetter{Letter: letter})))
 		if err != nil {
 			return err
 		}

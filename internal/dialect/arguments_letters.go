@@ -38,7 +38,8 @@ func (s *Statements) InsertFailure(f Failure) Query {
 	return s.query("InsertFailure", args{"subject": f.Subject, "attempt": f.Attempt, "error": f.Error, "process": f.Process})
 }
 
-// InsertDeadLetter stores a dead letter of an inbox.
+// InsertDeadLetter stores a dead letter of an inbox, or without a consumer that of a row of a
+// source that is no message.
 func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	values := l.args()
 	values["consumer"], values["attempts"] = l.Consumer, l.Attempts
@@ -46,12 +47,7 @@ func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	return s.query("InsertDeadLetter", values)
 }
 
-// BuryRow stores the dead letter of a row of a source that is no message.
-func (s *Statements) BuryRow(l Letter) Query {
-	return s.query("BuryRow", l.args())
-}
-
-// args returns the arguments of both. Without a spool there is NULL.
+// args: without a spool there is NULL.
 func (l Letter) args() args {
 	var spool any
 	if l.Spool != 0 {

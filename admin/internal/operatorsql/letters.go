@@ -86,11 +86,12 @@ func (f DeadLetterFilter) args() args {
 
 func (f DeadLetterFilter) upTo() int64 { return cmp.Or(f.UpTo, math.MaxInt64) }
 
-// LetterSearchEnd returns how many of so many dead letters there are from the beginning of a filter
-// on, in its order, and the id of the last of these.
-func (s *Statements) LetterSearchEnd(f DeadLetterFilter, among int) dialect.Query {
+// LetterEnds returns how many of so many dead letters there are within the bounds of a filter, in
+// its order, and the lowest and the highest id of these, 0 without one.
+func (s *Statements) LetterEnds(f DeadLetterFilter, among int) dialect.Query {
+	values := args{"after": f.After, "up_to": f.upTo(), "among": among}
 	if f.NewestFirst {
-		return s.query("NewestSearchEnd", args{"up_to": f.upTo(), "among": among})
+		return s.own.Query("LetterEnds", values, "newest")
 	}
-	return s.query("LetterSearchEnd", args{"after": f.After, "among": among})
+	return s.query("LetterEnds", values)
 }

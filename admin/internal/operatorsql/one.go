@@ -99,20 +99,9 @@ func (s *Statements) Resolve(id int64, reason string) dialect.Query {
 	return s.query("Resolve", args{"id": id, "reason": reason})
 }
 
-// LetterBehind returns the id of the dead letter with so many later ones, or no row if there are
-// fewer.
-func (s *Statements) LetterBehind(later int) dialect.Query {
-	return s.query("LetterBehind", args{"later": later})
-}
-
 // RenameFailures gives the entries of a subject to another one.
 func (s *Statements) RenameFailures(subject, renamed []byte) dialect.Query {
 	return s.query("RenameFailures", args{"subject": subject, "renamed": renamed})
-}
-
-// FirstFailure returns when a subject failed first, or no row.
-func (s *Statements) FirstFailure(subject []byte) dialect.Query {
-	return s.query("FirstFailure", args{"subject": subject})
 }
 
 // Failures returns attempt, time, error and process of the latest entries of a subject, and of what

@@ -545,16 +545,11 @@ INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUE
 SELECT attempt FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT 1
 
 -- name: InsertDeadLetter
--- The dead letter of an inbox.
+-- What was not stored as a message: of an inbox, or without a consumer of a row of a source.
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_id, :key, :key_hash,
+VALUES (CASE WHEN :consumer = '' THEN 0 ELSE 1 END, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_id, :key, :key_hash,
         :payload, :metadata, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), :attempts, :error, :cause)
-
--- name: BuryRow
--- The dead letter of a row of a source that is no message.
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, :error, :cause)
 
 -- Claims ------------------------------------------------------------------------------------------
 
@@ -723,11 +718,11 @@ SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM post
 -- Topic, since when, by whom, reason, end.
 SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = :spool AND ends_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ORDER BY paused_at, topic
 
--- name: KeepHistory
-UPDATE postbox_spools SET history = :history WHERE id = :spool AND history <> :history
-
--- name: KeepBatches
-UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
+-- name: KeepRules
+-- How long it keeps what is done, and when batches of it are due, for whoever cleans up and counts.
+-- 0 leaves the first as it is.
+UPDATE postbox_spools SET history = CASE WHEN :history > 0 THEN :history ELSE history END, batches = :batches
+WHERE id = :spool AND (batches <> :batches OR :history > 0 AND history <> :history)
 
 -- name: KeepReceived
 -- Puts a message that an inbox has handled into the history. Its id is the time at which it was

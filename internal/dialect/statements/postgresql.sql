@@ -698,16 +698,11 @@ INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUE
 SELECT attempt FROM postbox_failures WHERE subject = :subject ORDER BY id DESC LIMIT 1
 
 -- name: InsertDeadLetter
--- The dead letter of an inbox.
+-- What was not stored as a message: of an inbox, or without a consumer of a row of a source.
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, source_topic, carried_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (1, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_id, :key, :key_hash,
+VALUES (CASE WHEN :consumer::text = '' THEN 0 ELSE 1 END, :subject, :spool, :consumer, :topic, :message_id, :source, :carried_id, :key, :key_hash,
         :payload, :metadata, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, :attempts, :error, :cause)
-
--- name: BuryRow
--- The dead letter of a row of a source that is no message.
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
-VALUES (0, :subject, :spool, '', :topic, :message_id, :payload, :metadata, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, :error, :cause)
 
 -- Claims ------------------------------------------------------------------------------------------
 
@@ -894,11 +889,11 @@ SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM post
 -- Topic, since when, by whom, reason, end.
 SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = :spool AND ends_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY paused_at, topic
 
--- name: KeepHistory
-UPDATE postbox_spools SET history = :history WHERE id = :spool AND history <> :history
-
--- name: KeepBatches
-UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
+-- name: KeepRules
+-- How long it keeps what is done, and when batches of it are due, for whoever cleans up and counts.
+-- 0 leaves the first as it is.
+UPDATE postbox_spools SET history = CASE WHEN :history::bigint > 0 THEN :history::bigint ELSE history END, batches = :batches
+WHERE id = :spool AND (batches <> :batches OR :history::bigint > 0 AND history <> :history::bigint)
 
 -- name: KeepReceived
 -- Puts a message that an inbox has handled into the history. Its id is the time at which it was

@@ -196,17 +196,15 @@ ORDER BY id
 -- When a message of an outbox or a queue is requeued, and so gets another number.
 UPDATE postbox_failures SET subject = :renamed WHERE subject = :subject
 
--- name: FirstFailure
--- When a subject failed first.
-SELECT failed_at FROM postbox_failures WHERE subject = :subject ORDER BY subject, id LIMIT 1
-
 -- Dead letters ------------------------------------------------------------------------------------
 
 -- name: DeadLetter
--- Payload and metadata are left out of lists: each may have megabytes, and a page has many letters.
+-- Payload and metadata are left out of lists: each may have megabytes, and a page has many letters. The last column
+-- is when it failed first.
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
-	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id)
+	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id),
+	COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = d.subject ORDER BY f.subject, f.id LIMIT 1), d.died_at)
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id = :id
@@ -255,17 +253,16 @@ WHERE d.id > :after AND d.id <= :up_to
 ORDER BY d.id DESC
 LIMIT :most
 
--- name: LetterSearchEnd
--- How many of so many there are from the beginning of a filter on, and the id of the last of these.
-SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > :after ORDER BY d.id LIMIT :among) p
-
--- name: NewestSearchEnd
--- The same backwards.
-SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id <= :up_to ORDER BY d.id DESC LIMIT :among) p
-
--- name: LetterBehind
--- The id of the dead letter with so many later ones. Walks the primary key.
-SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET :later
+-- name: LetterEnds
+-- How many of so many there are between two ids, from the lowest on or from the highest, and the
+-- lowest and the highest of these. Walks the primary key.
+SELECT COUNT(*), COALESCE(MIN(p.id), 0), COALESCE(MAX(p.id), 0)
+FROM (
+	SELECT d.id FROM postbox_dead_letters d WHERE d.id > :after AND d.id <= :up_to ORDER BY d.id
+-- if newest
+	DESC
+-- end
+	LIMIT :among) p
 
 -- name: DeleteDeadLetter
 DELETE FROM postbox_dead_letters WHERE id = :id AND (resolved_at IS NULL OR :resolved = 1)

@@ -17,16 +17,16 @@ import (
 )
 
 // Reschedule lets messages that are scheduled, retrying or parked wait until another time, by the
-// database's clock. A time that has passed, such as [time.Now], makes them due at once. It takes
-// the one with the filter's ID, or those that match, and returns their number; those that wait
-// until that time already do not count. A parked message gets all its attempts again. A paused one
-// still waits for its resumption. The messages of a key are still handled one after the other, in
-// their order. A message whose time has come may be in a handler already, which then ends as usual:
-// call [Admin.Pause] first if that matters.
+// database's clock. The zero time makes them due now, and so does one that has passed. It takes the
+// one with the filter's ID, or those that match, and returns their number; those that wait until
+// that time already do not count. A parked message gets all its attempts again. A paused one still
+// waits for its resumption. The messages of a key are still handled one after the other, in their
+// order. A message whose time has come may be in a handler already, which then ends as usual: call
+// [Admin.Pause] first if that matters.
 //
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
 // been handled at the same moment. A ready message is handled as soon as possible: it does not
-// count if it shall be due at once, and cannot wait, which is an [ErrRefused].
+// count with the zero time, and with another one it is an [ErrRefused].
 //
 // Otherwise it works in transactions of at most 100 messages and, unless a single message is
 // larger, 4 MiB. After each of them it reports the progress. The counted messages stay changed when
@@ -37,9 +37,6 @@ import (
 // A filter that asks for ready messages is an error.
 func (a *Admin) Reschedule(ctx context.Context, filter Filter, at time.Time, progress ...func(Progress)) (int, error) {
 	wrong := checkDue(at)
-	if !at.After(time.Now()) {
-		at = time.Time{}
-	}
 	if filter.ID == 0 {
 		return a.onMessages(filter, "reschedule", "An operator rescheduled messages", errors.Join(filter.waits(), wrong), func(name string, chosen operatorsql.MessageFilter) (Progress, error) {
 			return a.operator.RescheduleAll(ctx, name, waiting(chosen), filter.Limit, filter.describe(pendingMessages), at, reporting(progress))
@@ -89,8 +86,8 @@ func (a *Admin) Bury(ctx context.Context, filter Filter, reason string, progress
 
 // checkDue refuses a time until which no message can wait.
 func checkDue(at time.Time) error {
-	if at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
-		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, such as time.Now()", at)
+	if !at.IsZero() && (at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom) {
+		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, or the zero time for now", at)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestAdmin_tells_a_wrong_request_from_a_failure_of_the_database(t *testing.T
 		_, _, err = a.Messages(ctx, admin.Filter{Target: b.target, Status: admin.Done, Topic: "orders "})
 		require.ErrorIs(t, err, admin.ErrInvalid)
 		require.ErrorIs(t, errorOf(a.Resolve(ctx, admin.Filter{ID: 1}, " ")), admin.ErrInvalid)
-		require.ErrorIs(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: b.target, ID: 1}, time.Time{})), admin.ErrInvalid)
+		require.ErrorIs(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: b.target, ID: 1}, time.UnixMicro(0))), admin.ErrInvalid)
 		require.ErrorIs(t, a.Pause(ctx, admin.Filter{Target: b.target, Key: ""}), admin.ErrInvalid)
 		require.Empty(t, b.deeds())
 	})

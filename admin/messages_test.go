@@ -176,7 +176,7 @@ func TestMessages_lists_only_the_messages_of_its_target(t *testing.T) {
 		require.Equal(t, "theirs", theirs[0].MessageID)
 		_, err = b.admin.Message(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID})
 		require.ErrorIs(t, err, admin.ErrNotFound)
-		require.ErrorIs(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID}, time.Now())), admin.ErrNotFound)
+		require.ErrorIs(t, errorOf(b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID}, time.Time{})), admin.ErrNotFound)
 		require.ErrorIs(t, errorOf(b.admin.Bury(t.Context(), admin.Filter{Target: b.target, ID: theirs[0].ID}, "no")), admin.ErrNotFound)
 		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
 		_, err = b.admin.Message(t.Context(), admin.Filter{Target: admin.Queue("q"), ID: 1001})

@@ -27,7 +27,7 @@ func TestTarget_that_was_forgotten_is_named_in_the_error(t *testing.T) {
 		_, settingsErr := a.ChangeSettings(ctx, target, func(*admin.Settings) error { return nil })
 		for name, err := range map[string]error{
 			"pause": a.Pause(ctx, admin.Filter{Target: target, All: true}), "pause topic": a.Pause(ctx, admin.Filter{Target: target, Topic: "orders"}),
-			"resume key": a.Resume(ctx, admin.Filter{Target: target, Key: "a"}), "run": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())),
+			"resume key": a.Resume(ctx, admin.Filter{Target: target, Key: "a"}), "run": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Time{})),
 			"bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, All: true}, "no")), "messages": messagesErr, "message": messageErr,
 			"stuck": stuckErr, "paused": pausedErr, "lanes": lanesErr, "account": accountErr, "replay": replayErr, "settings": settingsErr,
 		} {

@@ -55,9 +55,9 @@ func TestRunNow_waits_for_no_other_message(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), spool.StatementTimeout)
 		defer cancel()
-		_, err = b.admin.Reschedule(ctx, admin.Filter{Target: b.target, ID: 2}, time.Now())
+		_, err = b.admin.Reschedule(ctx, admin.Filter{Target: b.target, ID: 2}, time.Time{})
 		require.NoError(t, err)
-		_, err = b.admin.Reschedule(ctx, admin.Filter{Target: b.target, ID: 3}, time.Now())
+		_, err = b.admin.Reschedule(ctx, admin.Filter{Target: b.target, ID: 3}, time.Time{})
 		require.ErrorIs(t, err, admin.ErrNotFound)
 	})
 }

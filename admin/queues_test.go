@@ -104,7 +104,7 @@ func everything(ctx context.Context, a *admin.Admin, target admin.Target) map[st
 		"PauseKey": a.Pause(ctx, admin.Filter{Target: target, Key: "key"}), "ResumeKey": a.Resume(ctx, admin.Filter{Target: target, Key: "key"}), "PausedKeys": keys,
 		"ChangeSettings": storeSettings(ctx, a, target, admin.Settings{Attempts: 3}),
 		"Messages":       messages, "Done": done, "Message": one, "Account": account,
-		"RunNow": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())), "Reschedule": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())), "Bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, ID: 1}, "no")),
+		"RunNow": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Time{})), "Reschedule": errorOf(a.Reschedule(ctx, admin.Filter{Target: target, ID: 1}, time.Now())), "Bury": errorOf(a.Bury(ctx, admin.Filter{Target: target, ID: 1}, "no")),
 	}
 }
 

@@ -148,7 +148,7 @@ func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *tes
 			_, err := b.admin.Requeue(t.Context(), admin.Filter{All: true}, admin.Again{})
 			require.NoError(t, err)
 			for _, m := range b.messages(admin.Filter{Status: admin.Parked}) {
-				if _, err := b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Now()); !errors.Is(err, admin.ErrNotFound) {
+				if _, err := b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Time{}); !errors.Is(err, admin.ErrNotFound) {
 					require.NoError(t, err)
 				}
 			}
@@ -174,7 +174,7 @@ func (b *bench) meddle(operator *admin.Admin, buried *atomic.Int32) error {
 	for i, m := range waiting {
 		switch i % 4 {
 		case 0:
-			_, err = operator.Reschedule(b.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Now())
+			_, err = operator.Reschedule(b.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Time{})
 		case 1:
 			_, err = operator.Reschedule(b.Context(), admin.Filter{Target: b.target, ID: m.ID}, time.Now().Add(10*time.Millisecond))
 		case 2:
@@ -224,7 +224,7 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 		group.Go(func() {
 			for i := range waiting {
 				last := waiting[len(waiting)-1-i]
-				_, _ = b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: last.ID}, time.Now())
+				_, _ = b.admin.Reschedule(t.Context(), admin.Filter{Target: b.target, ID: last.ID}, time.Time{})
 			}
 		})
 		group.Wait()
@@ -304,7 +304,7 @@ SELECT pg_current_xact_id()::text FROM m`).Scan(&mover))
 
 	ran := make(chan error, 1)
 	go func() {
-		ran <- errorOf(b.operator(database).Reschedule(t.Context(), admin.Filter{Target: b.target, ID: id}, time.Now()))
+		ran <- errorOf(b.operator(database).Reschedule(t.Context(), admin.Filter{Target: b.target, ID: id}, time.Time{}))
 	}()
 	b.eventually(func() bool {
 		return database.Count(t, "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND transactionid::text = ?", mover) == 1

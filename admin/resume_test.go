@@ -111,7 +111,7 @@ func TestStuckKeys_G3_of_a_letter_have_all_its_messages(t *testing.T) {
 			}
 			return nil
 		})
-		_, err = b.admin.Reschedule(b.Context(), admin.Filter{Target: b.target, Key: "k"}, time.Now())
+		_, err = b.admin.Reschedule(b.Context(), admin.Filter{Target: b.target, Key: "k"}, time.Time{})
 		require.NoError(t, err)
 		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")
 		stop()

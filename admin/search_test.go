@@ -150,7 +150,7 @@ func TestFilter_refuses_what_has_no_meaning(t *testing.T) {
 		require.NoError(t, err, name)
 	}
 	for name, act := range map[string]func(admin.Filter) (int, error){
-		"run now":    func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Now()) },
+		"run now":    func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Time{}) },
 		"reschedule": func(f admin.Filter) (int, error) { return b.admin.Reschedule(ctx, f, time.Now()) },
 		"bury":       func(f admin.Filter) (int, error) { return b.admin.Bury(ctx, f, "why") },
 	} {

@@ -76,7 +76,7 @@ func (h *Handler) bulkKinds() map[string]bulkKind {
 		bulkRunNow: {
 			Verb: "Run", After: " now", Done: "made due", Warning: "They are handled as soon as possible. A parked message gets all its attempts again.", of: h.chooseWaiting(),
 			order: h.messageOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
-				return h.admin.Reschedule(ctx, filter, time.Now(), progress)
+				return h.admin.Reschedule(ctx, filter, time.Time{}, progress)
 			}),
 		},
 		bulkReschedule: {

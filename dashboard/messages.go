@@ -192,7 +192,7 @@ func choose(options []option, value string) []option {
 }
 
 func (h *Handler) runNow(ctx context.Context, q *request) (link, error) {
-	return onMessage(q, "due", func(one admin.Filter) (int, error) { return h.admin.Reschedule(ctx, one, time.Now()) })
+	return onMessage(q, "due", func(one admin.Filter) (int, error) { return h.admin.Reschedule(ctx, one, time.Time{}) })
 }
 
 func (h *Handler) reschedule(ctx context.Context, q *request) (link, error) {

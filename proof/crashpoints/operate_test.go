@@ -41,7 +41,7 @@ func control(ctx context.Context, p *process) error {
 		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, All: true}) }),
 		say(func() error { return operator.Pause(ctx, admin.Filter{Target: target, Key: "k"}) }),
 		with("now", func(id int64) error {
-			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Now()))
+			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Time{}))
 		}),
 		with("soon", func(id int64) error {
 			return errorOf(operator.Reschedule(ctx, admin.Filter{Target: target, ID: id}, time.Unix(1, 0)))

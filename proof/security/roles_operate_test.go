@@ -74,7 +74,7 @@ func (p *play) operate(t *testing.T) {
 	_, err = a.Message(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID})
 	require.NoError(t, err)
 	require.NoError(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID}, time.Now().Add(2*time.Hour))))
-	require.NoError(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID}, time.Now())))
+	require.NoError(t, errorOf(a.Reschedule(ctx, admin.Filter{Target: outbox, ID: scheduled[0].ID}, time.Time{})))
 	require.NoError(t, errorOf(a.Bury(ctx, admin.Filter{Target: outbox, ID: scheduled[1].ID}, "not needed")))
 	done, _, err := a.Messages(ctx, admin.Filter{Target: admin.Queue("queue"), Status: admin.Done})
 	require.NoError(t, err)

@@ -66,7 +66,7 @@ func TestTail_tells_of_changes(t *testing.T) {
 		{"a message that waits", func() { w.publish("orders", later()) }},
 		{"an operator who wants it now", func() {
 			id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
-			require.NoError(t, errorOf(operator.Reschedule(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id}, time.Now())))
+			require.NoError(t, errorOf(operator.Reschedule(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id}, time.Time{})))
 		}},
 		{"a pause", func() {
 			require.NoError(t, operator.Pause(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), All: true}))
@@ -130,7 +130,7 @@ func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	require.NoError(t, err)
 	id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
 	reads := w.recorder.value(instruments.Reads)
-	require.NoError(t, errorOf(operator.Reschedule(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id}, time.Now())))
+	require.NoError(t, errorOf(operator.Reschedule(t.Context(), admin.Filter{Target: admin.Outbox("outbox"), ID: id}, time.Time{})))
 	w.eventually(func() bool { return b.has("later") }, "an operator wants it now")
 	require.Greater(t, w.recorder.value(instruments.Reads), reads)
 
@@ -194,7 +194,7 @@ func TestTail_an_idle_forwarder_notices_all_of_an_action_on_many_messages(t *tes
 		defer b.mu.Unlock()
 		return len(b.got)
 	}
-	did, err := operator.Reschedule(t.Context(), admin.Filter{All: true, Target: admin.Outbox("outbox")}, time.Now(), func(p admin.Progress) {
+	did, err := operator.Reschedule(t.Context(), admin.Filter{All: true, Target: admin.Outbox("outbox")}, time.Time{}, func(p admin.Progress) {
 		w.eventually(func() bool { return published() == p.Done }, "a page is found before the next one is changed")
 	})
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ left as it is.` + waitingHelp + chooseMessagesHelp,
 				question: func(n string) string { return "Let " + n + " be handled now?" },
 				waiting:  true,
 				act: func(ctx context.Context, a *admin.Admin, filter admin.Filter, progress ...func(admin.Progress)) (int, error) {
-					return a.Reschedule(ctx, filter, time.Now(), progress...)
+					return a.Reschedule(ctx, filter, time.Time{}, progress...)
 				},
 			})
 		}),

@@ -202,8 +202,8 @@ UPDATE postbox_failures SET subject = :renamed WHERE subject = :subject
 -- Dead letters ------------------------------------------------------------------------------------
 
 -- name: DeadLetter
--- Payload and metadata are left out of lists: each may have megabytes, and a page has many letters. The last column
--- is when it failed first.
+-- Payload and metadata are left out of lists: each may have megabytes, and a page has many letters.
+-- The last column is when it failed first.
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	COALESCE(octet_length(d.payload), 0) + octet_length(d.metadata) AS size, d.payload, d.metadata, COALESCE(d.source_topic, ''), COALESCE(d.carried_id, d.message_id),

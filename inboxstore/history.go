@@ -164,7 +164,7 @@ func (h *history) reread(ctx context.Context, tx *sql.Tx, known *registered) (*r
 }
 
 func (h *history) keeps(id int64) dialect.Query {
-	return h.of.core.Statements.KeepRules(id, h.keep.Load(), "")
+	return h.of.core.Statements.KeepHistory(id, h.keep.Load())
 }
 
 // id returns the id of the history in a transaction, or 0 if nothing is to be kept. While the

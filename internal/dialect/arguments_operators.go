@@ -12,8 +12,14 @@ func number(yes bool) int {
 	return 0
 }
 
-// KeepRules stores how long a spool keeps done messages, in microseconds, unless that is 0, and by
-// which rule batches of it are due. It changes no row if that is stored already.
-func (s *Statements) KeepRules(spool, history int64, batches string) Query {
-	return s.query("KeepRules", args{"spool": spool, "history": history, "batches": batches})
+// KeepBatches stores by which rule the messages of a spool are due. It changes no row if that is
+// stored already.
+func (s *Statements) KeepBatches(spool int64, rule string) Query {
+	return s.query("KeepBatches", args{"spool": spool, "rule": rule})
+}
+
+// KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored
+// already.
+func (s *Statements) KeepHistory(spool, micros int64) Query {
+	return s.query("KeepHistory", args{"spool": spool, "history": micros})
 }

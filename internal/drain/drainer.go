@@ -206,9 +206,15 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id)); err != nil {
 		return fmt.Errorf("create lanes of spool %q: %w", d.spool.Name(), err)
 	}
-	keep := max(0, d.configured.History.Microseconds())
-	if err := spool.Run(ctx, d.db, d.spool.Statements.KeepRules(id, keep, d.configured.Batches)); err != nil {
-		return fmt.Errorf("store the rules of spool %q: %w", d.spool.Name(), err)
+	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that runs the cleanup
+		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(id, keep)); err != nil {
+			return fmt.Errorf("store the history setting of spool %q: %w", d.spool.Name(), err)
+		}
+	}
+	if kind, _ := spool.Named(d.spool.Name()); kind == spool.KindQueue { // for whoever counts what is late
+		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepBatches(id, d.configured.Batches)); err != nil {
+			return fmt.Errorf("store when batches of spool %q are due: %w", d.spool.Name(), err)
+		}
 	}
 	d.id.Store(id)
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads

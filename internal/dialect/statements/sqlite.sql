@@ -523,11 +523,12 @@ SELECT ordering_key, paused_at, paused_by, reason, 9223372036854775807 FROM post
 -- Topic, since when, by whom, reason, end.
 SELECT topic, paused_at, paused_by, reason, ends_at FROM postbox_topic_pauses WHERE spool = :spool AND ends_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY paused_at, topic
 
--- name: KeepRules
--- How long it keeps what is done, and when batches of it are due, for whoever cleans up and counts.
--- 0 leaves the first as it is.
-UPDATE postbox_spools SET history = CASE WHEN :history > 0 THEN :history ELSE history END, batches = :batches
-WHERE id = :spool AND (batches <> :batches OR :history > 0 AND history <> :history)
+-- name: KeepHistory
+UPDATE postbox_spools SET history = :history WHERE id = :spool AND history <> :history
+
+-- name: KeepBatches
+-- Not together with the history: the role of an inbox has no right to this column.
+UPDATE postbox_spools SET batches = :rule WHERE id = :spool AND batches <> :rule
 
 -- name: KeepReceived
 -- Puts a message that an inbox has handled into the history. Its id is the time at which it was

@@ -71,7 +71,8 @@ type Filter struct {
 	// is none unless it is "yes".
 	All bool
 
-	// After is the cursor that the list has returned for its next page.
+	// After is the cursor that the list has returned for its next page, or the [Progress.Cursor] of
+	// a replay that goes on. Other actions have none.
 	After string
 	// NewestFirst lists dead letters from the newest one on. Other lists have one order each.
 	NewestFirst bool

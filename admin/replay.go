@@ -50,7 +50,7 @@ var errNoTopic = fmt.Errorf("%w: the message does not say from which topic it ca
 // with those that the filter leaves out.
 func (a *Admin) Replay(ctx context.Context, filter Filter, again Again, progress ...func(Progress)) (Progress, error) {
 	target := filter.Target
-	chosen, after, err := again.replays(filter)
+	chosen, after, err := again.checkReplay(filter)
 	if err != nil {
 		return Progress{}, fmt.Errorf("admin: replay messages of %s: %w", target, invalid(err))
 	}
@@ -60,7 +60,7 @@ func (a *Admin) Replay(ctx context.Context, filter Filter, again Again, progress
 	}
 	report := reporting(progress)
 	did, err := a.operator.Replay(ctx, target.stored(), chosen, replayChoice{
-		Again: again, into: to.stored(), after: after, most: filter.Limit, chosen: again.replay(filter),
+		Again: again, into: to.stored(), after: after, most: filter.Limit, chosen: again.describeReplay(filter),
 	}, func(p replayDone) { report(replayProgress(p)) })
 	if did.Done > 0 {
 		a.say("An operator replayed messages", target, watermill.LogFields{"count": did.Done, "to": to.String()})
@@ -79,9 +79,9 @@ func replayProgress(p replayDone) Progress {
 	return progress
 }
 
-// replays returns all mistakes in a replay of the messages that the filter chooses, and what Replay
-// needs otherwise.
-func (a Again) replays(filter Filter) (operatorsql.MessageFilter, replayCursor, error) {
+// checkReplay returns all mistakes in a replay of the messages that the filter chooses, and what
+// Replay needs otherwise.
+func (a Again) checkReplay(filter Filter) (operatorsql.MessageFilter, replayCursor, error) {
 	after, err := cursor(filter.After).parseReplay()
 	problems := []error{err}
 	target := filter.Target
@@ -111,8 +111,8 @@ func (a Again) replays(filter Filter) (operatorsql.MessageFilter, replayCursor, 
 	}, after, errors.Join(problems...)
 }
 
-// replay names what was chosen and what becomes of it, for the audit log.
-func (a Again) replay(filter Filter) string {
+// describeReplay names what was chosen and what becomes of it, for the audit log.
+func (a Again) describeReplay(filter Filter) string {
 	chosen := filter
 	chosen.After, chosen.Limit = "", 0
 	parts := []string{strings.TrimSuffix("done, "+chosen.describe(doneMessages), ", all")}

@@ -80,7 +80,7 @@ type Config struct {
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15
 	// attempts with full jitter: the last one comes after four and a half minutes on average. Until
 	// the last one the key of the message waits, and other keys continue. With -1 attempts only a
-	// [postbox.Permanent] error, or 15 crashes of its process, ends a message.
+	// [postbox.Permanent] error, or 16 crashes of its process, ends a message.
 	Retry postbox.RetryProfile
 	// Limits bound how fast all processes together handle the messages of a queue. For each key by
 	// itself there is middleware.LimitEachKey. A message that has to wait costs no attempt. A limit
@@ -94,11 +94,11 @@ type Config struct {
 	// done. Defaults to the error as it is.
 	MapError func(Failure) error
 	// Classify recognises outages, for example of a service that the handler needs. During an
-	// outage the queue waits and no attempt counts. The queue is probed with one message, a
-	// different one each time. By default only an outage of the queue's database pauses the queue;
-	// Postbox asks on another connection whether the database is available. Nothing is added: use
-	// [postbox.ClassifyNetwork] too, but only if all calls of the handler go to the same service,
-	// or one bad address would stop all messages.
+	// outage the queue waits, no attempt counts, and one message probes it, each time another. It
+	// is not asked about the end of a context alone, which is an attempt. By default only an outage
+	// of the queue's database pauses the queue; that is asked on another connection. Nothing is
+	// added: use [postbox.ClassifyNetwork] too, but only if all calls of the handler go to the same
+	// service, or one bad address would stop all messages.
 	Classify func(error) postbox.ErrorClass
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it
 	// for alarms: a crash may lose the call. Close waits for the call up to the store's close

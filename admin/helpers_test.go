@@ -65,8 +65,12 @@ func (b *bench) operator(database *testdb.Database) *admin.Admin {
 
 func (b *bench) append(drafts ...spool.Draft) {
 	b.Helper()
-	require.NoError(b, b.outbox.Append(b.Context(), b.database.DB, spool.Run, drafts))
-	b.database.DueWhenWritten(b)
+	require.NoError(b, spool.InTx(b.Context(), b.database.DB, b.statements, func(tx *sql.Tx) error {
+		if err := b.outbox.Append(b.Context(), tx, spool.Run, drafts); err != nil {
+			return err
+		}
+		return testdb.DueWhenWritten(b.Context(), tx)
+	}))
 }
 
 func draft(id, topic, key string) spool.Draft {

@@ -3,6 +3,7 @@
 package testdb
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -234,10 +235,14 @@ func (d *Database) MoveWaiting(tb testing.TB) {
 }
 
 // DueWhenWritten gives ready messages the time at which they were written as their due time, which
-// they may lack. A test that gives them another state counts from it.
-func (d *Database) DueWhenWritten(tb testing.TB) {
-	tb.Helper()
-	d.Exec(tb, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
+// they may lack. A test that gives them another state counts from it. Where drainers run, call it in
+// the transaction that stores the messages: PostgreSQL does not remove a row that changes meanwhile,
+// and the message would be handled twice.
+func DueWhenWritten(ctx context.Context, db interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}) error {
+	_, err := db.ExecContext(ctx, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
+	return err
 }
 
 // Count returns the one number that the query selects.

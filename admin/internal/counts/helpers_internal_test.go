@@ -39,7 +39,7 @@ func (b *bench) exec(query string, args ...any) {
 func (b *bench) ready(n int) {
 	b.T.Helper()
 	b.Append(b.Database.DB, enginetest.Drafts(n, func(i int) string { return fmt.Sprint(i) })...)
-	b.Database.DueWhenWritten(b.T)
+	require.NoError(b.T, testdb.DueWhenWritten(b.T.Context(), b.Database.DB))
 }
 
 // letters adds dead letters of the spool, or of an inbox, of which some are resolved. All died at

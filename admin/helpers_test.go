@@ -233,6 +233,9 @@ func (b *bench) dead() int {
 	return b.database.Count(b.T, "SELECT COUNT(*) FROM postbox_dead_letters")
 }
 
+// beat is the heartbeat of a process that handles these messages.
+func beat(inFlight map[string]int) string { return spool.Heartbeat{InFlight: inFlight}.Encode() }
+
 func (b *bench) eventually(condition func() bool, what string) {
 	b.Helper()
 	require.Eventually(b, condition, patience, testdb.PollPause, what)

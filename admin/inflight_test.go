@@ -52,7 +52,7 @@ func TestQueues_count_messages_in_flight_as_of_the_last_heartbeat(t *testing.T) 
 		require.Equal(t, call.ID, members[0].LongCall.ID)
 
 		// A process that died long ago tells nothing.
-		b.join("dead", `{"orders":100}`, -1)
+		b.join("dead", beat(map[string]int{"orders": 100}), -1)
 		require.Equal(t, 3, b.first().InFlight)
 		close(proceed)
 		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")
@@ -67,8 +67,8 @@ func TestQueues_never_count_more_in_flight_than_are_pending(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.append(draft("1", "orders", "a"), draft("2", "orders", "b"), draft("3", "refunds", "c"))
-		b.join("first", `{"orders":100,"gone":7}`, time.Hour.Microseconds())
-		b.join("second", `{"orders":100,"refunds":1}`, time.Hour.Microseconds())
+		b.join("first", beat(map[string]int{"orders": 100, "gone": 7}), time.Hour.Microseconds())
+		b.join("second", beat(map[string]int{"orders": 100, "refunds": 1}), time.Hour.Microseconds())
 		require.Equal(t, 3, b.first().InFlight)
 
 		b.exec("DELETE FROM postbox_messages")

@@ -32,7 +32,7 @@ func TestLanes_says_who_has_which_lane(t *testing.T) {
 
 		h := newHandler(func(*spool.Message) error { return nil })
 		stop := b.drainWith(database.DB, h, func(c *drain.Config) { c.Holder = "first" })
-		b.join("second", `{"orders":3,"invoices":4}`, time.Minute.Microseconds())
+		b.join("second", beat(map[string]int{"orders": 3, "invoices": 4}), time.Minute.Microseconds())
 		b.join("gone", "{}", -1)
 		b.eventually(func() bool { return len(holders().Members) == 2 && holders().Members[0].Lanes == lanes/2 }, "the first hands over the half of its lanes")
 		found := holders()

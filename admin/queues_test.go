@@ -64,9 +64,9 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		b.exec(database.Bind(`INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id,
 			payload, metadata, created_at, died_at, attempts) SELECT 0, message_id, 'no', spool, '', topic, message_id, payload, metadata,
 			created_at, created_at, 3 FROM postbox_messages WHERE message_id = ?`), []byte("ready"))
-		b.join("alive", `{"orders":2,"refunds":1}`, time.Hour.Microseconds())
+		b.join("alive", beat(map[string]int{"orders": 2, "refunds": 1}), time.Hour.Microseconds())
 		b.join("alive too", `{}`, time.Hour.Microseconds())
-		b.join("dead", `{"orders":100}`, -1)
+		b.join("dead", beat(map[string]int{"orders": 100}), -1)
 
 		queues, err = b.admin.Queues(t.Context())
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ func incident(t *testing.T) *bench {
 
 	id := int64(b.database.Count(t, "SELECT id FROM postbox_spools"))
 	b.exec(b.statements.FillLanes(id))
-	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: `{"fraud":2}`, TTL: time.Hour.Microseconds()}))
+	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: spool.Heartbeat{InFlight: map[string]int{"fraud": 2}}.Encode(), TTL: time.Hour.Microseconds()}))
 	b.database.Exec(t, "DELETE FROM postbox_lanes WHERE lane > 3") // for short lists
 	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7 WHERE lane < 2")
 	b.database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES (?, 'host 41', '{}', ?)", id, written.UnixMicro())

@@ -24,6 +24,9 @@ import (
 // order. A message whose time has come may be in a handler already, which then ends as usual: call
 // [Admin.Pause] first if that matters.
 //
+// With the zero time, one that has failed, or that the ID names, also ends the pauses of outages:
+// processes try again within a second, and not after up to ProbeMax.
+//
 // With an ID it fails with [ErrNotFound] if the message is not pending, or no longer: it may have
 // been handled at the same moment. A ready message is handled as soon as possible: it does not
 // count with the zero time, and with another one it is an [ErrRefused].
@@ -290,8 +293,9 @@ func (o *operator) RescheduleAll(
 ) (Progress, error) {
 	b := &pendingBulk{operator: o, act: rescheduling(name, at).Choosing(chosen), what: "reschedule messages of", most: most, report: report, filter: filter}
 	b.has = func(found locked) bool { return found.at == micros(at) || found.due && at.IsZero() }
-	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
-		return o.reschedule(ctx, tx, s, found, at)
+	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (notice bool, err error) {
+		notice, err = o.reschedule(ctx, tx, s, found, at)
+		return notice && (b.progress.Done == 0 || !at.IsZero()), err // the first transaction ends pauses of outages
 	}
 	return b.run(ctx)
 }

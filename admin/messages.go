@@ -244,7 +244,7 @@ func (o *operator) Reschedule(ctx context.Context, name string, id int64, at tim
 		case err != nil:
 			return false, err
 		case found.ref.State == dialect.StateReady && at.IsZero():
-			return false, nil
+			return true, nil // its topic may have an outage
 		case found.ref.State == dialect.StateReady:
 			return false, fmt.Errorf("%w: it is ready, so it is handled as soon as possible, and may be running now; only a message that is scheduled, retrying or parked can be rescheduled",
 				ErrRefused)
@@ -263,10 +263,12 @@ func rescheduling(name string, at time.Time) *audit.Act {
 	return audit.NewAct(audit.ActReschedule, name).Noting("at " + at.UTC().Format(time.RFC3339))
 }
 
-// reschedule sets the time of a locked message, and reports whether its drainer should notice: one
-// that has a due message in memory may go on with it if it is due now.
+// reschedule sets the time of a locked message, and reports whether its drainer should notice: it
+// may have a due message in memory, and a message that has failed may have met an outage, whose
+// pause ends when a drainer notices.
 func (o *operator) reschedule(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked, at time.Time) (notice bool, err error) {
-	return found.due && !at.IsZero(), o.due(ctx, tx, s, found, micros(at))
+	now := at.IsZero()
+	return !now && found.due || now && found.ref.State == dialect.StateRetrying, o.due(ctx, tx, s, found, micros(at))
 }
 
 // Bury makes a ready or waiting message a dead letter. The transaction that removes the message

@@ -64,7 +64,7 @@ func (q QueueInfo) needs() (all []Need) {
 		add("processes", "lanes --members", advice, "has %s and no process that handles them.", amountOf(q.Pending, "message"))
 	}
 	if away {
-		add("outages", "messages list --status retrying", "It is tried again by itself, every 30 s at least unless ProbeMax is longer, and no attempt is counted. Bring back what is away, or correct the topic or the rights on it.", "%s", q.away())
+		add("outages", "messages list --status retrying", "It is tried again by itself, every 30 s at least unless ProbeMax is longer, and no attempt is counted. Bring back what is away, or correct the topic or the rights on it. To try at once, let one of them run now.", "%s", q.away())
 	}
 	if len(q.Work) > 1 {
 		add("services", "lanes --members", "If that is no deployment, give each service a name of its own for it, or a prefix.", "is shared by processes that do different things with its messages: %s.", strings.Join(q.Work, "; "))
@@ -111,7 +111,16 @@ func (q QueueInfo) away() string {
 	}
 	since := slices.MinFunc(q.Outages, func(a, b Outage) int { return a.Since.Compare(b.Since) }).Since
 	waits := map[bool]string{true: "waits", false: "wait"}[q.Pending == 1]
-	return fmt.Sprintf("%s since %s, for %s. %s %s: none is lost.", what, utcText(since), time.Since(since).Round(time.Second), amountOf(q.Pending, "message"), waits)
+	return fmt.Sprintf("%s since %s, for %s. %s %s: none is lost.%s", what, utcText(since), time.Since(since).Round(time.Second), amountOf(q.Pending, "message"), waits, q.nextTry())
+}
+
+// nextTry says when the first message tries whether an outage is over, unless one may be trying.
+func (q QueueInfo) nextTry() string {
+	next := slices.MinFunc(q.Outages, func(a, b Outage) int { return a.Next.Compare(b.Next) }).Next
+	if left := time.Until(next).Round(time.Second); left > 0 {
+		return fmt.Sprintf(" The next try is in %s.", left)
+	}
+	return ""
 }
 
 func utcText(at time.Time) string { return at.UTC().Format(time.DateTime) + " UTC" }

@@ -104,7 +104,7 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 		for _, n := range beat.InFlight {
 			s.InFlight += n
 		}
-		s.addOutages(beat.Outages)
+		s.addOutages(beat)
 		s.addLimits(beat.Limits)
 		if i, known := slices.BinarySearch(s.Work, beat.Work); !known && beat.Work != "" {
 			s.Work = slices.Insert(s.Work, i, beat.Work)
@@ -118,14 +118,20 @@ func (o *operator) countMembers(ctx context.Context, spools map[int64]*overview)
 
 // addOutages adds those that one drainer sees. Several may see that of one topic, one after the
 // other.
-func (o *overview) addOutages(outages map[string]time.Time) {
-	for topic, since := range outages {
+func (o *overview) addOutages(beat spool.Heartbeat) {
+	for topic, since := range beat.Outages {
+		next := beat.Tries[topic]
 		i, found := slices.BinarySearchFunc(o.Outages, topic, func(known Outage, topic string) int { return strings.Compare(known.Topic, topic) })
-		switch {
-		case !found:
-			o.Outages = slices.Insert(o.Outages, i, Outage{topic, since})
-		case since.Before(o.Outages[i].Since):
-			o.Outages[i].Since = since
+		if !found {
+			o.Outages = slices.Insert(o.Outages, i, Outage{topic, since, next})
+			continue
+		}
+		known := &o.Outages[i]
+		if since.Before(known.Since) {
+			known.Since = since
+		}
+		if next.Before(known.Next) {
+			known.Next = next
 		}
 	}
 }

@@ -103,6 +103,9 @@ type Outage struct {
 	Topic string `json:"topic"`
 	// Since is when the first of the processes noticed, by its clock.
 	Since time.Time `json:"since"`
+	// Next is when a message tries next whether it is over, by the clock of the process that tries
+	// first; zero if one may be trying. [Admin.Reschedule] lets a message try at once.
+	Next time.Time `json:"next,omitzero"`
 }
 
 // Queues returns all outboxes and queues to which a message was ever written, or which a process

@@ -17,8 +17,7 @@ const (
 	maxTried = 20
 )
 
-// triedAgain says when an outage is over. Only the process that sees the outage knows when it tries
-// again.
+// triedAgain says when an outage is over.
 const triedAgain = "It is tried again by itself, after pauses of up to ProbeMax: 30 s by default."
 
 // outageView is an outage with the error of a message that met it.
@@ -30,8 +29,9 @@ type outageView struct {
 	At      time.Time
 	ID      int64
 	Message link
-	// Messages are those that wait for the end of the outage.
+	// Messages are those that wait for the end of the outage, and TryNow lets that message try.
 	Messages link
+	TryNow   *link
 }
 
 // said is the error in a sentence, with a blank before it.
@@ -84,6 +84,7 @@ func (h *Handler) outageOf(ctx context.Context, target admin.Target, outage admi
 	if last.At.Before(outage.Since.Add(-clocksDiffer)) {
 		return view, nil // of something else
 	}
-	view.Error, view.At, view.ID, view.Message = last.Error, last.At, m.ID, toMessage(target, m.ID)
+	try := actOn("run-now", target, m.ID)
+	view.Error, view.At, view.ID, view.Message, view.TryNow = last.Error, last.At, m.ID, toMessage(target, m.ID), &try
 	return view, nil
 }

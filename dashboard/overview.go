@@ -29,6 +29,7 @@ type need struct {
 	admin.Need
 	Text, Action, Command string
 	Link                  link
+	TryNow                *link // whether an outage is over
 }
 
 func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
@@ -47,6 +48,7 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 			return nil, err
 		}
 		view.Needs[i].Text += outage.said()
+		view.Needs[i].TryNow = outage.TryNow
 	}
 	for _, q := range now.queues {
 		view.Queues = append(view.Queues, cardOf(now, q))
@@ -81,7 +83,7 @@ func kindOf(target admin.Target) string {
 func needs(queues []admin.QueueInfo) []need {
 	all := make([]need, 0, len(queues))
 	for _, n := range admin.Needs(queues) {
-		one := need{n, visible(fmt.Sprintf("%s %s %s", kindOf(n.Target), n.Target.Name, n.Text)), "See them", commandLine(n.Command...), toTarget(keysPage, n.Target)}
+		one := need{n, visible(fmt.Sprintf("%s %s %s", kindOf(n.Target), n.Target.Name, n.Text)), "See them", commandLine(n.Command...), toTarget(keysPage, n.Target), nil}
 		switch n.Trouble {
 		case "processes", "outages", "late":
 			one.Action, one.Link = "See it", toTarget(queuePage, n.Target)

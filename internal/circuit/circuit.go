@@ -143,6 +143,29 @@ func (c *Circuits) Outages() map[string]time.Time {
 	return outages
 }
 
+// Tries returns when the next message may try a topic that has an outage, of those that wait.
+func (c *Circuits) Tries() map[string]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tries := map[string]time.Time{}
+	for topic, state := range c.topics {
+		if state.told && c.config.Now().Before(state.until) {
+			tries[topic] = state.until
+		}
+	}
+	return tries
+}
+
+// Hurry ends the pauses before the next tries: an operator may know that an outage is over.
+func (c *Circuits) Hurry() {
+	c.mu.Lock()
+	for _, state := range c.topics {
+		state.until = time.Time{}
+	}
+	c.mu.Unlock()
+	c.again()
+}
+
 // Excluded returns the topics whose messages must not be read.
 func (c *Circuits) Excluded() []string {
 	c.mu.Lock()

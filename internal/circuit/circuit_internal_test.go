@@ -334,3 +334,32 @@ func TestCircuits_tell_of_an_outage_as_long_as_its_message_waits(t *testing.T) {
 		require.Equal(t, []bool{true, false}, told.all())
 	})
 }
+
+// An operator knows that what was away is back.
+func TestCircuits_are_tried_at_once_if_somebody_says_so(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		again := 0
+		c := New(Config{FailuresInRow: 5, ProbeMin: time.Hour, ProbeMax: time.Hour, Width: 8}, func() { again++ })
+		defer c.Stop()
+		require.Empty(t, c.Tries())
+		call, _ := c.Begin("topic")
+		c.Away("topic", call)
+		require.Equal(t, map[string]time.Time{"topic": time.Now().Add(time.Hour)}, c.Tries())
+		require.Empty(t, probes(c))
+		c.Hurry()
+		require.Equal(t, 1, again)
+		require.Empty(t, c.Excluded())
+		require.Empty(t, c.Tries(), "a message may be trying")
+		tries := probes(c)
+		require.Len(t, tries, 1, "one message tries")
+		c.Hurry()
+		require.Empty(t, probes(c), "it is still trying")
+		c.Away("topic", tries[0])
+		require.Empty(t, probes(c), "it waits again")
+		require.Equal(t, map[string]time.Time{"topic": time.Now().Add(time.Hour)}, c.Tries())
+		c.Hurry()
+		c.Succeeded("topic", probes(c)[0], nil)
+		require.False(t, c.Open("topic"))
+	})
+}

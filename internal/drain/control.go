@@ -57,6 +57,7 @@ type control struct {
 // applySettings checks, at least once in [controlInterval], whether operators have changed the
 // settings, and applies them. During a pause, running batches end and no message is handed out.
 // Messages that wait in memory are dropped, since a pause of a key or a topic may concern them.
+// What has an outage is tried at once: an operator who acts may know that it is over.
 func (d *Drainer) applySettings(ctx context.Context) error {
 	if time.Now().Before(d.controlDue()) {
 		return nil
@@ -90,6 +91,9 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	d.lanes.rewind()
 	d.pace.now()
 	d.pace.pause = d.config.PollMin
+	if d.config.Circuits != nil {
+		d.config.Circuits().Hurry()
+	}
 	return nil
 }
 

@@ -157,7 +157,7 @@ func (le *lease) permit() {
 func (le *lease) heartbeat() string {
 	beat := spool.Heartbeat{InFlight: le.scheduler.InFlight(), Limits: le.configured.Limits, LongCall: le.longCall(), Work: le.config.Work}
 	if le.config.Circuits != nil {
-		beat.Outages = le.config.Circuits().Outages()
+		beat.Outages, beat.Tries = le.config.Circuits().Outages(), le.config.Circuits().Tries()
 	}
 	return beat.Encode()
 }

@@ -14,65 +14,53 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// maxOutages limits the outages of a heartbeat: when a broker is away, each of its topics has one.
-const maxOutages = 100
+// mostTopics limits the outages and the limits of topics in a heartbeat: when a broker is away,
+// each of its topics has an outage.
+const mostTopics = 100
 
 // Heartbeat is what a drainer says of itself when it renews its membership.
 type Heartbeat struct {
-	InFlight map[string]int       // messages that it is handling, by topic
-	Outages  map[string]time.Time // topics whose circuit is open, with the time at which it opened
-	Limits   postbox.Limits       // that it is configured with
+	InFlight map[string]int       `json:"in_flight,omitempty"` // messages that it is handling, by topic
+	Outages  map[string]time.Time `json:"outages,omitempty"`   // topics whose circuit is open, with the time at which it opened
+	Tries    map[string]time.Time `json:"tries,omitempty"`     // when one of these topics is tried again, unless it is being tried
+	Limits   postbox.Limits       `json:"limits,omitzero"`     // that it is configured with
 	// LongCall is the call that has not returned for longest, or nil while none has run for long.
-	LongCall *Call
+	LongCall *Call `json:"long_call,omitempty"`
 	// Work says what the process does with the messages. All processes that share a spool should do
 	// the same.
-	Work string
+	Work string `json:"work,omitempty"`
 }
 
 // Call is a call of a publisher or a handler, with its first message.
 type Call struct {
-	Since     time.Time // by the clock of the process
-	Topic     string
-	ID        int64
-	MessageID string
-}
-
-// storedHeartbeat is the stored form. That of a heartbeat without anything else is the map of the
-// messages in flight alone.
-type storedHeartbeat struct {
-	InFlight map[string]int   `json:"in_flight"`
-	Outages  map[string]int64 `json:"outages,omitempty"` // µs
-	Limits   storedLimits     `json:"limits,omitzero"`
-	LongCall *storedCall      `json:"long_call,omitempty"`
-	Work     string           `json:"work,omitempty"`
-}
-
-type storedCall struct {
-	Since     int64  `json:"since"` // µs
-	Topic     string `json:"topic"`
-	ID        int64  `json:"id"`
-	MessageID string `json:"message_id"`
+	Since     time.Time `json:"since"` // by the clock of the process
+	Topic     string    `json:"topic"`
+	ID        int64     `json:"id"`
+	MessageID string    `json:"message_id"`
 }
 
 // Encode returns the stored form, with the outages that began first, and limits of the first
 // topics.
 func (h Heartbeat) Encode() string {
-	var stored any = h.InFlight
-	if len(h.Outages) > 0 || !NoLimits(h.Limits) || h.LongCall != nil || h.Work != "" {
-		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
-			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
-		})
-		outages := map[string]int64{}
-		for _, topic := range topics[:min(len(topics), maxOutages)] {
-			outages[topic] = h.Outages[topic].UnixMicro()
-		}
-		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits), h.LongCall.store(), h.Work}
-	}
-	text, err := json.Marshal(stored)
-	if err != nil || h.InFlight == nil {
-		return "{}" // maps of strings to numbers can always be encoded as JSON
+	began := h.Outages
+	byAge := func(a, b string) int { return cmp.Or(began[a].Compare(began[b]), cmp.Compare(a, b)) }
+	h.Outages, h.Tries = first(h.Outages, byAge), first(h.Tries, byAge)
+	h.Limits.Topics = first(h.Limits.Topics, cmp.Compare[string])
+	text, err := json.Marshal(h)
+	if err != nil {
+		return "{}" // a number and a text always have a form, and a time until the year 9999
 	}
 	return ascii(string(text))
+}
+
+// first returns the first topics in an order.
+func first[V any](of map[string]V, order func(a, b string) int) map[string]V {
+	kept := maps.Clone(of)
+	topics := slices.SortedFunc(maps.Keys(of), order)
+	for _, topic := range topics[min(len(topics), mostTopics):] {
+		delete(kept, topic)
+	}
+	return kept
 }
 
 // ascii escapes the letters of JSON that not every character set has. The default of a database may
@@ -93,28 +81,9 @@ func ascii(text string) string {
 }
 
 // DecodeHeartbeat reads the stored form.
-func DecodeHeartbeat(text []byte) (Heartbeat, error) {
-	h := Heartbeat{}
-	if json.Unmarshal(text, &h.InFlight) == nil {
-		return h, nil
-	}
-	var stored storedHeartbeat
-	if err := json.Unmarshal(text, &stored); err != nil {
+func DecodeHeartbeat(text []byte) (h Heartbeat, err error) {
+	if err := json.Unmarshal(text, &h); err != nil {
 		return Heartbeat{}, fmt.Errorf("decode a heartbeat: %w", err)
 	}
-	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}, Limits: stored.Limits.limits(), Work: stored.Work}
-	for topic, at := range stored.Outages {
-		h.Outages[topic] = time.UnixMicro(at)
-	}
-	if c := stored.LongCall; c != nil {
-		h.LongCall = &Call{time.UnixMicro(c.Since), c.Topic, c.ID, c.MessageID}
-	}
 	return h, nil
-}
-
-func (c *Call) store() *storedCall {
-	if c == nil {
-		return nil
-	}
-	return &storedCall{c.Since.UnixMicro(), c.Topic, c.ID, c.MessageID}
 }

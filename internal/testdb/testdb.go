@@ -235,9 +235,9 @@ func (d *Database) MoveWaiting(tb testing.TB) {
 }
 
 // DueWhenWritten gives ready messages the time at which they were written as their due time, which
-// they may lack. A test that gives them another state counts from it. Where drainers run, call it in
-// the transaction that stores the messages: PostgreSQL does not remove a row that changes meanwhile,
-// and the message would be handled twice.
+// they may lack. A test that gives them another state counts from it. Where drainers run, call it
+// in the transaction that stores the messages: PostgreSQL does not remove a row that changes
+// meanwhile, and the message would be handled twice.
 func DueWhenWritten(ctx context.Context, db interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }) error {

@@ -20,7 +20,8 @@ func (p *program) runNowCommand() *cobra.Command {
 		Use: "run-now [ID...]", Short: "Let messages be handled now", Long: `Let messages be handled now, without waiting for their time.
 
 This is for messages that are scheduled, retrying or parked. A ready message is
-left as it is.` + waitingHelp + chooseMessagesHelp,
+left as it is. In an outage, a message that is named by its ID, or that has
+failed, is tried at once.` + waitingHelp + chooseMessagesHelp,
 		RunE: p.on(func(s *session, args []string) error {
 			return s.actOnMessages(args, choice, messageAct{
 				action:   action{name: "run-now", done: "made due", noun: "message"},

@@ -46,7 +46,7 @@ func queueRecordOf(info admin.QueueInfo) queueRecord {
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), Limits: limitRecordsOf(info), LimitsDiffer: info.LimitsDiffer,
 	}
 	for _, outage := range info.Outages {
-		record.Outages = append(record.Outages, admin.Outage{Topic: outage.Topic, Since: utc(outage.Since)})
+		record.Outages = append(record.Outages, admin.Outage{Topic: outage.Topic, Since: utc(outage.Since), Next: utc(outage.Next)})
 	}
 	return record
 }

@@ -317,3 +317,21 @@ func TestKeys_G8_show_what_is_held_up_first(t *testing.T) {
 		require.Contains(t, b.page("find?text=nothing").text(), "These are the first 10 of 15")
 	})
 }
+
+// An operator who knows that the broker is back need not wait for the end of a pause.
+func TestOutage_says_when_it_is_tried_next_and_can_be_tried_now(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Delay("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	since, next := time.Now().Add(-time.Minute), time.Now().Add(10*time.Minute)
+	b.Beat("host 42", spool.Heartbeat{InFlight: map[string]int{}, Outages: map[string]time.Time{"orders": since}, Tries: map[string]time.Time{"orders": next}})
+	b.restart(dashboard.Config{})
+	for page, text := range map[string]string{
+		"": `The next try is in (10m0s|9m\d+s)\.`, "queue?outbox=outbox": "It is tried next at " + next.UTC().Format(time.DateTime) + " UTC.",
+	} {
+		shown := b.page(page)
+		require.Regexp(t, text, shown.text())
+		require.Contains(t, shown.body, `<form method="post" action="run-now?id=1&amp;outbox=outbox"><button>Try now</button>`)
+	}
+	require.Contains(t, b.do("run-now?outbox=outbox&id=1", nil).text(), "The message is due now.")
+}

@@ -12,12 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/prove"
 )
 
 // Options are what a program can change about the commands. The zero value has all defaults.
 type Options struct {
 	// Open opens the database. Defaults to sql.Open with the driver "postgres", "mysql" or
-	// "sqlite": import the ones that your users need.
+	// "sqlite": import the ones that your users need. With lib/pq it has binary_parameters=yes, as
+	// a pooler in transaction mode needs.
 	Open func(OpenParams) (*sql.DB, error)
 	// Version is what --version prints. Defaults to "unknown".
 	Version string
@@ -42,7 +44,9 @@ var driverNames = map[postbox.Dialect]string{postbox.PostgreSQL: "postgres", pos
 
 func (o *Options) setDefaults() {
 	if o.Open == nil {
-		o.Open = func(p OpenParams) (*sql.DB, error) { return sql.Open(driverNames[p.Dialect], p.DSN) }
+		o.Open = func(p OpenParams) (*sql.DB, error) {
+			return prove.OpenPooled(func(dsn string) (*sql.DB, error) { return sql.Open(driverNames[p.Dialect], dsn) }, p.DSN)
+		}
 	}
 	if o.Version == "" {
 		o.Version = "unknown"

@@ -169,7 +169,7 @@ func (s *session) ping(ctx context.Context) error {
 	if s.address.opaque && ctx.Err() == nil && !dialect.Coded(err) && !errors.As(err, &network) {
 		return errOpaque
 	}
-	return fmt.Errorf("connect to the database: %w", dialect.HideAddress(err))
+	return fmt.Errorf("connect to the database: %w", dialect.HintAtPooler(dialect.HideAddress(err)))
 }
 
 // connect makes the first connection. Not every driver heeds ctx while a server that has accepted

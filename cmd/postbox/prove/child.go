@@ -106,7 +106,7 @@ func (c *child) say(text string) {
 
 func (c *child) work(ctx context.Context, open func(dsn string) (*sql.DB, error)) (err error) {
 	if c.Pooled {
-		c.db, err = openPooled(open, c.DSN)
+		c.db, err = OpenPooled(open, c.DSN)
 	} else {
 		c.db, err = open(c.DSN)
 	}
@@ -148,9 +148,10 @@ func (c *child) database() postbox.Database {
 	return postbox.Database{DB: c.db, Dialect: c.Dialect, Schema: c.Schema, Prefix: c.Prefix, DisablePreparedStatements: c.Pooled}
 }
 
-// openPooled opens a database through a pooler in transaction mode, for which lib/pq must send a
-// statement in one step: see docs/poolers.md.
-func openPooled(open func(dsn string) (*sql.DB, error), dsn string) (*sql.DB, error) {
+// OpenPooled opens a database that may be behind a pooler in transaction mode, for which lib/pq must
+// send a statement in one step. Otherwise that of another client could run with its arguments: see
+// docs/poolers.md.
+func OpenPooled(open func(dsn string) (*sql.DB, error), dsn string) (*sql.DB, error) {
 	const option = "binary_parameters=yes"
 	db, err := open(dsn)
 	if err != nil || !strings.HasPrefix(fmt.Sprintf("%T", db.Driver()), "*pq.") || strings.Contains(dsn, "binary_parameters") {

@@ -67,7 +67,7 @@ func open(ctx context.Context, o Options) (*place, error) {
 		p.dsn = o.Address(filepath.Join(p.folder, "prove.db"))
 		return p, nil
 	}
-	if p.db, err = openPooled(o.Open, p.dsn); err != nil { // the address may lead through a pooler, which is not known yet
+	if p.db, err = OpenPooled(o.Open, p.dsn); err != nil { // the address may lead through a pooler, which is not known yet
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	p.db.SetMaxOpenConns(parentPool)

@@ -226,7 +226,7 @@ func (r *run) samePooler(ctx context.Context) error {
 	if r.PoolerDSN == "" {
 		return nil
 	}
-	db, err := openPooled(r.Open, r.PoolerDSN)
+	db, err := OpenPooled(r.Open, r.PoolerDSN)
 	if err != nil {
 		return fmt.Errorf("open the database through the pooler: %w", err)
 	}

@@ -238,10 +238,8 @@ func (d *Database) MoveWaiting(tb testing.TB) {
 // they may lack. A test that gives them another state counts from it. Where drainers run, call it
 // in the transaction that stores the messages: PostgreSQL does not remove a row that changes
 // meanwhile, and the message would be handled twice.
-func DueWhenWritten(ctx context.Context, db interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}) error {
-	_, err := db.ExecContext(ctx, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
+func DueWhenWritten(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
 	return err
 }
 

@@ -148,9 +148,9 @@ func (c *child) database() postbox.Database {
 	return postbox.Database{DB: c.db, Dialect: c.Dialect, Schema: c.Schema, Prefix: c.Prefix, DisablePreparedStatements: c.Pooled}
 }
 
-// OpenPooled opens a database that may be behind a pooler in transaction mode, for which lib/pq must
-// send a statement in one step. Otherwise that of another client could run with its arguments: see
-// docs/poolers.md.
+// OpenPooled opens a database that may be behind a pooler in transaction mode, for which lib/pq
+// must send a statement in one step. Otherwise that of another client could run with its arguments:
+// see docs/poolers.md.
 func OpenPooled(open func(dsn string) (*sql.DB, error), dsn string) (*sql.DB, error) {
 	const option = "binary_parameters=yes"
 	db, err := open(dsn)
